@@ -1,0 +1,21 @@
+//! The contract between a plugin and `ks-host`, in Rust: the WIT package as text, and what travels in the custom
+//! sections of a plugin file.
+//!
+//! The compiler writes what is defined here, the host reads it; neither knows the other. Not here: any logic about
+//! programs, events or policy.
+
+pub mod manifest;
+pub mod section;
+
+/// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.
+pub const WIT_FILES: &[(&str, &str)] = &[
+    ("types.wit", include_str!("../types.wit")),
+    ("bpf.wit", include_str!("../bpf.wit")),
+    ("perf.wit", include_str!("../perf.wit")),
+    ("maps.wit", include_str!("../maps.wit")),
+    ("globals.wit", include_str!("../globals.wit")),
+    ("console.wit", include_str!("../console.wit")),
+    ("clock.wit", include_str!("../clock.wit")),
+    ("args.wit", include_str!("../args.wit")),
+    ("world.wit", include_str!("../world.wit")),
+];

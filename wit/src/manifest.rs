@@ -1,0 +1,91 @@
+//! What a plugin says of itself before it runs. `ks-host inspect` shows it.
+//!
+//! The manifest describes; it grants nothing. What a plugin can reach is decided by its sections and the host's policy.
+
+use serde::{Deserialize, Serialize};
+
+/// The format that this version writes. A reader refuses a higher one.
+pub const FORMAT: u32 = 1;
+
+/// One manifest. Unknown members are ignored, so that an older host reads a newer compiler's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The tool that wrote it, for example `ks 0.1.0`.
+    pub compiler: String,
+    /// The project: base name of the main source file.
+    pub project: String,
+    /// The main source file.
+    pub source: Source,
+    /// BPF programs, in source order.
+    #[serde(default)]
+    pub programs: Vec<Program>,
+    /// BPF maps, in source order.
+    #[serde(default)]
+    pub maps: Vec<Map>,
+    /// Global variables that both halves see, in source order.
+    #[serde(default)]
+    pub globals: Vec<Global>,
+    /// Every `attach` of a perf event in the source, in source order, as far as its arguments are constants.
+    #[serde(default)]
+    pub events: Vec<Event>,
+}
+
+/// Where a plugin was compiled from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// File name without folders: the place of the build machine is nobody's business.
+    pub file: String,
+    /// SHA-256 of the text, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A BPF program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The symbol in the object.
+    pub name: String,
+    /// The program kind in the language's words, for example `perf_event`.
+    pub kind: String,
+}
+
+/// A BPF map.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Map {
+    /// The name in the object.
+    pub name: String,
+    /// The kind in the language's words, for example `percpu_array`.
+    pub kind: String,
+    /// The type of a key, as the script spells it.
+    pub key: String,
+    /// The type of a value, as the script spells it.
+    pub value: String,
+    /// Most entries the map holds.
+    pub max_entries: u32,
+}
+
+/// A global variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Global {
+    /// The symbol in the object.
+    pub name: String,
+    /// Its type, as the script spells it.
+    #[serde(rename = "type")]
+    pub ty: String,
+}
+
+/// A perf event that the script opens. `None` where the value is known at run time only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The event, in the language's spelling.
+    pub event: Option<String>,
+    /// The task: -1 all, 0 the plugin's own thread.
+    pub pid: Option<i32>,
+    /// The CPU: -1 any.
+    pub cpu: Option<i32>,
+    /// The program that runs on overflow; none if the event is only counted.
+    pub program: Option<String>,
+    /// Line of the `attach` in the main source file, from 1.
+    pub line: u32,
+}
