@@ -1,0 +1,201 @@
+//! `ks build`: a plugin file, and on request what the stages made on the way.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
+use ks_wit::section::Arch;
+
+use crate::report;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The script
+    file: PathBuf,
+    /// The plugin file; by default the script's name with `.wasm`, in this folder
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The machine the kernel half is for; by default every one
+    #[arg(long, value_enum)]
+    arch: Option<ArchArg>,
+    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; to FILE, or to standard output
+    #[arg(long, value_name = "STAGE[=FILE]")]
+    emit: Vec<Emit>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ArchArg {
+    #[value(name = "x86_64")]
+    X86_64,
+    #[value(name = "aarch64")]
+    Aarch64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Tokens,
+    Ast,
+    Hir,
+    Mir,
+    Bpf,
+    Elf,
+    Wat,
+    Component,
+}
+
+const STAGES: &[(&str, Stage)] = &[
+    ("tokens", Stage::Tokens),
+    ("ast", Stage::Ast),
+    ("hir", Stage::Hir),
+    ("mir", Stage::Mir),
+    ("bpf", Stage::Bpf),
+    ("elf", Stage::Elf),
+    ("wat", Stage::Wat),
+    ("component", Stage::Component),
+];
+
+/// `--emit STAGE[=FILE]`.
+#[derive(Clone)]
+struct Emit {
+    stage: Stage,
+    file: Option<PathBuf>,
+}
+
+impl FromStr for Emit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Emit, String> {
+        let (word, file) = match text.split_once('=') {
+            Some((word, file)) => (word, Some(PathBuf::from(file))),
+            None => (text, None),
+        };
+        let found = STAGES.iter().find(|(name, _)| *name == word);
+        let (_, stage) = found.ok_or_else(|| {
+            let names: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
+            format!("there is no stage `{word}`; stages are {}", names.join(", "))
+        })?;
+        Ok(Emit { stage: *stage, file })
+    }
+}
+
+impl Emit {
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        match &self.file {
+            Some(file) => {
+                std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))
+            }
+            None => std::io::stdout().write_all(bytes).context("cannot write to standard output"),
+        }
+    }
+}
+
+/// Compiles a script. Exit code 1 if it has errors; then nothing is written but the stages before the error.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let project = report::project(&args.file)?;
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{project}.wasm")));
+    if same_file(&output, &args.file) {
+        bail!("{} is the script itself: name another file with --output", output.display());
+    }
+    let parsed = report::parse(&args.file)?;
+    emit_parsed(args, &parsed)?;
+    let mut checked = parsed.check(&project);
+    emit_checked(args, &checked)?;
+    let target = match args.arch {
+        None => Target::Every,
+        Some(ArchArg::X86_64) => Target::One(Arch::X86_64),
+        Some(ArchArg::Aarch64) => Target::One(Arch::Aarch64),
+    };
+    let built = checked.build(target);
+    report::show(&checked.diagnostics, &checked.sources);
+    let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
+    emit_built(args, &built)?;
+    write_whole(&output, &built.plugin)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether two paths lead to one file that exists.
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Writes a file so that a reader sees the old one or the new one, never a part. A device or a pipe is written as it
+/// is: a rename would put a plain file in its place.
+fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
+    if file.metadata().is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()));
+    }
+    let mut name = file.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, file));
+    if written.is_err() {
+        // Nothing half-written stays behind; the first error is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn emit_parsed(args: &Args, parsed: &Parsed) -> Result<()> {
+    for emit in &args.emit {
+        match emit.stage {
+            Stage::Tokens => {
+                let line = |token: &ks_compiler::lex::Token| {
+                    format!("{:>6}..{:<6} {:?}\n", token.span.start, token.span.end, token.kind)
+                };
+                emit.write(parsed.tokens.iter().map(line).collect::<String>().as_bytes())?;
+            }
+            Stage::Ast => emit.write(format!("{:#?}\n", parsed.ast).as_bytes())?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn emit_checked(args: &Args, checked: &Checked) -> Result<()> {
+    for emit in args.emit.iter().filter(|emit| emit.stage == Stage::Hir) {
+        if let Some(hir) = &checked.hir {
+            emit.write(format!("{hir:#?}\n").as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn emit_built(args: &Args, built: &Built) -> Result<()> {
+    for emit in &args.emit {
+        match emit.stage {
+            Stage::Wat => {
+                let text = wasmprinter::print_bytes(&built.core).context("cannot print the core module")?;
+                emit.write(text.as_bytes())?;
+            }
+            Stage::Component => emit.write(&built.plugin)?,
+            Stage::Mir => emit.write(per_object(built, |object| object.mir()).as_bytes())?,
+            Stage::Bpf => emit.write(per_object(built, |object| object.disassembly()).as_bytes())?,
+            Stage::Elf => emit_elf(emit, built)?,
+            Stage::Tokens | Stage::Ast | Stage::Hir => {}
+        }
+    }
+    Ok(())
+}
+
+fn per_object(built: &Built, text: impl Fn(&ks_compiler::kernel::Object) -> &str) -> String {
+    let several = built.objects.len() > 1;
+    let one = |(arch, object): &(Arch, ks_compiler::kernel::Object)| {
+        if several { format!("; {arch}\n{}", text(object)) } else { text(object).to_owned() }
+    };
+    built.objects.iter().map(one).collect()
+}
+
+/// One object as it is; of several, the one for this machine.
+fn emit_elf(emit: &Emit, built: &Built) -> Result<()> {
+    let own = built.objects.iter().find(|(arch, _)| Some(*arch) == Arch::HOST);
+    match own.or(built.objects.first()) {
+        Some((_, object)) => emit.write(object.elf()),
+        None => bail!("this script has no kernel half, so there is no object to write"),
+    }
+}

@@ -1,0 +1,3 @@
+//! The compiler, not yet joined.
+
+fn main() {}

@@ -1,0 +1,258 @@
+//! Finding things by name, sizes, and members through anonymous structs. Every walk over types is bounded: hostile types
+//! may contain themselves.
+
+use super::read::{Btf, BtfReadError, Members, Record, Type};
+use super::{FuncLinkage, Kind, TypeId};
+
+/// Longest chain of typedefs, modifiers or array elements, and deepest nesting of anonymous members: those of real kernels
+/// stay below ten; a cycle would never end.
+const MAX_DEPTH: usize = 64;
+/// Most members looked at in one search: anonymous members that share types could double the work with every level.
+const MAX_MEMBERS: usize = 100_000;
+
+/// Why a question about types has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LookupError {
+    /// A record that cannot be read.
+    #[error(transparent)]
+    Read(#[from] BtfReadError),
+    /// A type that contains itself, or is nested deeper than any real one.
+    #[error("type {} contains itself or is nested too deeply", _0.0)]
+    TooDeep(TypeId),
+    /// Functions, forward declarations and `void` have no size, and no type is larger than 64 bits count.
+    #[error("type {} has no size", _0.0)]
+    NoSize(TypeId),
+    /// Only structs and unions have members.
+    #[error("type {} is no struct or union", _0.0)]
+    NotComposite(TypeId),
+}
+
+/// A member that was found by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// Its type.
+    pub ty: TypeId,
+    /// Bits from the start of the struct that was searched.
+    pub bit_offset: u32,
+    /// How many bits it has if it is a bitfield; 0 if it is not.
+    pub bitfield_bits: u8,
+    /// The index of the member in each struct on the way, anonymous ones included.
+    pub path: Vec<u32>,
+}
+
+/// A function that was found by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function<'a> {
+    /// The `FUNC`.
+    pub id: TypeId,
+    /// Who can call it.
+    pub linkage: FuncLinkage,
+    /// What it returns.
+    pub result: TypeId,
+    /// Names and types; a last one without name and type stands for `...`.
+    pub params: Vec<(&'a str, TypeId)>,
+}
+
+/// Names to types: a hash table with chains, filled at the first search.
+#[derive(Debug)]
+pub(super) struct NameIndex {
+    /// The last type of each bucket; 0 is none.
+    heads: Vec<u32>,
+    /// For each type, the one before it in its bucket.
+    chain: Vec<u32>,
+}
+
+impl NameIndex {
+    fn build(btf: &Btf) -> Self {
+        let count = btf.len();
+        let buckets = (count as usize).next_power_of_two();
+        let mut index = NameIndex { heads: vec![0; buckets], chain: vec![0; count as usize + 1] };
+        // From the last to the first, so that a search meets the first type of a name first.
+        for id in (1..=count).rev() {
+            let Some(name) = btf.name_offset(TypeId(id)).filter(|&name| name != 0) else { continue };
+            let Some(name) = btf.string_bytes(name) else { continue };
+            let bucket = index.bucket(name);
+            if let (Some(head), Some(next)) = (index.heads.get_mut(bucket), index.chain.get_mut(id as usize))
+            {
+                *next = std::mem::replace(head, id);
+            }
+        }
+        index
+    }
+
+    /// The bucket of the name that ends at the first NUL.
+    ///
+    /// FNV-1a over the name's start: a kernel has 100,000 names, and the few that share 24 bytes share a bucket.
+    fn bucket(&self, name: &[u8]) -> usize {
+        let start = name.iter().take(24).take_while(|&&byte| byte != 0);
+        let hash = start.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let mask = self.heads.len() - 1;
+        usize::try_from((hash >> 32) ^ (hash & 0xffff_ffff)).unwrap_or(0) & mask
+    }
+
+    fn candidates(&self, name: &str) -> impl Iterator<Item = TypeId> + '_ {
+        let mut next = self.heads.get(self.bucket(name.as_bytes())).copied().unwrap_or(0);
+        std::iter::from_fn(move || {
+            let id = std::num::NonZero::new(next)?;
+            next = self.chain.get(id.get() as usize).copied().unwrap_or(0);
+            Some(TypeId(id.get()))
+        })
+    }
+}
+
+impl Btf {
+    /// The first type of this name and kind.
+    #[must_use]
+    pub fn find(&self, name: &str, kind: Kind) -> Option<TypeId> {
+        let index = self.names.get_or_init(|| NameIndex::build(self));
+        index.candidates(name).find(|&id| {
+            self.record(id).is_some_and(|record| record.kind() == Some(kind) && self.is_named(&record, name))
+        })
+    }
+
+    /// The first struct of this name.
+    #[must_use]
+    pub fn find_struct(&self, name: &str) -> Option<TypeId> {
+        self.find(name, Kind::Struct)
+    }
+
+    /// The first enum of this name, of 32 or 64 bits.
+    #[must_use]
+    pub fn find_enum(&self, name: &str) -> Option<TypeId> {
+        self.find(name, Kind::Enum).or_else(|| self.find(name, Kind::Enum64))
+    }
+
+    /// The first function of this name, with its signature.
+    ///
+    /// # Errors
+    /// Records that cannot be read; no such function is `None`.
+    pub fn find_function(&self, name: &str) -> Result<Option<Function<'_>>, BtfReadError> {
+        let Some(id) = self.find(name, Kind::Func) else {
+            return Ok(None);
+        };
+        let malformed = BtfReadError::Malformed { id, what: "a function without a signature" };
+        let Type::Func { proto, linkage, .. } = self.get(id)? else {
+            return Err(malformed);
+        };
+        let Type::FuncProto { result, params } = self.get(proto)? else {
+            return Err(malformed);
+        };
+        Ok(Some(Function { id, linkage, result, params: params.collect::<Result<_, _>>()? }))
+    }
+
+    /// The type behind typedefs, `const`, `volatile`, `restrict` and attributes.
+    ///
+    /// # Errors
+    /// Records that cannot be read, or a chain that never ends.
+    pub fn resolve(&self, id: TypeId) -> Result<TypeId, LookupError> {
+        let mut current = id;
+        for _ in 0..MAX_DEPTH {
+            match self.get(current)? {
+                Type::Typedef { ty, .. } | Type::Modifier(ty) => current = ty,
+                _ => return Ok(current),
+            }
+        }
+        Err(LookupError::TooDeep(id))
+    }
+
+    /// The size of a type in bytes.
+    ///
+    /// # Errors
+    /// A type without a size, records that cannot be read, or a chain that never ends.
+    pub fn size_of(&self, id: TypeId) -> Result<u64, LookupError> {
+        let mut elements = 1u64;
+        let mut current = id;
+        for _ in 0..MAX_DEPTH {
+            let resolved = self.resolve(current)?;
+            let bytes = match self.get(resolved)? {
+                Type::Array { element, len } => {
+                    elements = elements.checked_mul(len.into()).ok_or(LookupError::NoSize(id))?;
+                    current = element;
+                    continue;
+                }
+                Type::Ptr(_) => 8,
+                Type::Int { bytes, .. }
+                | Type::Float { bytes, .. }
+                | Type::Enum { bytes, .. }
+                | Type::Struct { bytes, .. }
+                | Type::Union { bytes, .. }
+                | Type::Datasec { bytes, .. } => bytes.into(),
+                Type::Var { ty, .. } => {
+                    current = ty;
+                    continue;
+                }
+                _ => return Err(LookupError::NoSize(id)),
+            };
+            return elements.checked_mul(bytes).ok_or(LookupError::NoSize(id));
+        }
+        Err(LookupError::TooDeep(id))
+    }
+
+    /// The member of this name of a struct or union (behind typedefs and modifiers), also through its anonymous members.
+    ///
+    /// # Errors
+    /// Not a struct or union, records that cannot be read, or nesting without end; no such member is `None`.
+    pub fn field(&self, composite: TypeId, name: &str) -> Result<Option<Field>, LookupError> {
+        let composite = self.resolve(composite)?;
+        let members = self.members(composite)?.ok_or(LookupError::NotComposite(composite))?;
+        let mut search = Search { btf: self, root: composite, name, path: Vec::new(), budget: MAX_MEMBERS };
+        search.members(members, 0)
+    }
+
+    fn is_named(&self, record: &Record<'_>, name: &str) -> bool {
+        let rest = self.string_bytes(record.name).and_then(|rest| rest.strip_prefix(name.as_bytes()));
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    fn members(&self, id: TypeId) -> Result<Option<Members<'_>>, LookupError> {
+        Ok(match self.get(id)? {
+            Type::Struct { members, .. } | Type::Union { members, .. } => Some(members),
+            _ => None,
+        })
+    }
+}
+
+struct Search<'a> {
+    btf: &'a Btf,
+    root: TypeId,
+    name: &'a str,
+    path: Vec<u32>,
+    budget: usize,
+}
+
+impl Search<'_> {
+    /// Looks through the members of a struct that starts at a bit offset from the root.
+    fn members(&mut self, members: Members<'_>, base: u32) -> Result<Option<Field>, LookupError> {
+        let too_deep = LookupError::TooDeep(self.root);
+        if self.path.len() >= MAX_DEPTH {
+            return Err(too_deep);
+        }
+        for (index, member) in (0u32..).zip(members) {
+            self.budget = self.budget.checked_sub(1).ok_or(too_deep)?;
+            let member = member?;
+            let bit_offset = base.checked_add(member.bit_offset).ok_or(too_deep)?;
+            self.path.push(index);
+            if member.name == self.name {
+                let path = std::mem::take(&mut self.path);
+                return Ok(Some(Field {
+                    ty: member.ty,
+                    bit_offset,
+                    bitfield_bits: member.bitfield_bits,
+                    path,
+                }));
+            }
+            if member.name.is_empty() {
+                let inner = self.btf.resolve(member.ty)?;
+                if let Some(members) = self.btf.members(inner)?
+                    && let Some(field) = self.members(members, bit_offset)?
+                {
+                    return Ok(Some(field));
+                }
+            }
+            self.path.pop();
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,34 @@
+//! BTF, the kernel's type information: writing it for our objects, reading it from the kernel.
+//!
+//! ```text
+//! types of a program  -> BtfBuilder -> .BTF      (types, strings)
+//! lines, functions, \
+//! CO-RE relocations  --> ext::write -> .BTF.ext  (per section and instruction offset; strings live in .BTF)
+//! /sys/kernel/btf/vmlinux -> Btf::parse -> structs, members, functions, enumerators
+//! ```
+//!
+//! In: descriptions without any notion of a script. Out: the same bytes for the same calls. The reader takes hostile bytes:
+//! it answers with errors and never panics or loops. Not here: BTF of kernel modules (split BTF), floats, relocating.
+//!
+//! Sources: Documentation/bpf/btf.rst, include/uapi/linux/btf.h, kernel/bpf/btf.c (v6.12); libbpf v1.7 btf.c.
+
+mod build;
+pub(crate) mod ext;
+mod kind;
+mod lookup;
+mod read;
+
+pub use build::{BtfBuilder, BtfError, DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness};
+pub use ext::{CoreRelo, CoreReloKind, Line};
+pub use kind::{FuncLinkage, Kind, VarLinkage};
+pub use lookup::{Field, Function, LookupError};
+pub use read::{Btf, BtfReadError, DatasecEntries, Enumerators, Members, Params, Type};
+
+/// The id of a type in one BTF; 0 is `void`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TypeId(pub u32);
+
+impl TypeId {
+    /// No type.
+    pub const VOID: TypeId = TypeId(0);
+}

@@ -1,0 +1,480 @@
+//! The reader: bytes in, typed records out. One pass at the start finds the records; everything else is read when asked.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use super::kind::{FuncLinkage, HEADER_BYTES, KIND_FLAG, Kind, MAGIC, TYPE_BYTES, VERSION, VarLinkage};
+use super::lookup::NameIndex;
+use super::{DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness, TypeId};
+
+/// Longest name: the kernel's own are below 512 bytes (include/linux/kallsyms.h, `KSYM_NAME_LEN`, v6.12). Without a limit,
+/// a hostile table of many types could make every one of them point to one huge string.
+const MAX_NAME_BYTES: usize = 1024;
+
+/// Why bytes are not BTF, or a record of it makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BtfReadError {
+    /// The header is not that of little-endian BTF, version 1, or its parts lie outside the bytes.
+    #[error("not BTF: {0}")]
+    Header(&'static str),
+    /// A type record of an unknown kind, so that those after it cannot be found.
+    #[error("type {} is of unknown kind {kind}", id.0)]
+    UnknownKind {
+        /// The type.
+        id: TypeId,
+        /// Its kind's number.
+        kind: u32,
+    },
+    /// The records end in the middle of one.
+    #[error("type {} is cut off", _0.0)]
+    Truncated(TypeId),
+    /// There is no such type.
+    #[error("there is no type {}", _0.0)]
+    NoSuchType(TypeId),
+    /// A field of a record has no meaning.
+    #[error("type {}: {what}", id.0)]
+    Malformed {
+        /// The type.
+        id: TypeId,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A name outside the strings, too long, or not UTF-8.
+    #[error("no name at string offset {0}")]
+    Name(u32),
+}
+
+/// A type as it was read. Lists are decoded when iterated.
+#[derive(Clone, Copy, Debug)]
+pub enum Type<'a> {
+    /// No type.
+    Void,
+    /// An integer.
+    Int {
+        /// Its name.
+        name: &'a str,
+        /// Its size in memory.
+        bytes: u32,
+        /// What its bits mean.
+        encoding: IntEncoding,
+    },
+    /// A pointer.
+    Ptr(TypeId),
+    /// An array.
+    Array {
+        /// What it holds.
+        element: TypeId,
+        /// How many.
+        len: u32,
+    },
+    /// A struct.
+    Struct {
+        /// Its name; empty if anonymous.
+        name: &'a str,
+        /// Its size.
+        bytes: u32,
+        /// Its members.
+        members: Members<'a>,
+    },
+    /// A union.
+    Union {
+        /// Its name; empty if anonymous.
+        name: &'a str,
+        /// Its size.
+        bytes: u32,
+        /// Its members.
+        members: Members<'a>,
+    },
+    /// An enum, of 32 or 64 bits.
+    Enum {
+        /// Its name; empty if anonymous.
+        name: &'a str,
+        /// Its size.
+        bytes: u32,
+        /// Whether its values are signed.
+        sign: Signedness,
+        /// Its values.
+        values: Enumerators<'a>,
+    },
+    /// A struct or union without its body.
+    Fwd {
+        /// Its name.
+        name: &'a str,
+        /// Which of the two.
+        kind: FwdKind,
+    },
+    /// A typedef.
+    Typedef {
+        /// Its name.
+        name: &'a str,
+        /// What it stands for.
+        ty: TypeId,
+    },
+    /// `const`, `volatile`, `restrict` or an attribute: the same type for every purpose of ours.
+    Modifier(TypeId),
+    /// A function.
+    Func {
+        /// Its name.
+        name: &'a str,
+        /// Its signature.
+        proto: TypeId,
+        /// Who can call it.
+        linkage: FuncLinkage,
+    },
+    /// A signature.
+    FuncProto {
+        /// What it returns.
+        result: TypeId,
+        /// Its parameters.
+        params: Params<'a>,
+    },
+    /// A variable.
+    Var {
+        /// Its name.
+        name: &'a str,
+        /// Its type.
+        ty: TypeId,
+        /// Who can see it.
+        linkage: VarLinkage,
+    },
+    /// The variables of a section.
+    Datasec {
+        /// The section's name.
+        name: &'a str,
+        /// The section's size.
+        bytes: u32,
+        /// The variables.
+        entries: DatasecEntries<'a>,
+    },
+    /// A floating-point number.
+    Float {
+        /// Its name.
+        name: &'a str,
+        /// Its size.
+        bytes: u32,
+    },
+    /// An attribute of a declaration.
+    DeclTag {
+        /// The attribute.
+        name: &'a str,
+        /// What has it.
+        ty: TypeId,
+        /// Which member or parameter of it has it, if not the whole.
+        component: Option<u32>,
+    },
+}
+
+/// BTF that was read.
+///
+/// ```no_run
+/// let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
+/// let kernel = ks_compiler::btf::Btf::parse(bytes)?;
+/// if let Some(task) = kernel.find_struct("task_struct") {
+///     println!("{:?}", kernel.field(task, "tgid")?);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Btf {
+    bytes: Vec<u8>,
+    types_end: usize,
+    strings: Range<usize>,
+    /// Where each type's record starts in `bytes`; that of type 1 is first.
+    records: Vec<usize>,
+    pub(super) names: OnceLock<NameIndex>,
+}
+
+impl Btf {
+    /// Reads the header and finds the records.
+    ///
+    /// # Errors
+    /// Not little-endian BTF of version 1, or records that cannot be told apart.
+    pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfReadError> {
+        let bytes = bytes.into();
+        let (types, strings) = sections(&bytes)?;
+        let types_end = types.end;
+        let records = find_records(&bytes, types)?;
+        Ok(Btf { bytes, types_end, strings, records, names: OnceLock::new() })
+    }
+
+    /// How many types there are, `void` not counted; ids go from 1 to this number.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.records.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there is no type but `void`.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The type with this id.
+    ///
+    /// # Errors
+    /// No such type, or a record without meaning.
+    pub fn get(&self, id: TypeId) -> Result<Type<'_>, BtfReadError> {
+        if id == TypeId::VOID {
+            return Ok(Type::Void);
+        }
+        let record = self.record(id).ok_or(BtfReadError::NoSuchType(id))?;
+        self.decode(id, &record)
+    }
+
+    /// The name at an offset.
+    pub(super) fn string(&self, offset: u32) -> Result<&str, BtfReadError> {
+        let error = BtfReadError::Name(offset);
+        let rest = self.string_bytes(offset).ok_or(error)?;
+        let end = rest.iter().take(MAX_NAME_BYTES).position(|&byte| byte == 0).ok_or(error)?;
+        rest.get(..end).and_then(|name| std::str::from_utf8(name).ok()).ok_or(error)
+    }
+
+    /// The strings from an offset on.
+    pub(super) fn string_bytes(&self, offset: u32) -> Option<&[u8]> {
+        self.bytes.get(self.strings.clone())?.get(offset as usize..)
+    }
+
+    pub(super) fn record(&self, id: TypeId) -> Option<Record<'_>> {
+        Record::read(self.record_bytes(id)?)
+    }
+
+    /// The offset of a type's name, without looking at the rest of its record.
+    pub(super) fn name_offset(&self, id: TypeId) -> Option<u32> {
+        word(self.record_bytes(id)?, 0)
+    }
+
+    fn record_bytes(&self, id: TypeId) -> Option<&[u8]> {
+        let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
+        self.bytes.get(*self.records.get(index)?..self.types_end)
+    }
+
+    fn decode<'a>(&'a self, id: TypeId, record: &Record<'a>) -> Result<Type<'a>, BtfReadError> {
+        let unknown = BtfReadError::UnknownKind { id, kind: record.kind_number() };
+        let kind = record.kind().ok_or(unknown)?;
+        let name = self.string(record.name)?;
+        let Record { size_or_type, .. } = *record;
+        let (bytes, ty) = (size_or_type, TypeId(size_or_type));
+        let list = List { btf: self, rest: record.tail, wide: kind == Kind::Enum64, flag: record.flag() };
+        let extra = |index: usize| word(record.tail, index).ok_or(BtfReadError::Truncated(id));
+        Ok(match kind {
+            Kind::Int => Type::Int { name, bytes, encoding: int_encoding(id, extra(0)?)? },
+            Kind::Ptr => Type::Ptr(ty),
+            Kind::Array => Type::Array { element: TypeId(extra(0)?), len: extra(2)? },
+            Kind::Struct => Type::Struct { name, bytes, members: Members(list) },
+            Kind::Union => Type::Union { name, bytes, members: Members(list) },
+            Kind::Enum | Kind::Enum64 => {
+                let sign = if record.flag() { Signedness::Signed } else { Signedness::Unsigned };
+                Type::Enum { name, bytes, sign, values: Enumerators(list) }
+            }
+            Kind::Fwd => {
+                let kind = if record.flag() { FwdKind::Union } else { FwdKind::Struct };
+                Type::Fwd { name, kind }
+            }
+            Kind::Typedef => Type::Typedef { name, ty },
+            Kind::Volatile | Kind::Const | Kind::Restrict | Kind::TypeTag => Type::Modifier(ty),
+            Kind::Func => {
+                let linkage = FuncLinkage::from_number(record.vlen());
+                let linkage = linkage.ok_or(BtfReadError::Malformed { id, what: "unknown linkage" })?;
+                Type::Func { name, proto: ty, linkage }
+            }
+            Kind::FuncProto => Type::FuncProto { result: ty, params: Params(list) },
+            Kind::Var => {
+                let linkage = VarLinkage::from_number(extra(0)?);
+                let linkage = linkage.ok_or(BtfReadError::Malformed { id, what: "unknown linkage" })?;
+                Type::Var { name, ty, linkage }
+            }
+            Kind::Datasec => Type::Datasec { name, bytes, entries: DatasecEntries(list) },
+            Kind::Float => Type::Float { name, bytes },
+            Kind::DeclTag => {
+                let component = extra(0)?;
+                Type::DeclTag { name, ty, component: (component != u32::MAX).then_some(component) }
+            }
+        })
+    }
+}
+
+/// `struct btf_type` and what follows it, up to the next record.
+pub(super) struct Record<'a> {
+    pub name: u32,
+    info: u32,
+    size_or_type: u32,
+    tail: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (name, info, size_or_type) = (word(bytes, 0)?, word(bytes, 1)?, word(bytes, 2)?);
+        let mut record = Record { name, info, size_or_type, tail: &[] };
+        let tail_bytes = record.kind()?.tail_bytes(record.vlen() as usize);
+        record.tail = bytes.get(TYPE_BYTES..TYPE_BYTES + tail_bytes)?;
+        Some(record)
+    }
+
+    pub(super) fn kind(&self) -> Option<Kind> {
+        Kind::from_number(self.kind_number())
+    }
+
+    fn kind_number(&self) -> u32 {
+        self.info >> 24 & 0x1f
+    }
+
+    fn vlen(&self) -> u32 {
+        self.info & 0xffff
+    }
+
+    fn flag(&self) -> bool {
+        self.info & KIND_FLAG != 0
+    }
+}
+
+/// The bytes of the elements of a type.
+#[derive(Clone, Copy, Debug)]
+struct List<'a> {
+    btf: &'a Btf,
+    rest: &'a [u8],
+    /// Enumerators of 64 bits.
+    wide: bool,
+    /// The type's kind flag.
+    flag: bool,
+}
+
+impl<'a> List<'a> {
+    /// The words of the next element.
+    fn next<const WORDS: usize>(&mut self) -> Option<[u32; WORDS]> {
+        let (element, rest) = self.rest.split_at_checked(WORDS * 4)?;
+        self.rest = rest;
+        let mut words = [0; WORDS];
+        for (index, place) in words.iter_mut().enumerate() {
+            *place = word(element, index)?;
+        }
+        Some(words)
+    }
+}
+
+/// The members of a struct or union.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a>(List<'a>);
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Result<Member<'a>, BtfReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let [name, ty, offset] = self.0.next()?;
+        let (bit_offset, bitfield_bits) = if self.0.flag {
+            // Only eight bits remain above the offset's 24.
+            let [_, _, _, bits] = offset.to_le_bytes();
+            (offset & 0x00ff_ffff, bits)
+        } else {
+            (offset, 0)
+        };
+        let name = self.0.btf.string(name);
+        Some(name.map(|name| Member { name, ty: TypeId(ty), bit_offset, bitfield_bits }))
+    }
+}
+
+/// The values of an enum.
+#[derive(Clone, Copy, Debug)]
+pub struct Enumerators<'a>(List<'a>);
+
+impl<'a> Iterator for Enumerators<'a> {
+    type Item = Result<Enumerator<'a>, BtfReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, value) = if self.0.wide {
+            let [name, low, high] = self.0.next()?;
+            (name, (u64::from(high) << 32 | u64::from(low)).cast_signed())
+        } else {
+            let [name, value] = self.0.next()?;
+            (name, if self.0.flag { i64::from(value.cast_signed()) } else { i64::from(value) })
+        };
+        Some(self.0.btf.string(name).map(|name| Enumerator { name, value }))
+    }
+}
+
+/// The parameters of a signature: name and type. The last of a function with `...` has no name and type `void`.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'a>(List<'a>);
+
+impl<'a> Iterator for Params<'a> {
+    type Item = Result<(&'a str, TypeId), BtfReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let [name, ty] = self.0.next()?;
+        Some(self.0.btf.string(name).map(|name| (name, TypeId(ty))))
+    }
+}
+
+/// The variables of a section.
+#[derive(Clone, Copy, Debug)]
+pub struct DatasecEntries<'a>(List<'a>);
+
+impl Iterator for DatasecEntries<'_> {
+    type Item = DatasecEntry;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let [var, offset, size] = self.0.next()?;
+        Some(DatasecEntry { var: TypeId(var), offset, size })
+    }
+}
+
+/// Where the types and the strings lie.
+fn sections(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>), BtfReadError> {
+    let (Some(start), Some(header_bytes)) = (word(bytes, 0), word(bytes, 1)) else {
+        return Err(BtfReadError::Header("too short"));
+    };
+    if start & 0xffff != u32::from(MAGIC) {
+        return Err(BtfReadError::Header("the magic number is missing, or that of another byte order"));
+    }
+    if start >> 16 != u32::from(VERSION) {
+        return Err(BtfReadError::Header("unknown version or flags"));
+    }
+    if header_bytes < HEADER_BYTES {
+        return Err(BtfReadError::Header("the header is too short"));
+    }
+    let section = |index: usize| {
+        let start = (header_bytes as usize).checked_add(word(bytes, index)? as usize)?;
+        let end = start.checked_add(word(bytes, index + 1)? as usize)?;
+        bytes.get(start..end).map(|content| (start..end, content))
+    };
+    let (types, _) = section(2).ok_or(BtfReadError::Header("the types lie outside"))?;
+    let (strings, content) = section(4).ok_or(BtfReadError::Header("the strings lie outside"))?;
+    if content.first() != Some(&0) || content.last() != Some(&0) {
+        return Err(BtfReadError::Header("the strings do not begin and end with NUL"));
+    }
+    Ok((types, strings))
+}
+
+fn find_records(bytes: &[u8], types: Range<usize>) -> Result<Vec<usize>, BtfReadError> {
+    // A kernel's types take about 25 bytes each.
+    let mut records = Vec::with_capacity(types.len() / 25);
+    let mut start = types.start;
+    while let Some(rest) = bytes.get(start..types.end).filter(|rest| !rest.is_empty()) {
+        let id = TypeId(u32::try_from(records.len() + 1).unwrap_or(u32::MAX));
+        if let Some(info) = word(rest, 1) {
+            let kind = info >> 24 & 0x1f;
+            Kind::from_number(kind).ok_or(BtfReadError::UnknownKind { id, kind })?;
+        }
+        let record = Record::read(rest).ok_or(BtfReadError::Truncated(id))?;
+        records.push(start);
+        start += TYPE_BYTES + record.tail.len();
+    }
+    Ok(records)
+}
+
+/// The 32-bit word at an index.
+fn word(bytes: &[u8], index: usize) -> Option<u32> {
+    let start = index.checked_mul(4)?;
+    let word = bytes.get(start..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*word))
+}
+
+fn int_encoding(id: TypeId, extra: u32) -> Result<IntEncoding, BtfReadError> {
+    // Signed characters are numbers to us.
+    match extra >> 24 & 0xf {
+        0 => Ok(IntEncoding::Unsigned),
+        1 | 3 => Ok(IntEncoding::Signed),
+        2 => Ok(IntEncoding::Char),
+        4 => Ok(IntEncoding::Bool),
+        _ => Err(BtfReadError::Malformed { id, what: "unknown integer encoding" }),
+    }
+}

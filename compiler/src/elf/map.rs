@@ -1,0 +1,118 @@
+//! BTF-defined maps: each is a variable of `.maps` whose struct type says everything.
+//!
+//! Numbers are written as in libbpf's `bpf_helpers.h`: `__uint(max_entries, 16)` is a member `int (*max_entries)[16]`, and
+//! `__type(key, T)` is a member `T *key`.
+
+use super::{ElfError, to_u32};
+use crate::btf::{BtfBuilder, DatasecEntry, IntEncoding, Member, TypeId, VarLinkage};
+
+/// What a map's keys or values are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MapSide {
+    /// The map has none (ring buffers).
+    None,
+    /// A type of the object's BTF.
+    Type(TypeId),
+    /// Only a size in bytes (map kinds that the kernel refuses types for, such as stack traces).
+    Bytes(u32),
+}
+
+/// Whether a map outlives the object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Pinning {
+    /// It does not.
+    None,
+    /// The loader pins it under its name in its pin folder, and uses the pinned one if it is there.
+    #[doc(alias = "LIBBPF_PIN_BY_NAME")]
+    ByName,
+}
+
+/// A map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MapDef {
+    /// A C identifier, unique in the object. The kernel shows its first 15 bytes.
+    pub name: String,
+    /// The kind. Source: include/uapi/linux/bpf.h, `enum bpf_map_type` (1 is a hash, 2 an array).
+    pub map_type: u32,
+    /// The keys.
+    pub key: MapSide,
+    /// The values.
+    pub value: MapSide,
+    /// Most entries; bytes for a ring buffer; 0 where the loader chooses.
+    pub max_entries: u32,
+    /// `BPF_F_*` flags of map creation.
+    pub flags: u32,
+    /// Whether it is pinned.
+    pub pinning: Pinning,
+}
+
+/// `.maps` as it will be in the file.
+pub(super) struct Maps {
+    /// Offset and size of each map's variable.
+    pub places: Vec<(u32, u32)>,
+    pub bytes: u32,
+}
+
+const POINTER_BYTES: u32 = 8;
+
+pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, ElfError> {
+    let mut places = Vec::with_capacity(maps.len());
+    let mut entries = Vec::with_capacity(maps.len());
+    let mut end = 0u32;
+    for map in maps {
+        let (ty, size) = describe(btf, map)?;
+        let var = btf.var(&map.name, ty, VarLinkage::Global);
+        entries.push(DatasecEntry { var, offset: end, size });
+        places.push((end, size));
+        end = end.checked_add(size).ok_or(ElfError::TooLarge)?;
+    }
+    if !entries.is_empty() {
+        btf.datasec(".maps", end, &entries);
+    }
+    Ok(Maps { places, bytes: end })
+}
+
+/// The struct type of a map's variable, and its size.
+fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), ElfError> {
+    let mut members = vec![("type", number(btf, map.map_type))];
+    members.extend(side(btf, map.key, "key", "key_size"));
+    members.extend(side(btf, map.value, "value", "value_size"));
+    let optional = [("max_entries", map.max_entries), ("map_flags", map.flags)];
+    for (name, value) in optional {
+        if value != 0 {
+            members.push((name, number(btf, value)));
+        }
+    }
+    if map.pinning == Pinning::ByName {
+        members.push(("pinning", number(btf, LIBBPF_PIN_BY_NAME)));
+    }
+    let members: Vec<Member<'_>> = (0u32..)
+        .zip(&members)
+        .map(|(index, &(name, ty))| Member::at(name, ty, index * POINTER_BYTES))
+        .collect();
+    let bytes = to_u32(members.len())? * POINTER_BYTES;
+    Ok((btf.structure("", bytes, &members), bytes))
+}
+
+/// Source: libbpf v1.7 libbpf.h, `enum libbpf_pin_type`.
+const LIBBPF_PIN_BY_NAME: u32 = 1;
+
+fn side(
+    btf: &mut BtfBuilder,
+    side: MapSide,
+    by_type: &'static str,
+    by_size: &'static str,
+) -> Option<(&'static str, TypeId)> {
+    match side {
+        MapSide::None => None,
+        MapSide::Type(ty) => Some((by_type, btf.ptr(ty))),
+        MapSide::Bytes(bytes) => Some((by_size, number(btf, bytes))),
+    }
+}
+
+/// A pointer to an array of `value` integers.
+fn number(btf: &mut BtfBuilder, value: u32) -> TypeId {
+    let int = btf.int("int", 4, IntEncoding::Signed);
+    let array = btf.array(int, value);
+    btf.ptr(array)
+}

@@ -1,0 +1,317 @@
+//! Relocatable BPF objects: maps, global variables and functions in, the bytes of an ELF file out.
+//!
+//! ```text
+//! MapDef, GlobalDef, kfuncs, functions -> ObjectBuilder -> sections, symbols, relocations, .BTF, .BTF.ext -> bytes
+//! ```
+//!
+//! Whoever fills the builder names maps, variables and functions by the references it hands out; relocations, symbols and
+//! offsets are made here and nowhere else. The result is what libbpf expects of a compiler: BTF-defined maps in `.maps`, one
+//! section per program, static functions in `.text`, kernel functions as externs of `.ksyms`, licence GPL. What libbpf or the
+//! kernel would refuse for its shape (names, line tables, call targets) is an error here.
+//!
+//! Not here: struct_ops, maps of maps, program arrays with static content, and reading objects.
+//!
+//! Sources: Documentation/bpf/llvm_reloc.rst (v6.12); libbpf v1.7 libbpf.c, `bpf_object__elf_collect`,
+//! `bpf_program__record_reloc`, `parse_btf_map_def`.
+
+mod code;
+mod data;
+mod map;
+mod write;
+
+use crate::bpf::{EncodeError, FunctionRef, GlobalRef, Insn, InsnIndex, KfuncRef, MapRef, Symbol};
+use crate::btf::{BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId};
+
+pub use map::{MapDef, MapSide, Pinning};
+
+/// Why no object can be made. All of them are mistakes of the caller, except for sizes.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// The kernel takes C identifiers only.
+    #[error("{name:?} is not an identifier, so it cannot name a {what}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What it should have named.
+        what: &'static str,
+    },
+    /// Two maps, variables or functions have the same name.
+    #[error("{0:?} names two things of the object")]
+    DuplicateName(String),
+    /// A variable's description contradicts itself.
+    #[error("variable {name:?}: {reason}")]
+    Global {
+        /// The variable.
+        name: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A function's description contradicts itself.
+    #[error("function {name:?}: {reason}")]
+    Function {
+        /// The function.
+        name: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// An instruction cannot stand where it stands.
+    #[error("function {name:?}, instruction {}: {reason}", at.0)]
+    Insn {
+        /// The function.
+        name: String,
+        /// The instruction.
+        at: InsnIndex,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A function's instructions have no encoding.
+    #[error("function {name:?}: {source}")]
+    Encode {
+        /// The function.
+        name: String,
+        /// Why.
+        source: EncodeError,
+    },
+    /// A reference that this builder did not hand out.
+    #[error("reference to {0:?}, which is not of this object")]
+    Foreign(Symbol),
+    /// The type information cannot be written.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// More than the format's offsets can express.
+    #[error("the object is too large")]
+    TooLarge,
+    /// The ELF file cannot be written.
+    #[error("cannot write the ELF file: {0}")]
+    Write(object::write::Error),
+}
+
+/// Where a global variable lives; each section becomes one array map of one value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DataSection {
+    /// `.data`: written by both sides, with initial values.
+    Data,
+    /// `.bss`: written by both sides, zero at first.
+    Bss,
+    /// `.rodata`: frozen once loaded; the verifier knows the values.
+    Rodata,
+}
+
+/// A global variable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GlobalDef {
+    /// A C identifier, unique in the object.
+    pub name: String,
+    /// Where it lives.
+    pub section: DataSection,
+    /// Its type, of [`ObjectBuilder::btf`].
+    pub ty: TypeId,
+    /// Its size in bytes, equal to that of the type; not 0.
+    pub bytes: u32,
+    /// A power of two.
+    pub align: u32,
+    /// The first bytes of its initial value; the rest is zero. Empty in `.bss`.
+    pub initial: Vec<u8>,
+}
+
+/// Which section a function belongs to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum CodeSection {
+    /// `.text`: functions that programs call.
+    Text,
+    /// A program, in the section that tells libbpf its type (`perf_event`, `tracepoint/sched/sched_switch`).
+    Program(String),
+}
+
+/// What is known of a function before its body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionDecl {
+    /// A C identifier, unique in the object.
+    pub name: String,
+    /// Where it goes.
+    pub section: CodeSection,
+    /// Programs are [`FuncLinkage::Global`]; functions of `.text` are global (verified alone) or static (verified at each call).
+    pub linkage: FuncLinkage,
+    /// Its signature: a `FUNC_PROTO` of [`ObjectBuilder::btf`] with every parameter named.
+    pub proto: TypeId,
+}
+
+/// A function's body.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FunctionBody {
+    /// The instructions, with references to this object's symbols.
+    pub code: Vec<Insn>,
+    /// The script's lines, ascending by instruction, the first at instruction 0; of several at one instruction the last
+    /// counts. Empty in all functions of the object or in none (the kernel refuses a mixture).
+    pub lines: Vec<Line>,
+    /// What the loader adjusts to the running kernel's types, ascending by instruction.
+    pub relos: Vec<CoreRelo>,
+}
+
+struct Function {
+    decl: FunctionDecl,
+    body: Option<FunctionBody>,
+}
+
+struct Kfunc {
+    name: String,
+    proto: TypeId,
+    presence: KfuncPresence,
+}
+
+/// What happens if the running kernel lacks a kernel function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KfuncPresence {
+    /// The object does not load.
+    Required,
+    /// The object loads if no call to it can be reached.
+    Optional,
+}
+
+/// Collects the parts of an object. Same calls, same bytes.
+pub struct ObjectBuilder {
+    btf: BtfBuilder,
+    maps: Vec<MapDef>,
+    globals: Vec<GlobalDef>,
+    kfuncs: Vec<Kfunc>,
+    functions: Vec<Function>,
+    error: Option<ElfError>,
+}
+
+impl Default for ObjectBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ObjectBuilder {
+    /// An object without content.
+    #[must_use]
+    pub fn new() -> Self {
+        ObjectBuilder {
+            btf: BtfBuilder::new(),
+            maps: Vec::new(),
+            globals: Vec::new(),
+            kfuncs: Vec::new(),
+            functions: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// The object's types.
+    pub fn btf(&mut self) -> &mut BtfBuilder {
+        &mut self.btf
+    }
+
+    /// Adds a map.
+    pub fn add_map(&mut self, map: MapDef) -> MapRef {
+        self.maps.push(map);
+        MapRef(last_index(self.maps.len()))
+    }
+
+    /// Adds a global variable.
+    pub fn add_global(&mut self, global: GlobalDef) -> GlobalRef {
+        self.globals.push(global);
+        GlobalRef(last_index(self.globals.len()))
+    }
+
+    /// Adds a kernel function that programs call, with its signature in this object's types.
+    pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: KfuncPresence) -> KfuncRef {
+        self.kfuncs.push(Kfunc { name: name.to_owned(), proto, presence });
+        KfuncRef(last_index(self.kfuncs.len()))
+    }
+
+    /// Adds a function whose body follows, so that functions can refer to each other.
+    pub fn declare_function(&mut self, decl: FunctionDecl) -> FunctionRef {
+        self.functions.push(Function { decl, body: None });
+        FunctionRef(last_index(self.functions.len()))
+    }
+
+    /// Gives a declared function its body. [`ObjectBuilder::finish`] reports a second body.
+    pub fn define_function(&mut self, function: FunctionRef, body: FunctionBody) {
+        let Some(place) = self.functions.get_mut(function.0 as usize) else {
+            self.error.get_or_insert(ElfError::Foreign(Symbol::Function(function)));
+            return;
+        };
+        if place.body.replace(body).is_some() {
+            let name = place.decl.name.clone();
+            self.error.get_or_insert(ElfError::Function { name, reason: "has two bodies" });
+        }
+    }
+
+    /// The name of a symbol of this object, as [`crate::bpf::disasm`] takes it.
+    #[must_use]
+    pub fn symbol_name(&self, symbol: Symbol) -> Option<String> {
+        let name = match symbol {
+            Symbol::Map(map) => &self.maps.get(map.0 as usize)?.name,
+            Symbol::Global(global) => &self.globals.get(global.0 as usize)?.name,
+            Symbol::Function(function) => &self.functions.get(function.0 as usize)?.decl.name,
+            Symbol::Kfunc(kfunc) => &self.kfuncs.get(kfunc.0 as usize)?.name,
+        };
+        Some(name.clone())
+    }
+
+    /// The ELF file.
+    ///
+    /// # Errors
+    /// The first mistake found, see [`ElfError`].
+    pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.check_names()?;
+        let data = data::lay_out(&mut self.btf, &self.globals)?;
+        let maps = map::lay_out(&mut self.btf, &self.maps)?;
+        self.describe_kfuncs();
+        let code = code::lay_out(&mut self.btf, &self.functions, &self.globals)?;
+        write::write(self, &data, &maps, &code)
+    }
+
+    fn check_names(&self) -> Result<(), ElfError> {
+        let maps = self.maps.iter().map(|map| (&map.name, "map"));
+        let globals = self.globals.iter().map(|global| (&global.name, "variable"));
+        let kfuncs = self.kfuncs.iter().map(|kfunc| (&kfunc.name, "kernel function"));
+        let functions = self.functions.iter().map(|function| (&function.decl.name, "function"));
+        let mut seen = std::collections::HashSet::new();
+        for (name, what) in maps.chain(globals).chain(kfuncs).chain(functions) {
+            if !is_identifier(name) {
+                return Err(ElfError::Name { name: name.clone(), what });
+            }
+            if !seen.insert(name) {
+                return Err(ElfError::DuplicateName(name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The `.ksyms` section of BTF, by which libbpf tells kernel functions from other externs.
+    fn describe_kfuncs(&mut self) {
+        if self.kfuncs.is_empty() {
+            return;
+        }
+        // libbpf turns the externs into variables of a four-byte integer that it looks for in the object's types.
+        self.btf.int("int", 4, IntEncoding::Signed);
+        let mut entries = Vec::with_capacity(self.kfuncs.len());
+        for kfunc in &self.kfuncs {
+            let var = self.btf.func(&kfunc.name, kfunc.proto, FuncLinkage::Extern);
+            entries.push(DatasecEntry { var, offset: 0, size: 0 });
+        }
+        self.btf.datasec(".ksyms", 0, &entries);
+    }
+}
+
+/// The index of the last of `len` things; more than 32 bits count cannot be had in memory.
+fn last_index(len: usize) -> u32 {
+    u32::try_from(len).map_or(u32::MAX, |len| len.saturating_sub(1))
+}
+
+fn to_u32(value: usize) -> Result<u32, ElfError> {
+    u32::try_from(value).map_err(|_| ElfError::TooLarge)
+}
+
+/// Source: kernel/bpf/btf.c, `btf_name_valid_identifier` (v6.12); the kernel counts the final NUL into its 128 bytes
+/// (include/linux/kallsyms.h, `KSYM_NAME_LEN`, before v6.1).
+fn is_identifier(name: &str) -> bool {
+    let head = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.len() < 128 && name.starts_with(head) && name.chars().all(|c| head(c) || c.is_ascii_digit())
+}

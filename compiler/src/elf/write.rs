@@ -1,0 +1,203 @@
+//! The ELF file: sections, symbols and relocations.
+
+use object::write::{Object, Relocation, SectionId, Symbol as ElfSymbol, SymbolId, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind,
+    SymbolScope, elf,
+};
+
+use super::code::{Code, Target};
+use super::data::Data;
+use super::map::Maps;
+use super::{DataSection, ElfError, FunctionDecl, KfuncPresence, ObjectBuilder};
+use crate::bpf::Symbol;
+use crate::btf::{FuncLinkage, ext};
+
+/// The licence that lets programs call every helper. Source: include/linux/license.h, `license_is_gpl_compatible`.
+const LICENSE: &[u8] = b"GPL\0";
+
+/// Instructions and pointers are eight bytes.
+const SLOT_ALIGN: u64 = 8;
+/// Fields of BTF are four bytes.
+const BTF_ALIGN: u64 = 4;
+
+pub(super) fn write(
+    mut builder: ObjectBuilder,
+    data: &Data,
+    maps: &Maps,
+    code: &Code,
+) -> Result<Vec<u8>, ElfError> {
+    // The strings of .BTF.ext lie in .BTF.
+    let btf_ext = ext::write(&mut builder.btf, &code.ext)?;
+    let btf = builder.btf.finish()?;
+
+    let mut file = File::new();
+    file.add_code(&builder, code);
+    file.add_data(&builder, data);
+    file.add_maps(&builder, maps);
+    file.add_kfuncs(&builder);
+    file.append("license", SectionKind::Data, LICENSE, 1);
+    file.append(".BTF", SectionKind::Other, &btf, BTF_ALIGN);
+    if !code.sections.is_empty() {
+        file.append(".BTF.ext", SectionKind::Other, &btf_ext, BTF_ALIGN);
+    }
+    file.relocate(code)?;
+    file.object.write().map_err(ElfError::Write)
+}
+
+struct File {
+    object: Object<'static>,
+    code_sections: Vec<SectionId>,
+    functions: Vec<SymbolId>,
+    globals: Vec<SymbolId>,
+    maps: Vec<SymbolId>,
+    kfuncs: Vec<SymbolId>,
+}
+
+impl File {
+    fn new() -> Self {
+        File {
+            object: Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little),
+            code_sections: Vec::new(),
+            functions: Vec::new(),
+            globals: Vec::new(),
+            maps: Vec::new(),
+            kfuncs: Vec::new(),
+        }
+    }
+
+    fn append(&mut self, name: &str, kind: SectionKind, content: &[u8], align: u64) -> SectionId {
+        let section = self.object.add_section(Vec::new(), name.as_bytes().to_vec(), kind);
+        self.object.append_section_data(section, content, align);
+        section
+    }
+
+    fn add_code(&mut self, builder: &ObjectBuilder, code: &Code) {
+        for section in &code.sections {
+            let id = self.append(&section.name, SectionKind::Text, &section.bytes, SLOT_ALIGN);
+            self.code_sections.push(id);
+        }
+        for (function, place) in builder.functions.iter().zip(&code.places) {
+            let FunctionDecl { name, linkage, .. } = &function.decl;
+            let section = self.code_sections.get(place.section).copied();
+            let symbol = self.object.add_symbol(ElfSymbol {
+                name: name.as_bytes().to_vec(),
+                value: place.offset.into(),
+                size: place.bytes.into(),
+                kind: SymbolKind::Text,
+                scope: match linkage {
+                    FuncLinkage::Static => SymbolScope::Compilation,
+                    FuncLinkage::Global | FuncLinkage::Extern => SymbolScope::Dynamic,
+                },
+                weak: false,
+                section: section.map_or(SymbolSection::Undefined, SymbolSection::Section),
+                flags: SymbolFlags::None,
+            });
+            self.functions.push(symbol);
+        }
+    }
+
+    fn add_data(&mut self, builder: &ObjectBuilder, data: &Data) {
+        let mut ids = Vec::with_capacity(data.sections.len());
+        for (&kind, section) in &data.sections {
+            let section_kind = match kind {
+                DataSection::Data => SectionKind::Data,
+                DataSection::Bss => SectionKind::UninitializedData,
+                DataSection::Rodata => SectionKind::ReadOnlyData,
+            };
+            let id = self.object.add_section(Vec::new(), kind.name().as_bytes().to_vec(), section_kind);
+            if kind == DataSection::Bss {
+                self.object.append_section_bss(id, section.bytes.into(), section.align.into());
+            } else {
+                self.object.append_section_data(id, &section.initial, section.align.into());
+            }
+            ids.push((kind, id));
+        }
+        for (global, &offset) in builder.globals.iter().zip(&data.offsets) {
+            let section = ids.iter().find(|(kind, _)| *kind == global.section).map(|(_, id)| *id);
+            let symbol = self.add_variable(&global.name, section, offset, global.bytes);
+            self.globals.push(symbol);
+        }
+    }
+
+    fn add_maps(&mut self, builder: &ObjectBuilder, maps: &Maps) {
+        if builder.maps.is_empty() {
+            return;
+        }
+        let content = vec![0; maps.bytes as usize];
+        let section = self.append(".maps", SectionKind::Data, &content, SLOT_ALIGN);
+        for (map, &(offset, bytes)) in builder.maps.iter().zip(&maps.places) {
+            let symbol = self.add_variable(&map.name, Some(section), offset, bytes);
+            self.maps.push(symbol);
+        }
+    }
+
+    fn add_kfuncs(&mut self, builder: &ObjectBuilder) {
+        for kfunc in &builder.kfuncs {
+            let symbol = self.object.add_symbol(ElfSymbol {
+                name: kfunc.name.as_bytes().to_vec(),
+                value: 0,
+                size: 0,
+                kind: SymbolKind::Unknown,
+                scope: SymbolScope::Unknown,
+                weak: kfunc.presence == KfuncPresence::Optional,
+                section: SymbolSection::Undefined,
+                flags: SymbolFlags::None,
+            });
+            self.kfuncs.push(symbol);
+        }
+    }
+
+    fn add_variable(&mut self, name: &str, section: Option<SectionId>, offset: u32, bytes: u32) -> SymbolId {
+        self.object.add_symbol(ElfSymbol {
+            name: name.as_bytes().to_vec(),
+            value: offset.into(),
+            size: bytes.into(),
+            kind: SymbolKind::Data,
+            scope: SymbolScope::Dynamic,
+            weak: false,
+            section: section.map_or(SymbolSection::Undefined, SymbolSection::Section),
+            flags: SymbolFlags::None,
+        })
+    }
+
+    /// The addends are in the instructions already, in the form libbpf reads them.
+    fn relocate(&mut self, code: &Code) -> Result<(), ElfError> {
+        for (section, &id) in code.sections.iter().zip(&self.code_sections.clone()) {
+            for relocation in &section.relocations {
+                let (symbol, r_type) = self.resolve(code, relocation.target)?;
+                let relocation = Relocation {
+                    offset: relocation.offset.into(),
+                    symbol,
+                    addend: 0,
+                    flags: RelocationFlags::Elf { r_type },
+                };
+                self.object.add_relocation(id, relocation).map_err(ElfError::Write)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The symbol and type of a relocation.
+    fn resolve(&mut self, code: &Code, target: Target) -> Result<(SymbolId, u32), ElfError> {
+        let symbol = |ids: &[SymbolId], index: u32| ids.get(index as usize).copied();
+        let (found, r_type, named) = match target {
+            Target::Map(map) => (symbol(&self.maps, map.0), elf::R_BPF_64_64, Symbol::Map(map)),
+            Target::Global(global) => {
+                (symbol(&self.globals, global.0), elf::R_BPF_64_64, Symbol::Global(global))
+            }
+            Target::Function(function) => {
+                (symbol(&self.functions, function.0), elf::R_BPF_64_32, Symbol::Function(function))
+            }
+            // libbpf takes the address of a static function only as .text plus an offset.
+            Target::Callback(function) => {
+                let place = code.places.get(function.0 as usize);
+                let section = place.and_then(|place| self.code_sections.get(place.section).copied());
+                let found = section.map(|id| self.object.section_symbol(id));
+                (found, elf::R_BPF_64_64, Symbol::Function(function))
+            }
+            Target::Kfunc(kfunc) => (symbol(&self.kfuncs, kfunc.0), elf::R_BPF_64_32, Symbol::Kfunc(kfunc)),
+        };
+        Ok((found.ok_or(ElfError::Foreign(named))?, r_type))
+    }
+}
