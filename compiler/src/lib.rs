@@ -9,7 +9,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ast;
 pub mod bpf;
 pub mod btf;
+pub mod builtins;
+pub mod check;
+pub mod diag;
 pub mod elf;
+pub mod hir;
 pub mod index;
+pub mod lex;
+pub mod parse;
+pub mod source;
+pub mod split;
+pub mod types;

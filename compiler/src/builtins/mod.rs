@@ -1,0 +1,4 @@
+//! Tables of what the language predeclares.
+
+pub mod context;
+pub mod perf;

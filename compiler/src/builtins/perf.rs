@@ -1,0 +1,116 @@
+//! Performance events: the enumerators of `enum perf_event` and the structs of the perf builtins.
+
+/// An event that the language names.
+pub struct EventName {
+    /// The enumerator.
+    pub name: &'static str,
+    /// `perf_event_attr.type << 32 | perf_event_attr.config`.
+    pub value: u64,
+    /// A script's own name hides it.
+    pub weak: bool,
+    /// Happens in the kernel only: with `exclude_kernel` it would count a silent 0.
+    pub kernel_only: bool,
+}
+
+const fn event(name: &'static str, ty: u64, config: u64) -> EventName {
+    EventName { name, value: ty << 32 | config, weak: false, kernel_only: false }
+}
+
+const fn weak(name: &'static str, ty: u64, config: u64) -> EventName {
+    EventName { weak: true, ..event(name, ty, config) }
+}
+
+const HARDWARE: u64 = 0;
+const SOFTWARE: u64 = 1;
+
+/// Every enumerator of `enum perf_event`.
+///
+/// Source: `include/uapi/linux/perf_event.h`, `enum perf_type_id`, `enum perf_hw_id`, `enum perf_sw_ids`, v6.12.
+pub const EVENTS: &[EventName] = &[
+    event("cpu_cycles", HARDWARE, 0),
+    event("instructions", HARDWARE, 1),
+    event("cache_references", HARDWARE, 2),
+    event("cache_misses", HARDWARE, 3),
+    event("branch_instructions", HARDWARE, 4),
+    event("branch_misses", HARDWARE, 5),
+    weak("bus_cycles", HARDWARE, 6),
+    weak("stalled_cycles_frontend", HARDWARE, 7),
+    weak("stalled_cycles_backend", HARDWARE, 8),
+    weak("ref_cpu_cycles", HARDWARE, 9),
+    weak("cpu_clock", SOFTWARE, 0),
+    weak("task_clock", SOFTWARE, 1),
+    event("page_faults", SOFTWARE, 2),
+    EventName { kernel_only: true, ..event("context_switches", SOFTWARE, 3) },
+    EventName { kernel_only: true, ..event("cpu_migrations", SOFTWARE, 4) },
+    weak("page_faults_min", SOFTWARE, 5),
+    weak("page_faults_maj", SOFTWARE, 6),
+    weak("alignment_faults", SOFTWARE, 7),
+    weak("emulation_faults", SOFTWARE, 8),
+    weak("dummy", SOFTWARE, 9),
+    weak("bpf_output", SOFTWARE, 10),
+    EventName { kernel_only: true, ..weak("cgroup_switches", SOFTWARE, 11) },
+];
+
+/// The name of an event by its value.
+pub fn event_name(value: u64) -> Option<&'static str> {
+    EVENTS.iter().find(|event| event.value == value).map(|event| event.name)
+}
+
+/// Most entries of `perf_read.values` and `.ids`.
+pub const SNAPSHOT_ENTRIES: u64 = 16;
+
+/// Positions of the fields of `perf_attachment`. `i32`, `i32`, `i32`, `u64`.
+pub mod attachment {
+    /// `perf_fd: i32`: the handle of the `attachment` resource, not a descriptor; [`INVALID`] or [`NONE`] if there is none.
+    pub const PERF_FD: usize = 0;
+    /// `link_id: i32`: the handle again if a program is linked, else 0.
+    pub const LINK_ID: usize = 1;
+    /// `prog_fd: i32`: the program handle, or 0.
+    pub const PROG_FD: usize = 2;
+    /// `generation: u64`: `attachment.id()`.
+    pub const GENERATION: usize = 3;
+    /// `perf_fd` of what `attach` gives on failure (`link_id` -1, `prog_fd` -1, `generation` 0).
+    pub const INVALID: i32 = -1;
+    /// `perf_fd` of the default of `perf_options.group`: no leader was named.
+    pub const NONE: i32 = -2;
+}
+
+/// Positions of the fields of `perf_options`, with their types and defaults.
+pub mod options {
+    /// `event: perf_event`, required.
+    pub const EVENT: usize = 0;
+    /// `pid: i32`, -1.
+    pub const PID: usize = 1;
+    /// `cpu: i32`, 0.
+    pub const CPU: usize = 2;
+    /// `period: u64`, 1000000.
+    pub const PERIOD: usize = 3;
+    /// `wakeup: u32`, 1.
+    pub const WAKEUP: usize = 4;
+    /// `inherit: bool`, false.
+    pub const INHERIT: usize = 5;
+    /// `exclude_kernel: bool`, false.
+    pub const EXCLUDE_KERNEL: usize = 6;
+    /// `exclude_user: bool`, false.
+    pub const EXCLUDE_USER: usize = 7;
+    /// `group: perf_attachment`, [`super::attachment::NONE`].
+    pub const GROUP: usize = 8;
+}
+
+/// Positions of the fields of `perf_read`.
+pub mod reading {
+    /// `raw: i64`.
+    pub const RAW: usize = 0;
+    /// `scaled: i64`.
+    pub const SCALED: usize = 1;
+    /// `time_enabled: u64`, nanoseconds.
+    pub const TIME_ENABLED: usize = 2;
+    /// `time_running: u64`, nanoseconds.
+    pub const TIME_RUNNING: usize = 3;
+    /// `count: u32`.
+    pub const COUNT: usize = 4;
+    /// `values: i64[16]`.
+    pub const VALUES: usize = 5;
+    /// `ids: u64[16]`.
+    pub const IDS: usize = 6;
+}

@@ -1,0 +1,103 @@
+//! Conditions and presence (language reference, 3.5 and 3.9).
+
+use super::expr::Typed;
+use super::function::Body;
+use super::prescan::strip;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind, UnaryOp};
+use crate::source::Span;
+use crate::types::TypeKind;
+
+impl Body<'_, '_> {
+    /// What `if` and `while` ask.
+    pub(super) fn condition(&mut self, cond: &ast::Expr) -> Expr {
+        if let Some(present) = self.presence(cond) {
+            return present;
+        }
+        let value = self.expr(cond, None);
+        self.warn_mixed_binding(cond);
+        self.truth(value)
+    }
+
+    /// The presence that a bare map element or binding asks for.
+    fn presence(&mut self, cond: &ast::Expr) -> Option<Expr> {
+        let bool = self.checker.types.common().bool;
+        if let Some((map, key)) = self.map_element(cond) {
+            let key = Box::new(self.map_key(map, key));
+            return Some(Expr { kind: ExprKind::Present { map, key }, ty: bool, span: cond.span });
+        }
+        let local = self.named_local(cond)?;
+        let ast::ExprKind::Name(name) = &strip(cond).kind else { return None };
+        let only_elements = self.locals[local].binding && !self.prescan.from_other.contains(name);
+        only_elements.then_some(Expr { kind: ExprKind::Bound(local), ty: bool, span: cond.span })
+    }
+
+    fn warn_mixed_binding(&mut self, cond: &ast::Expr) {
+        if self.named_local(cond).is_some_and(|local| self.locals[local].binding) {
+            self.report(
+                Diagnostic::warning(423, cond.span, "this asks the value, not whether the entry exists")
+                    .help("compare with `null` to ask for the entry, with 0 to ask for the value"),
+            );
+        }
+    }
+
+    /// A value as a condition.
+    pub(super) fn truth(&mut self, value: Typed) -> Expr {
+        let common = self.checker.types.common();
+        let Expr { ty, span, .. } = value.expr;
+        match self.checker.types.kind(ty) {
+            TypeKind::Bool | TypeKind::Error => value.expr,
+            TypeKind::Int(_) | TypeKind::Char | TypeKind::Str(_) | TypeKind::Enum(_) => {
+                Expr { kind: ExprKind::Truth(Box::new(value.expr)), ty: common.bool, span }
+            }
+            TypeKind::Null => Expr { kind: ExprKind::Const(0), ty: common.bool, span },
+            _ => {
+                let help = (ty == common.program || ty == self.checker.known.perf_attachment)
+                    .then(|| "compare it with `null`".to_owned());
+                let text = format!("`{}` is not a condition", self.type_name(ty));
+                self.report(Diagnostic::error(403, span, text).maybe_help(help));
+                Expr { ty: common.error, ..value.expr }
+            }
+        }
+    }
+
+    /// `x == null` or `x != null`.
+    pub(super) fn null_comparison(&mut self, op: ast::BinaryOp, value: &ast::Expr, span: Span) -> Typed {
+        let bool = self.checker.types.common().bool;
+        let (asked, true_if_null) = self.null_test(value, span);
+        if self.checker.types.is_error(asked.ty) || true_if_null == (op == ast::BinaryOp::Eq) {
+            return Typed::of(asked);
+        }
+        self.make(ExprKind::Unary(UnaryOp::Not, Box::new(asked)), bool, span)
+    }
+
+    /// A bool and whether it is true for null (else it is true for what is there).
+    fn null_test(&mut self, value: &ast::Expr, span: Span) -> (Expr, bool) {
+        let common = self.checker.types.common();
+        let ask = |kind| Expr { kind, ty: common.bool, span };
+        if let Some((map, key)) = self.map_element(value) {
+            let key = Box::new(self.map_key(map, key));
+            return (ask(ExprKind::Present { map, key }), false);
+        }
+        if let Some(local) = self.named_local(value)
+            && self.locals[local].binding
+        {
+            return (ask(ExprKind::Bound(local)), false);
+        }
+        let value = self.expr(value, None);
+        match self.checker.types.kind(value.expr.ty) {
+            TypeKind::Error => (value.expr, true),
+            TypeKind::Null => (ask(ExprKind::Const(1)), true),
+            TypeKind::Program | TypeKind::Ptr(_) => (ask(ExprKind::IsNull(Box::new(value.expr))), true),
+            _ if value.expr.ty == self.checker.known.perf_attachment => {
+                (ask(ExprKind::IsNull(Box::new(value.expr))), true)
+            }
+            _ => {
+                let text = format!("a `{}` is never null", self.type_name(value.expr.ty));
+                self.report(Diagnostic::warning(420, value.expr.span, text));
+                (ask(ExprKind::Const(0)), true)
+            }
+        }
+    }
+}

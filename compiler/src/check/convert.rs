@@ -1,0 +1,150 @@
+//! Which types combine, and what may go where (language reference, 3.3 and 3.4).
+
+use super::expr::Typed;
+use super::function::Body;
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind};
+use crate::types::{IntType, TypeId, TypeKind};
+
+/// The type in which two integers are worked out; `None` where the language refuses the pair.
+pub(super) fn combine(a: IntType, b: IntType) -> Option<IntType> {
+    if a.signed == b.signed {
+        return Some(if a.bits >= b.bits { a } else { b });
+    }
+    let (unsigned, signed) = if a.signed { (b, a) } else { (a, b) };
+    match (unsigned.bits, signed.bits) {
+        (8, 8) | (16, 16) | (64, 64) => Some(signed),
+        (32, 8 | 16 | 32) => Some(IntType { bits: 32, signed: true }),
+        (32, 64) => Some(signed),
+        _ => None,
+    }
+}
+
+impl Body<'_, '_> {
+    pub(super) fn int_type(&mut self, int: IntType) -> TypeId {
+        self.checker.types.intern(TypeKind::Int(int))
+    }
+
+    /// Makes a value of type `to`, or reports that there is none.
+    pub(super) fn coerce(&mut self, from: Typed, to: TypeId) -> Expr {
+        let types = &self.checker.types;
+        let error = types.is_error(from.expr.ty) || types.is_error(to);
+        if error || (from.expr.ty == to && from.constant.is_none()) {
+            return from.expr;
+        }
+        match (types.kind(from.expr.ty).clone(), types.kind(to).clone()) {
+            (TypeKind::Int(source), TypeKind::Int(target)) => self.coerce_int(from, source, to, target),
+            (TypeKind::Int(_), TypeKind::Enum(_)) | (TypeKind::Enum(_), TypeKind::Int(_)) => {
+                self.convert_int(from, to)
+            }
+            (TypeKind::Str(_), TypeKind::Str(size)) => self.coerce_str(from, to, size),
+            (TypeKind::Str(_), TypeKind::Array(element, len)) => self.coerce_bytes(from, to, element, len),
+            _ if from.expr.ty == to => from.expr,
+            _ => self.mismatch(&from, to),
+        }
+    }
+
+    /// Reports that another type is wanted.
+    pub(super) fn mismatch(&mut self, from: &Typed, to: TypeId) -> Expr {
+        let (wanted, found) = (self.type_name(to), self.type_name(from.expr.ty));
+        let mut diagnostic =
+            Diagnostic::error(401, from.expr.span, format!("expected `{wanted}`, found `{found}`"));
+        if from.expr.ty == self.checker.known.perf_read && self.checker.types.int(to).is_some() {
+            diagnostic = diagnostic.help("`read` gives a struct: write `read(..).scaled` or `read(..).raw`");
+        }
+        self.report(diagnostic);
+        Expr { ty: self.checker.types.common().error, ..from.expr.clone() }
+    }
+
+    fn coerce_int(&mut self, from: Typed, source: IntType, to: TypeId, target: IntType) -> Expr {
+        let negative_literal = from.literal && from.constant.is_some_and(|value| value < 0);
+        let pair_fits = combine(source, target).is_some() || (from.literal && !negative_literal);
+        if !pair_fits {
+            return self.mismatch(&from, to);
+        }
+        if from.constant.is_none() && source.bits == 64 && target.bits < 32 {
+            let name = self.type_name(to);
+            self.report(
+                Diagnostic::warning(415, from.expr.span, format!("64-bit value narrowed to `{name}`"))
+                    .label("the high bits are dropped"),
+            );
+        }
+        self.convert_int(from, to)
+    }
+
+    /// Converts between integers and enums; a constant that does not fit is cut, with a warning.
+    pub(super) fn convert_int(&mut self, from: Typed, to: TypeId) -> Expr {
+        let Some(value) = from.constant else {
+            let span = from.expr.span;
+            return Expr { kind: ExprKind::Convert(Box::new(from.expr)), ty: to, span };
+        };
+        let int = self.checker.types.scalar(to).expect("integers and enums are scalars");
+        let bits = int.truncate(value as u64);
+        if int.value(bits) != value {
+            let name = self.type_name(to);
+            let text = format!("value is cut to fit `{name}`");
+            let label = format!("{value} becomes {}", int.value(bits));
+            self.report(Diagnostic::warning(414, from.expr.span, text).label(label));
+        }
+        Expr { kind: ExprKind::Const(bits), ty: to, span: from.expr.span }
+    }
+
+    fn coerce_str(&mut self, from: Typed, to: TypeId, size: u32) -> Expr {
+        let span = from.expr.span;
+        match from.expr.kind {
+            ExprKind::Bytes(mut bytes) => {
+                let room = size as usize - 1;
+                if bytes.len() > room {
+                    let text = format!("value is cut to fit `{}`", self.type_name(to));
+                    let label = format!("{} bytes, {room} fit", bytes.len());
+                    self.report(Diagnostic::warning(414, span, text).label(label));
+                    bytes.truncate(room);
+                }
+                Expr { kind: ExprKind::Bytes(bytes), ty: to, span }
+            }
+            _ if from.expr.ty == to => from.expr,
+            _ => Expr { kind: ExprKind::Convert(Box::new(from.expr)), ty: to, span },
+        }
+    }
+
+    fn coerce_bytes(&mut self, from: Typed, to: TypeId, element: TypeId, len: u64) -> Expr {
+        let common = self.checker.types.common();
+        match &from.expr.kind {
+            ExprKind::Bytes(bytes)
+                if (element == common.u8 || element == common.char) && bytes.len() as u64 <= len =>
+            {
+                Expr { ty: to, ..from.expr }
+            }
+            _ => self.mismatch(&from, to),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the language reference, 3.4, with `-` where a pair is refused.
+    const TABLE: &[(&str, &str)] = &[
+        ("u8", "u8 u16 u32 u64 i8 - - -"),
+        ("u16", "u16 u16 u32 u64 - i16 - -"),
+        ("u32", "u32 u32 u32 u64 i32 i32 i32 i64"),
+        ("u64", "u64 u64 u64 u64 - - - i64"),
+        ("i8", "i8 - i32 - i8 i16 i32 i64"),
+        ("i16", "- i16 i32 - i16 i16 i32 i64"),
+        ("i32", "- - i32 - i32 i32 i32 i64"),
+        ("i64", "- - i64 i64 i64 i64 i64 i64"),
+    ];
+
+    #[test]
+    fn lf_033_every_pair_combines_as_listed() {
+        let int =
+            |name: &str| IntType { bits: name[1..].parse().expect("bits"), signed: name.starts_with('i') };
+        for (left, row) in TABLE {
+            for ((right, _), wanted) in TABLE.iter().zip(row.split(' ')) {
+                let found = combine(int(left), int(right)).map_or("-".to_owned(), |int| int.to_string());
+                assert_eq!(found, wanted, "{left} with {right}");
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `print`: the format against its values (language reference, 6.1).
+
+use super::expr::Typed;
+use super::function::Body;
+use super::prescan::strip;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind, UserBuiltin};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// A part of a format.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'t> {
+    /// Text without conversions.
+    Text(&'t [u8]),
+    /// `%%`.
+    Percent,
+    /// `%5u` and the like: the whole text and its letter.
+    Conversion(&'t [u8], u8),
+    /// `%` and what is no conversion.
+    Unknown(&'t [u8]),
+    /// `{}`.
+    Natural,
+}
+
+/// Splits a format into its parts.
+fn pieces(format: &[u8]) -> Vec<Piece<'_>> {
+    let mut found = Vec::new();
+    let mut rest = format;
+    while !rest.is_empty() {
+        let (piece, len) = match rest {
+            [b'%', b'%', ..] => (Piece::Percent, 2),
+            [b'%', ..] => conversion(rest),
+            [b'{', b'}', ..] => (Piece::Natural, 2),
+            _ => {
+                let next = rest[1..].iter().position(|byte| matches!(byte, b'%' | b'{'));
+                let len = next.map_or(rest.len(), |at| at + 1);
+                (Piece::Text(&rest[..len]), len)
+            }
+        };
+        found.push(piece);
+        rest = &rest[len..];
+    }
+    found
+}
+
+/// The conversion at the start of `rest`, which begins with `%`.
+fn conversion(rest: &[u8]) -> (Piece<'_>, usize) {
+    let skip = |from: usize, belongs: fn(&u8) -> bool| {
+        from + rest[from..].iter().take_while(|byte| belongs(byte)).count()
+    };
+    let mut at = skip(1, |byte| b"-+ 0#".contains(byte));
+    at = skip(at, u8::is_ascii_digit);
+    if rest.get(at) == Some(&b'.') {
+        at = skip(at + 1, u8::is_ascii_digit);
+    }
+    at = skip(at, |byte| b"hlz".contains(byte));
+    match rest.get(at) {
+        Some(letter) if b"diuxXocspfegna*EGFA".contains(letter) => {
+            (Piece::Conversion(&rest[..=at], *letter), at + 1)
+        }
+        _ => (Piece::Unknown(&rest[..at]), at),
+    }
+}
+
+impl Body<'_, '_> {
+    pub(super) fn print(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let literal = args.first().and_then(|first| match &strip(first).kind {
+            ast::ExprKind::Str(bytes) => Some((bytes.clone(), first.span)),
+            _ => None,
+        });
+        let values = &args[usize::from(literal.is_some())..];
+        let values: Vec<Expr> = values.iter().map(|value| self.expr(value, None).expr).collect();
+        if values.iter().any(|value| self.checker.types.is_error(value.ty)) {
+            return self.error_expr(span);
+        }
+        let format = match literal {
+            Some((format, place)) => self.check_format(&format, place, &values),
+            None => {
+                values.iter().for_each(|value| self.check_natural(value));
+                vec!["{}"; values.len()].join(" ").into_bytes()
+            }
+        };
+        let u32 = self.checker.types.common().u32;
+        self.make(ExprKind::User(UserBuiltin::Print { format, args: values }), u32, span)
+    }
+
+    /// The format as the host takes it: one conversion for each value.
+    fn check_format(&mut self, format: &[u8], place: Span, values: &[Expr]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(format.len());
+        let mut left = values.iter();
+        for piece in pieces(format) {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Percent => out.extend_from_slice(b"%%"),
+                Piece::Unknown(text) => {
+                    let shown = String::from_utf8_lossy(text).into_owned();
+                    self.report(
+                        Diagnostic::warning(
+                            425,
+                            place,
+                            format!("`{shown}` is no conversion and is printed as it is"),
+                        )
+                        .help("write `%%` for a percent sign"),
+                    );
+                    out.push(b'%');
+                    out.extend_from_slice(text);
+                }
+                Piece::Natural => match left.next() {
+                    Some(value) => {
+                        self.check_natural(value);
+                        out.extend_from_slice(b"{}");
+                    }
+                    None => self.too_few("{}", place),
+                },
+                Piece::Conversion(text, letter) => match left.next() {
+                    Some(value) => {
+                        self.check_conversion(letter, value);
+                        out.extend_from_slice(text);
+                    }
+                    None => self.too_few(&String::from_utf8_lossy(text), place),
+                },
+            }
+        }
+        for value in left {
+            self.check_natural(value);
+            let text = "a value without a conversion is printed at the end";
+            self.report(
+                Diagnostic::warning(425, value.span, text).help("add a conversion such as `%d` or `{}`"),
+            );
+            out.extend_from_slice(b" {}");
+        }
+        out
+    }
+
+    fn too_few(&mut self, conversion: &str, place: Span) {
+        let text = format!("no value for `{conversion}`");
+        self.report(
+            Diagnostic::error(425, place, text).help("every conversion needs a value behind the format"),
+        );
+    }
+
+    fn check_conversion(&mut self, letter: u8, value: &Expr) {
+        let numeric = self.is_numeric(value.ty);
+        let common = self.checker.types.common();
+        let fits = match letter {
+            b'd' | b'i' | b'u' | b'x' | b'X' | b'o' => numeric || value.ty == common.bool,
+            b'c' => value.ty == common.char || numeric,
+            b's' => self.is_text(value.ty),
+            b'p' => matches!(self.checker.types.kind(value.ty), TypeKind::Ptr(_)),
+            _ => false,
+        };
+        if !fits {
+            let letter = char::from(letter);
+            let text = format!("`{}` cannot be printed with `%{letter}`", self.type_name(value.ty));
+            let help = match (letter, numeric, self.is_text(value.ty)) {
+                ('f' | 'e' | 'g' | 'E' | 'G' | 'F' | 'a' | 'A', ..) => {
+                    "there are no floating-point values: use `%d`"
+                }
+                (_, true, _) => "use `%d` or `%u`",
+                (_, _, true) => "use `%s`",
+                _ => "`{}` shows a scalar or string in its natural form",
+            };
+            self.report(Diagnostic::error(424, value.span, text).help(help));
+        }
+    }
+
+    fn check_natural(&mut self, value: &Expr) {
+        let common = self.checker.types.common();
+        let scalar = self.is_numeric(value.ty)
+            || value.ty == common.bool
+            || value.ty == common.char
+            || matches!(self.checker.types.kind(value.ty), TypeKind::Ptr(_));
+        if !scalar && !self.is_text(value.ty) {
+            let text = format!("`{}` cannot be printed", self.type_name(value.ty));
+            let help = match self.checker.types.kind(value.ty) {
+                TypeKind::Struct(_) => "print its fields",
+                TypeKind::Array(..) => "print its elements",
+                _ => "only numbers, bools, characters and strings can be printed",
+            };
+            self.report(Diagnostic::error(424, value.span, text).help(help));
+        }
+    }
+
+    fn is_numeric(&self, ty: TypeId) -> bool {
+        matches!(self.checker.types.kind(ty), TypeKind::Int(_) | TypeKind::Enum(_))
+    }
+
+    fn is_text(&self, ty: TypeId) -> bool {
+        let common = self.checker.types.common();
+        match self.checker.types.kind(ty) {
+            TypeKind::Str(_) => true,
+            TypeKind::Array(element, _) => *element == common.u8 || *element == common.char,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_fall_into_pieces() {
+        assert_eq!(
+            pieces(b"a %-5.3lld|%%{}%q"),
+            [
+                Piece::Text(b"a "),
+                Piece::Conversion(b"%-5.3lld", b'd'),
+                Piece::Text(b"|"),
+                Piece::Percent,
+                Piece::Natural,
+                Piece::Unknown(b"%"),
+                Piece::Text(b"q"),
+            ]
+        );
+        assert_eq!(pieces(b"{x} 5%"), [Piece::Text(b"{x} 5"), Piece::Unknown(b"%")]);
+    }
+}

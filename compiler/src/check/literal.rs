@@ -1,0 +1,165 @@
+//! Literals of structs and arrays.
+
+use super::expr::Typed;
+use super::function::Body;
+use super::names::Symbol;
+use crate::ast;
+use crate::diag::{Diagnostic, near};
+use crate::hir::{Expr, ExprKind};
+use crate::source::Span;
+use crate::types::{Field, StructId, TypeId, TypeKind};
+
+impl Body<'_, '_> {
+    pub(super) fn array_literal(
+        &mut self,
+        elements: &[ast::Expr],
+        wanted: Option<TypeId>,
+        span: Span,
+    ) -> Typed {
+        let shape = wanted.and_then(|ty| match self.checker.types.kind(ty) {
+            TypeKind::Array(element, len) => Some((ty, *element, *len)),
+            _ => None,
+        });
+        let Some((ty, element, len)) = shape else { return self.unshaped_array(elements, wanted, span) };
+        if elements.len() as u64 > len {
+            let text = format!("{} elements do not fit `{}`", elements.len(), self.type_name(ty));
+            self.report(Diagnostic::error(406, elements[len as usize].span, text));
+            return self.error_expr(span);
+        }
+        let mut values: Vec<Expr> = elements.iter().map(|one| self.value(one, element)).collect();
+        let kind = match (values.len(), len) {
+            // One element stands for all.
+            (1, 2..) => ExprKind::Repeat(Box::new(values.remove(0))),
+            _ => ExprKind::Array(values),
+        };
+        self.make(kind, ty, span)
+    }
+
+    /// A literal without a declared type: at least two elements give it one.
+    fn unshaped_array(&mut self, elements: &[ast::Expr], wanted: Option<TypeId>, span: Span) -> Typed {
+        if wanted.is_some_and(|ty| self.checker.types.is_error(ty)) {
+            return self.error_expr(span);
+        }
+        if elements.len() < 2 {
+            self.report(
+                Diagnostic::error(421, span, "array length unknown")
+                    .help("declare the type: `var name: u32[4] = ...`"),
+            );
+            return self.error_expr(span);
+        }
+        let first = self.expr(&elements[0], None).expr.ty;
+        if self.checker.types.is_error(first) {
+            return self.error_expr(span);
+        }
+        let ty = self.checker.types.intern(TypeKind::Array(first, elements.len() as u64));
+        let values = elements.iter().map(|one| self.value(one, first)).collect();
+        self.make(ExprKind::Array(values), ty, span)
+    }
+
+    pub(super) fn struct_literal(
+        &mut self,
+        name: &ast::Ident,
+        fields: &[(ast::Ident, ast::Expr)],
+        span: Span,
+    ) -> Typed {
+        let found = match self.checker.names.get(&name.name) {
+            Some(Symbol::Type(ty)) => match self.checker.types.kind(ty) {
+                TypeKind::Struct(id) => Some((ty, *id)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some((ty, id)) = found else {
+            self.report(Diagnostic::error(303, name.span, format!("no struct `{}`", name.name)));
+            return self.error_expr(span);
+        };
+        let options = ty == self.checker.known.perf_options;
+        if options {
+            self.check_old_fields(fields);
+        }
+        let declared = self.checker.types.struct_def(id).fields.clone();
+        let errors = self.checker.diagnostics.error_count();
+        let mut given = self.given_fields(name, id, &declared, fields);
+        // A field that was misspelt is not missing as well.
+        if self.checker.diagnostics.error_count() > errors || (options && has_old_field(fields)) {
+            return self.error_expr(span);
+        }
+        let mut values = Vec::with_capacity(declared.len());
+        for (index, field) in declared.iter().enumerate() {
+            values.push(match given[index].take() {
+                Some(value) => value,
+                None if options => match self.default_option(index, span) {
+                    Some(value) => value,
+                    None => self.missing_field(name, field, span),
+                },
+                None => self.missing_field(name, field, span),
+            });
+        }
+        if options {
+            self.check_options_literal(&values, span);
+        }
+        self.make(ExprKind::Struct(values), ty, span)
+    }
+
+    /// The values that a literal gives, by the position of their field.
+    fn given_fields(
+        &mut self,
+        name: &ast::Ident,
+        id: StructId,
+        declared: &[Field],
+        fields: &[(ast::Ident, ast::Expr)],
+    ) -> Vec<Option<Expr>> {
+        let mut given: Vec<Option<Expr>> = vec![None; declared.len()];
+        let mut places: Vec<Option<Span>> = vec![None; declared.len()];
+        for (field, value) in fields {
+            let Some(index) = self.checker.types.struct_def(id).field(&field.name) else {
+                self.unknown_field(&name.name, field, declared);
+                continue;
+            };
+            if let Some(first) = places[index].replace(field.span) {
+                self.report(
+                    Diagnostic::error(409, field.span, format!("field `{}` given twice", field.name))
+                        .also(first, "first given here"),
+                );
+            }
+            given[index] = Some(self.field_value(&name.name, index, value, declared[index].ty));
+        }
+        given
+    }
+
+    fn field_value(&mut self, structure: &str, index: usize, value: &ast::Expr, ty: TypeId) -> Expr {
+        let options = self.type_name(self.checker.known.perf_options);
+        if structure == options { self.option_value(index, value, ty) } else { self.value(value, ty) }
+    }
+
+    fn missing_field(&mut self, name: &ast::Ident, field: &Field, span: Span) -> Expr {
+        self.report(
+            Diagnostic::error(408, name.span, format!("missing field `{}` of `{}`", field.name, name.name))
+                .help(format!("add `{}: ...`, of type `{}`", field.name, self.type_name(field.ty))),
+        );
+        self.error_expr(span).expr
+    }
+
+    pub(super) fn unknown_field(&mut self, structure: &str, field: &ast::Ident, declared: &[Field]) {
+        if structure == "perf_options" && super::perf::OLD_FIELDS.iter().any(|(old, _)| *old == field.name) {
+            return;
+        }
+        let names: Vec<_> = declared.iter().map(|field| field.name.as_str()).collect();
+        let help = match near(&field.name, names.iter().copied()) {
+            Some(near) => Some(format!("a similar field exists: `{near}`")),
+            None if names.is_empty() => None,
+            None => Some(format!("its fields are {}", quoted(&names))),
+        };
+        let text = format!("`{structure}` has no field `{}`", field.name);
+        self.report(Diagnostic::error(304, field.span, text).maybe_help(help));
+    }
+}
+
+fn has_old_field(fields: &[(ast::Ident, ast::Expr)]) -> bool {
+    fields.iter().any(|(field, _)| super::perf::OLD_FIELDS.iter().any(|(old, _)| *old == field.name))
+}
+
+fn quoted(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}

@@ -1,0 +1,299 @@
+//! Operators (language reference, 3.3, 3.4 and 11.9).
+
+use super::convert::combine;
+use super::expr::Typed;
+use super::function::Body;
+use super::prescan::strip;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{BinaryOp, Expr, ExprKind, LogicOp, UnaryOp};
+use crate::source::Span;
+use crate::types::{IntType, TypeId, TypeKind};
+
+impl Body<'_, '_> {
+    pub(super) fn unary(&mut self, op: ast::UnaryOp, operand: &ast::Expr, span: Span) -> Typed {
+        match op {
+            ast::UnaryOp::Deref => return self.not_yet(span, "reading through a pointer with `*` is"),
+            ast::UnaryOp::AddrOf => return self.not_yet(span, "taking an address with `&` is"),
+            _ => {}
+        }
+        let common = self.checker.types.common();
+        let value = self.expr(operand, None);
+        if self.checker.types.is_error(value.expr.ty) {
+            return value;
+        }
+        match (op, self.checker.types.int(value.expr.ty)) {
+            (ast::UnaryOp::Not, _) if value.expr.ty == common.bool => {
+                self.make(ExprKind::Unary(UnaryOp::Not, Box::new(value.expr)), common.bool, span)
+            }
+            (ast::UnaryOp::Neg, Some(int)) if int != (IntType { bits: 64, signed: false }) => {
+                self.negate(value, int, span)
+            }
+            (ast::UnaryOp::BitNot, Some(int)) => {
+                let ty = value.expr.ty;
+                match value.constant {
+                    Some(constant) => {
+                        let bits = int.truncate(!(constant as u64));
+                        self.integer(int.value(bits), ty, value.literal, span)
+                    }
+                    None => self.make(ExprKind::Unary(UnaryOp::BitNot, Box::new(value.expr)), ty, span),
+                }
+            }
+            _ => self.bad_unary(op, value.expr.ty, span),
+        }
+    }
+
+    fn bad_unary(&mut self, op: ast::UnaryOp, ty: TypeId, span: Span) -> Typed {
+        let (sign, help) = match op {
+            ast::UnaryOp::Not => ("!", "`!` takes a bool; compare a number: `x == 0`"),
+            ast::UnaryOp::BitNot => ("~", "`~` takes an integer"),
+            _ => ("-", "`-` takes an integer that has a wider signed type, so not a u64"),
+        };
+        let text = format!("`{sign}` and `{}` do not go together", self.type_name(ty));
+        self.report(Diagnostic::error(402, span, text).help(help));
+        self.error_expr(span)
+    }
+
+    /// The result of a minus is signed and wide enough: u8 gives i16, u16 i32, u32 i64.
+    fn negate(&mut self, value: Typed, int: IntType, span: Span) -> Typed {
+        let result = if int.signed { int } else { IntType { bits: int.bits * 2, signed: true } };
+        let ty = self.int_type(result);
+        match value.constant {
+            Some(constant) => self.fold(-constant, result, ty, value.literal, span),
+            None => {
+                // Not an assignment: u8 and i16 do not combine, but a minus goes from one to the other.
+                let operand = self.convert_int(value, ty);
+                self.make(ExprKind::Unary(UnaryOp::Neg, Box::new(operand)), ty, span)
+            }
+        }
+    }
+
+    fn fold(&mut self, value: i128, int: IntType, ty: TypeId, literal: bool, span: Span) -> Typed {
+        if int.value(value as u64) != value {
+            let text = format!("constant arithmetic overflows `{}`", self.type_name(ty));
+            self.report(Diagnostic::error(416, span, text).label(format!("this is {value}")));
+            return self.error_expr(span);
+        }
+        self.integer(value, ty, literal, span)
+    }
+
+    pub(super) fn binary(
+        &mut self,
+        op: ast::BinaryOp,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        span: Span,
+    ) -> Typed {
+        match op {
+            ast::BinaryOp::AndAnd => self.logic(LogicOp::And, left, right, span),
+            ast::BinaryOp::OrOr => self.logic(LogicOp::Or, left, right, span),
+            ast::BinaryOp::Eq | ast::BinaryOp::Ne => {
+                let null = |expr| matches!(strip(expr).kind, ast::ExprKind::Null);
+                if null(right) {
+                    return self.null_comparison(op, left, span);
+                }
+                if null(left) {
+                    return self.null_comparison(op, right, span);
+                }
+                self.comparison(op, left, right, span)
+            }
+            ast::BinaryOp::Lt | ast::BinaryOp::Le | ast::BinaryOp::Gt | ast::BinaryOp::Ge => {
+                self.comparison(op, left, right, span)
+            }
+            _ => {
+                let left = self.expr(left, None);
+                let right = self.expr(right, None);
+                self.arithmetic(op, left, right, span)
+            }
+        }
+    }
+
+    fn logic(&mut self, op: LogicOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Typed {
+        let bool = self.checker.types.common().bool;
+        let (left, right) = (self.expr(left, None), self.expr(right, None));
+        for side in [&left, &right] {
+            if side.expr.ty != bool && !self.checker.types.is_error(side.expr.ty) {
+                let sign = if op == LogicOp::And { "&&" } else { "||" };
+                let text = format!("`{sign}` takes bools, not `{}`", self.type_name(side.expr.ty));
+                self.report(Diagnostic::error(402, side.expr.span, text));
+                return self.error_expr(span);
+            }
+        }
+        self.make(ExprKind::Logic(op, Box::new(left.expr), Box::new(right.expr)), bool, span)
+    }
+
+    pub(super) fn arithmetic(&mut self, op: ast::BinaryOp, left: Typed, right: Typed, span: Span) -> Typed {
+        if self.either_error(&left, &right) {
+            return self.error_expr(span);
+        }
+        let types = &self.checker.types;
+        if op == ast::BinaryOp::Add && is_str(types.kind(left.expr.ty)) && is_str(types.kind(right.expr.ty)) {
+            return self.not_yet(span, "joining strings with `+` is");
+        }
+        let ints = (types.int(left.expr.ty), types.int(right.expr.ty));
+        let (Some(left_int), Some(right_int)) = ints else { return self.bad_pair(op, &left, &right, span) };
+        let shift = matches!(op, ast::BinaryOp::Shl | ast::BinaryOp::Shr);
+        let result = if shift { Some(left_int) } else { self.result_int(&left, left_int, &right, right_int) };
+        let Some(int) = result else { return self.bad_pair(op, &left, &right, span) };
+        let ty = self.int_type(int);
+        let hir_op = arithmetic_op(op);
+        if right.constant == Some(0) && matches!(hir_op, BinaryOp::Div | BinaryOp::Rem) {
+            self.report(
+                Diagnostic::error(416, right.expr.span, "constant arithmetic divides by zero")
+                    .help("at run time a division by zero gives 0, a remainder the left operand"),
+            );
+            return self.error_expr(span);
+        }
+        if let (Some(a), Some(b)) = (left.constant, right.constant)
+            && let Some(value) = evaluate(hir_op, a, b, int)
+        {
+            return self.fold(value, int, ty, left.literal && right.literal, span);
+        }
+        let left = self.operand(left, ty);
+        let right = self.operand(right, ty);
+        self.make(ExprKind::Binary(hir_op, Box::new(left), Box::new(right)), ty, span)
+    }
+
+    /// An operand in the type of the arithmetic, into which it always fits or wraps by the language's rule.
+    fn operand(&mut self, value: Typed, ty: TypeId) -> Expr {
+        if value.expr.ty == ty {
+            return value.expr;
+        }
+        let int = self.checker.types.scalar(ty).expect("arithmetic is done in integers");
+        let span = value.expr.span;
+        match value.constant {
+            Some(constant) => Expr { kind: ExprKind::Const(int.truncate(constant as u64)), ty, span },
+            None => Expr { kind: ExprKind::Convert(Box::new(value.expr)), ty, span },
+        }
+    }
+
+    /// The type in which two operands are worked out.
+    fn result_int(&self, left: &Typed, a: IntType, right: &Typed, b: IntType) -> Option<IntType> {
+        let long_literal = |value: &Typed, int: IntType, other: IntType| {
+            value.literal && int == (IntType { bits: 64, signed: false }) && other.signed && other.bits < 64
+        };
+        if long_literal(left, a, b) || long_literal(right, b, a) {
+            return Some(IntType { bits: 64, signed: true });
+        }
+        combine(a, b)
+    }
+
+    fn comparison(&mut self, op: ast::BinaryOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Typed {
+        let (left, right) = (self.expr(left, None), self.expr(right, None));
+        if self.either_error(&left, &right) {
+            return self.error_expr(span);
+        }
+        let Some(ty) = self.common_type(op, &left, &right) else {
+            return self.bad_pair(op, &left, &right, span);
+        };
+        let bool = self.checker.types.common().bool;
+        let (left, right) = match ty {
+            Some(ty) => (self.operand(left, ty), self.operand(right, ty)),
+            None => (left.expr, right.expr),
+        };
+        self.make(ExprKind::Binary(comparison_op(op), Box::new(left), Box::new(right)), bool, span)
+    }
+
+    /// The type in which two values are compared; `Some(None)` if they are compared as they are.
+    fn common_type(&mut self, op: ast::BinaryOp, left: &Typed, right: &Typed) -> Option<Option<TypeId>> {
+        let types = &self.checker.types;
+        let equality = matches!(op, ast::BinaryOp::Eq | ast::BinaryOp::Ne);
+        let (a, b) = (left.expr.ty, right.expr.ty);
+        match (types.kind(a), types.kind(b)) {
+            (TypeKind::Str(_), TypeKind::Str(_)) if equality => Some(None),
+            (TypeKind::Bool, TypeKind::Bool) | (TypeKind::Char, TypeKind::Char) => Some(None),
+            (TypeKind::Enum(one), TypeKind::Enum(other)) => (one == other).then_some(None),
+            (TypeKind::Int(_) | TypeKind::Enum(_), TypeKind::Int(_) | TypeKind::Enum(_)) => {
+                let (int_a, int_b) = (types.scalar(a)?, types.scalar(b)?);
+                let enumerator = types.int(a).is_none() || types.int(b).is_none();
+                let int = match self.result_int(left, int_a, right, int_b) {
+                    // An enum is compared with any integer, if need be in the widest type.
+                    None if enumerator => IntType { bits: 64, signed: true },
+                    other => other?,
+                };
+                Some(Some(self.int_type(int)))
+            }
+            _ => None,
+        }
+    }
+
+    fn either_error(&self, left: &Typed, right: &Typed) -> bool {
+        self.checker.types.is_error(left.expr.ty) || self.checker.types.is_error(right.expr.ty)
+    }
+
+    fn bad_pair(&mut self, op: ast::BinaryOp, left: &Typed, right: &Typed, span: Span) -> Typed {
+        let (a, b) = (left.expr.ty, right.expr.ty);
+        let program = self.checker.types.common().program;
+        let diagnostic = if a == program || b == program {
+            Diagnostic::error(422, span, "a program handle can only be attached, detached, tested for null")
+        } else {
+            let text = format!(
+                "`{}` and `{}` do not go together in `{}`",
+                self.type_name(a),
+                self.type_name(b),
+                op.text()
+            );
+            Diagnostic::error(402, span, text)
+                .also(left.expr.span, format!("`{}`", self.type_name(a)))
+                .also(right.expr.span, format!("`{}`", self.type_name(b)))
+        };
+        let reads = [a, b].contains(&self.checker.known.perf_read);
+        let diagnostic = diagnostic.maybe_help(
+            reads.then(|| "`read` gives a struct: write `read(..).scaled` or `read(..).raw`".into()),
+        );
+        self.report(diagnostic);
+        self.error_expr(span)
+    }
+}
+
+fn is_str(kind: &TypeKind) -> bool {
+    matches!(kind, TypeKind::Str(_))
+}
+
+pub(super) fn arithmetic_op(op: ast::BinaryOp) -> BinaryOp {
+    match op {
+        ast::BinaryOp::Sub => BinaryOp::Sub,
+        ast::BinaryOp::Mul => BinaryOp::Mul,
+        ast::BinaryOp::Div => BinaryOp::Div,
+        ast::BinaryOp::Rem => BinaryOp::Rem,
+        ast::BinaryOp::And => BinaryOp::And,
+        ast::BinaryOp::Or => BinaryOp::Or,
+        ast::BinaryOp::Xor => BinaryOp::Xor,
+        ast::BinaryOp::Shl => BinaryOp::Shl,
+        ast::BinaryOp::Shr => BinaryOp::Shr,
+        _ => BinaryOp::Add,
+    }
+}
+
+fn comparison_op(op: ast::BinaryOp) -> BinaryOp {
+    match op {
+        ast::BinaryOp::Ne => BinaryOp::Ne,
+        ast::BinaryOp::Lt => BinaryOp::Lt,
+        ast::BinaryOp::Le => BinaryOp::Le,
+        ast::BinaryOp::Gt => BinaryOp::Gt,
+        ast::BinaryOp::Ge => BinaryOp::Ge,
+        _ => BinaryOp::Eq,
+    }
+}
+
+/// The value of a constant operation, not yet cut to its type. `None` where it is left to run time.
+fn evaluate(op: BinaryOp, a: i128, b: i128, int: IntType) -> Option<i128> {
+    let (a, b) = match op {
+        BinaryOp::Shl | BinaryOp::Shr => (a, b.rem_euclid(i128::from(int.bits))),
+        // Operands meet in the type of the result: -1 beside a u64 is worked out in i64.
+        _ => (int.value(a as u64), int.value(b as u64)),
+    };
+    match op {
+        BinaryOp::Add => a.checked_add(b),
+        BinaryOp::Sub => a.checked_sub(b),
+        BinaryOp::Mul => a.checked_mul(b),
+        BinaryOp::Div => a.checked_div(b),
+        BinaryOp::Rem => a.checked_rem(b),
+        BinaryOp::And => Some(a & b),
+        BinaryOp::Or => Some(a | b),
+        BinaryOp::Xor => Some(a ^ b),
+        BinaryOp::Shl => Some(int.value((a as u64) << b)),
+        BinaryOp::Shr => Some(a >> b),
+        _ => None,
+    }
+}

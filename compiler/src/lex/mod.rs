@@ -1,0 +1,273 @@
+//! The scanner: bytes to tokens.
+//!
+//! Lossless: every byte belongs to exactly one token, blanks and comments included. It cannot fail: what has no meaning
+//! becomes an error token, which [`report`] turns into a diagnostic. Not here: the value of literals (`literal`).
+
+pub mod literal;
+
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::source::{FileId, Span};
+
+/// What a token is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenKind {
+    /// Spaces and tabs.
+    Blank,
+    /// LF, CR or CRLF.
+    LineEnd,
+    /// From `//` to before the line end.
+    Comment,
+    /// A name.
+    Ident,
+    /// A reserved word.
+    Keyword(Keyword),
+    /// An integer literal.
+    Int,
+    /// A string literal with its quotes.
+    Str,
+    /// A character literal with its quotes.
+    Char,
+    /// An operator or punctuation mark.
+    Punct(Punct),
+    /// Bytes without meaning.
+    Error(LexError),
+    /// The end of the file; empty.
+    End,
+}
+
+/// Why bytes have no meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LexError {
+    /// A byte that starts no token.
+    Stray,
+    /// A string without its closing quote.
+    OpenString,
+    /// `''`.
+    EmptyChar,
+    /// A character literal that is not one byte or one known escape.
+    BadChar,
+}
+
+/// A token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// What it is.
+    pub kind: TokenKind,
+    /// Its bytes.
+    pub span: Span,
+}
+
+macro_rules! spellings {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "the spelling says it")]
+        pub enum $name { $($variant,)+ }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$variant,)+];
+
+            /// Its spelling.
+            pub fn text(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+spellings! {
+    /// The 45 reserved words.
+    Keyword {
+        Fn "fn", Extern "extern", Include "include", Import "import", From "from", Pin "pin", Local "local",
+        Config "config", Type "type", Struct "struct", Enum "enum", Impl "impl", Var "var", Const "const", If "if",
+        Else "else", For "for", While "while", Return "return", Break "break", Continue "continue", In "in", New "new",
+        Delete "delete", Try "try", Catch "catch", Throw "throw", Defer "defer", Match "match", Default "default",
+        U8 "u8", U16 "u16", U32 "u32", U64 "u64", I8 "i8", I16 "i16", I32 "i32", I64 "i64", Bool "bool", Char "char",
+        Void "void", Str "str", True "true", False "false", Null "null",
+    }
+}
+
+spellings! {
+    /// Operators and punctuation; those of two characters first.
+    Punct {
+        Arrow "->", EqEq "==", NotEq "!=", LessEq "<=", GreaterEq ">=", AndAnd "&&", OrOr "||", PlusEq "+=",
+        MinusEq "-=", StarEq "*=", SlashEq "/=", PercentEq "%=",
+        Eq "=", Plus "+", Minus "-", Star "*", Slash "/", Percent "%", Less "<", Greater ">", Not "!", And "&", At "@",
+        Or "|", Caret "^", Tilde "~", OpenBrace "{", CloseBrace "}", OpenParen "(", CloseParen ")", OpenBracket "[",
+        CloseBracket "]", Comma ",", Dot ".", Colon ":",
+    }
+}
+
+/// Splits a text into tokens. The last one is [`TokenKind::End`].
+pub fn scan(file: FileId, text: &[u8]) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let (kind, len) = token(&text[at..]);
+        debug_assert!(len > 0, "every token has bytes");
+        tokens.push(Token { kind, span: Span { file, start: at as u32, end: (at + len) as u32 } });
+        at += len;
+    }
+    tokens.push(Token { kind: TokenKind::End, span: Span { file, start: at as u32, end: at as u32 } });
+    tokens
+}
+
+/// Reports the error tokens.
+pub fn report(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) {
+    for token in tokens {
+        if let TokenKind::Error(error) = token.kind {
+            diagnostics.report(describe(error, token.span, &text[token.span.range()]));
+        }
+    }
+}
+
+/// The first token of `rest`, which is not empty, and its length.
+fn token(rest: &[u8]) -> (TokenKind, usize) {
+    match rest[0] {
+        b' ' | b'\t' => (TokenKind::Blank, run(rest, |byte| matches!(byte, b' ' | b'\t'))),
+        b'\r' if rest.get(1) == Some(&b'\n') => (TokenKind::LineEnd, 2),
+        b'\r' | b'\n' => (TokenKind::LineEnd, 1),
+        b'/' if rest.get(1) == Some(&b'/') => {
+            (TokenKind::Comment, run(rest, |byte| !matches!(byte, b'\r' | b'\n')))
+        }
+        b'A'..=b'Z' | b'a'..=b'z' | b'_' => word(rest),
+        b'0'..=b'9' => (TokenKind::Int, number(rest)),
+        b'"' => string(rest),
+        b'\'' => character(rest),
+        _ => punct(rest),
+    }
+}
+
+fn run(rest: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
+    rest.iter().position(|byte| !belongs(*byte)).unwrap_or(rest.len())
+}
+
+fn word(rest: &[u8]) -> (TokenKind, usize) {
+    let len = run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let keyword = Keyword::ALL.iter().find(|keyword| keyword.text().as_bytes() == &rest[..len]);
+    (keyword.map_or(TokenKind::Ident, |keyword| TokenKind::Keyword(*keyword)), len)
+}
+
+fn number(rest: &[u8]) -> usize {
+    let digits = |prefix: usize, is_digit: fn(u8) -> bool| prefix + run(&rest[prefix..], is_digit);
+    let with_prefix = match rest.get(1) {
+        Some(b'x' | b'X') if rest[0] == b'0' => digits(2, |byte| byte.is_ascii_hexdigit()),
+        Some(b'b' | b'B') if rest[0] == b'0' => digits(2, |byte| matches!(byte, b'0' | b'1')),
+        _ => 0,
+    };
+    if with_prefix > 2 { with_prefix } else { digits(0, |byte| byte.is_ascii_digit()) }
+}
+
+fn string(rest: &[u8]) -> (TokenKind, usize) {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            b'"' => return (TokenKind::Str, at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    (TokenKind::Error(LexError::OpenString), rest.len())
+}
+
+fn character(rest: &[u8]) -> (TokenKind, usize) {
+    let line = run(rest, |byte| !matches!(byte, b'\r' | b'\n'));
+    let mut at = 1;
+    while at < line && rest[at] != b'\'' {
+        at += if rest[at] == b'\\' { 2 } else { 1 };
+    }
+    if at >= line {
+        return (TokenKind::Error(LexError::BadChar), 1);
+    }
+    let body = &rest[1..at];
+    let kind = match literal::unescape(body) {
+        _ if body.is_empty() => TokenKind::Error(LexError::EmptyChar),
+        literal::Unescaped { bytes, unknown: None } if bytes.len() == 1 => TokenKind::Char,
+        _ => TokenKind::Error(LexError::BadChar),
+    };
+    (kind, at + 1)
+}
+
+fn punct(rest: &[u8]) -> (TokenKind, usize) {
+    match Punct::ALL.iter().find(|punct| rest.starts_with(punct.text().as_bytes())) {
+        Some(punct) => (TokenKind::Punct(*punct), punct.text().len()),
+        None => (TokenKind::Error(LexError::Stray), stray(rest)),
+    }
+}
+
+/// A stray character is taken whole, so that a multi-byte one is reported once.
+fn stray(rest: &[u8]) -> usize {
+    if rest[0] < 0x80 { 1 } else { 1 + run(&rest[1..], |byte| byte & 0xc0 == 0x80) }
+}
+
+fn describe(error: LexError, span: Span, bytes: &[u8]) -> Diagnostic {
+    let shown = String::from_utf8_lossy(bytes);
+    match error {
+        LexError::Stray => {
+            Diagnostic::error(101, span, format!("this character has no meaning here: `{shown}`"))
+                .maybe_help((bytes == b";").then(|| "a statement ends by itself: remove the `;`".into()))
+        }
+        LexError::OpenString => Diagnostic::error(105, span, "string is not closed")
+            .label("starts here and runs to the end of the file")
+            .help("add a closing `\"`"),
+        LexError::EmptyChar => Diagnostic::error(103, span, "empty character literal")
+            .help("write `'\\0'` for the zero byte, or `\"\"` for an empty string"),
+        LexError::BadChar => {
+            Diagnostic::error(104, span, "a character literal holds one byte or one known escape")
+                .note(r"escapes are \\ \' \n \t \r \0 \xHH and \x with two hexadecimal digits")
+                .help("use a string for more than one byte")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::SourceMap;
+
+    fn kinds(text: &str) -> Vec<(TokenKind, String)> {
+        let file = SourceMap::default().add("t", text).expect("short");
+        let tokens = scan(file, text.as_bytes());
+        let spelled: String = tokens.iter().map(|token| &text[token.span.range()]).collect();
+        assert_eq!(spelled, text, "every byte belongs to one token");
+        tokens
+            .iter()
+            .filter(|token| !matches!(token.kind, TokenKind::Blank | TokenKind::End))
+            .map(|token| (token.kind, text[token.span.range()].to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn numbers_end_where_their_digits_end() {
+        let texts = |text| kinds(text).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts("0x1F 0X1f 0b101 007"), ["0x1F", "0X1f", "0b101", "007"]);
+        assert_eq!(texts("0o17 1_000 1.5 0x"), ["0", "o17", "1", "_000", "1", ".", "5", "0", "x"]);
+    }
+
+    #[test]
+    fn ranges_are_dots_and_arrows_are_one() {
+        let texts: Vec<_> = kinds("0..9 a->b a- >b").into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["0", ".", ".", "9", "a", "->", "b", "a", "-", ">", "b"]);
+    }
+
+    #[test]
+    fn there_are_45_reserved_words() {
+        assert_eq!(Keyword::ALL.len(), 45);
+        assert_eq!(kinds("loop")[0].0, TokenKind::Ident);
+        assert_eq!(kinds("local")[0].0, TokenKind::Keyword(Keyword::Local));
+    }
+
+    #[test]
+    fn broken_literals_are_error_tokens() {
+        let kind = |text| kinds(text)[0].0;
+        assert_eq!(kind("''"), TokenKind::Error(LexError::EmptyChar));
+        assert_eq!(kind("'ab'"), TokenKind::Error(LexError::BadChar));
+        assert_eq!(kind("'\u{e9}'"), TokenKind::Error(LexError::BadChar));
+        assert_eq!(kind(r"'\q'"), TokenKind::Error(LexError::BadChar));
+        assert_eq!(kind(r"'\x41'"), TokenKind::Char);
+        assert_eq!(kind("\"open"), TokenKind::Error(LexError::OpenString));
+        assert_eq!(kind("\"line\nend\""), TokenKind::Str);
+        assert_eq!(kinds("\u{e9};").len(), 2, "a stray character is one token");
+    }
+}

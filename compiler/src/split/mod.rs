@@ -1,0 +1,101 @@
+//! Which function goes to which half, and what the halves share.
+//!
+//! In: a checked program. Out: lists of ids for the two back ends. Not here: any code, any layout.
+
+use std::collections::BTreeSet;
+
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{FuncId, GlobalId, Hir, MapId};
+
+/// The two halves of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Kernel functions in source order: programs, and helpers that are called. Helpers that nobody calls are left out.
+    pub kernel: Vec<FuncId>,
+    /// Userspace functions in source order, those that `main` reaches.
+    pub user: Vec<FuncId>,
+    /// Globals that live in the BPF object because a kernel function uses them.
+    pub kernel_globals: BTreeSet<GlobalId>,
+    /// Globals of the userspace half alone: they live in the plugin's memory.
+    pub plugin_globals: BTreeSet<GlobalId>,
+    /// Maps that the BPF object defines: all that are used by either half.
+    pub maps: BTreeSet<MapId>,
+    /// Kernel code that reads registers or other members whose place depends on the architecture.
+    pub arch_dependent: bool,
+}
+
+impl Split {
+    /// Whether there is a BPF object at all.
+    pub fn needs_object(&self) -> bool {
+        !self.kernel.is_empty() || !self.maps.is_empty()
+    }
+
+    /// Globals that both halves use.
+    pub fn shared_globals(&self, hir: &Hir) -> BTreeSet<GlobalId> {
+        let user = Uses::of(hir, &self.user).globals;
+        self.kernel_globals.intersection(&user).copied().collect()
+    }
+}
+
+/// Splits a program.
+pub fn split(hir: &Hir) -> Split {
+    let programs = hir.functions.ids().filter(|id| hir.functions[*id].kind.is_program());
+    let kernel = reachable(hir, programs.collect());
+    let user = reachable(hir, hir.main.into_iter().collect());
+    let kernel_uses = Uses::of(hir, &kernel);
+    let user_uses = Uses::of(hir, &user);
+    Split {
+        kernel_globals: kernel_uses.globals.clone(),
+        plugin_globals: user_uses.globals.difference(&kernel_uses.globals).copied().collect(),
+        maps: kernel_uses.maps.union(&user_uses.maps).copied().collect(),
+        arch_dependent: kernel_uses.context,
+        kernel,
+        user,
+    }
+}
+
+/// `roots` and all that they call, in source order.
+fn reachable(hir: &Hir, roots: Vec<FuncId>) -> Vec<FuncId> {
+    let mut found = BTreeSet::new();
+    let mut open = roots;
+    while let Some(id) = open.pop() {
+        if found.insert(id) {
+            open.extend(Uses::of(hir, &[id]).functions);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// What functions mention.
+#[derive(Debug, Default)]
+struct Uses {
+    functions: BTreeSet<FuncId>,
+    globals: BTreeSet<GlobalId>,
+    maps: BTreeSet<MapId>,
+    context: bool,
+}
+
+impl Uses {
+    fn of(hir: &Hir, functions: &[FuncId]) -> Uses {
+        let mut uses = Uses::default();
+        for id in functions {
+            visit::block(&mut uses, &hir.functions[*id].body);
+        }
+        uses
+    }
+}
+
+impl Visitor for Uses {
+    fn function(&mut self, id: FuncId) {
+        self.functions.insert(id);
+    }
+    fn global(&mut self, id: GlobalId) {
+        self.globals.insert(id);
+    }
+    fn map(&mut self, id: MapId) {
+        self.maps.insert(id);
+    }
+    fn context(&mut self) {
+        self.context = true;
+    }
+}

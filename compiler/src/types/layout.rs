@@ -1,0 +1,81 @@
+//! Sizes, alignments and offsets: C layout, natural alignment, little-endian, in both halves and in every BPF map.
+//!
+//! The layout of a context depends on the architecture and is not here (`builtins`); nor is that of a kernel struct.
+
+use super::{StructId, TypeId, TypeKind, Types};
+
+impl Types {
+    /// Bytes that a value takes. 0 for void and for a type already reported as wrong.
+    pub fn size(&self, id: TypeId) -> u64 {
+        match self.kind(id) {
+            TypeKind::Str(size) => u64::from(*size),
+            TypeKind::Array(element, len) => self.size(*element).saturating_mul(*len),
+            TypeKind::Struct(def) => self.struct_size(*def),
+            TypeKind::Void | TypeKind::Error => 0,
+            _ => self.scalar(id).map_or(0, |int| int.bytes()),
+        }
+    }
+
+    /// The alignment of a value, at least 1.
+    pub fn align(&self, id: TypeId) -> u64 {
+        match self.kind(id) {
+            TypeKind::Str(_) => 1,
+            TypeKind::Array(element, _) => self.align(*element),
+            TypeKind::Struct(def) => self.struct_align(*def),
+            _ => self.scalar(id).map_or(1, |int| int.bytes()),
+        }
+    }
+
+    /// The offset of a field, by its position.
+    pub fn field_offset(&self, id: StructId, field: usize) -> u64 {
+        let mut end = 0;
+        for (index, one) in self.struct_def(id).fields.iter().enumerate() {
+            let start = round_up(end, self.align(one.ty));
+            if index == field {
+                return start;
+            }
+            end = start.saturating_add(self.size(one.ty));
+        }
+        end
+    }
+
+    fn struct_size(&self, id: StructId) -> u64 {
+        let fields = self.struct_def(id).fields.len();
+        round_up(self.field_offset(id, fields), self.struct_align(id))
+    }
+
+    fn struct_align(&self, id: StructId) -> u64 {
+        self.struct_def(id).fields.iter().map(|field| self.align(field.ty)).max().unwrap_or(1)
+    }
+}
+
+fn round_up(offset: u64, align: u64) -> u64 {
+    offset.checked_next_multiple_of(align).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Field, StructDef};
+    use super::*;
+
+    #[test]
+    fn a_struct_is_padded_as_in_c() {
+        let mut types = Types::new();
+        let common = types.common();
+        let name = types.str_type(5);
+        let field = |name: &str, ty| Field { name: name.into(), ty };
+        let fields = vec![
+            field("flag", common.u8),
+            field("count", common.u64),
+            field("name", name),
+            field("port", common.u16),
+        ];
+        let id = types.add_struct(StructDef { name: "S".into(), fields, predeclared: false });
+        let ty = types.struct_type(id);
+        let offsets: Vec<_> = (0..4).map(|index| types.field_offset(id, index)).collect();
+        assert_eq!(offsets, [0, 8, 16, 22]);
+        assert_eq!((types.size(ty), types.align(ty)), (24, 8));
+        let array = types.intern(TypeKind::Array(ty, 3));
+        assert_eq!((types.size(array), types.align(array)), (72, 8));
+    }
+}
