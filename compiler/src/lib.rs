@@ -18,6 +18,7 @@ pub mod diag;
 pub mod elf;
 pub mod hir;
 pub mod index;
+pub mod kernel;
 pub mod lex;
 pub mod parse;
 pub mod source;

@@ -1,0 +1,360 @@
+//! Machine instructions with their registers, to BPF instructions with branches resolved and lines attached.
+
+use super::isel::{Base, Function, Inst, Kind, Rhs, Symbol, Target};
+use super::mir::Size;
+use super::regalloc::{Move, Place, Registers};
+use crate::bpf::{
+    AluOp, Assembler, AtomicOp, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Label, LabelError, Operand, Reg,
+    Width,
+};
+use crate::source::Span;
+
+/// What turns the names of this back end into references of the object.
+pub trait Symbols {
+    /// The reference of a map or of a byte of a global variable.
+    fn address(&mut self, symbol: Symbol) -> Imm64;
+    /// The reference of what is called.
+    fn callee(&mut self, target: Target) -> CallTarget;
+}
+
+/// A function's instructions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Code {
+    /// The instructions.
+    pub insns: Vec<Insn>,
+    /// Where each part of the script begins; ascending, the first at instruction 0.
+    pub spans: Vec<(InsnIndex, Span)>,
+    /// Bytes of the stack frame: slots and spilled registers.
+    pub frame_bytes: u32,
+}
+
+/// Emits a function. `span` stands for instructions before the first statement.
+///
+/// # Errors
+/// A branch without a target: a mistake of this compiler.
+pub fn emit(
+    function: &Function,
+    registers: &Registers,
+    span: Span,
+    symbols: &mut dyn Symbols,
+) -> Result<Code, LabelError> {
+    let mut asm = Assembler::new();
+    let labels = function.blocks.iter().map(|_| asm.label()).collect();
+    let mut emitter = Emitter {
+        function,
+        registers,
+        symbols,
+        asm,
+        labels,
+        spans: vec![(InsnIndex(0), span)],
+        first_inst: first_insts(function),
+        known: Vec::new(),
+        known_bound: 0,
+    };
+    let order = emitter.layout();
+    for (at, block) in order.iter().enumerate() {
+        emitter.block(*block, order.get(at + 1).copied());
+    }
+    let spill_bytes = 8 * registers.spill_slots as u32;
+    Ok(Code {
+        insns: emitter.asm.finish()?,
+        spans: emitter.spans,
+        frame_bytes: function.slot_bytes.saturating_add(spill_bytes),
+    })
+}
+
+fn first_insts(function: &Function) -> Vec<usize> {
+    let mut next = 0;
+    let starts = function.blocks.iter().map(|block| {
+        next += block.insts.len();
+        next - block.insts.len()
+    });
+    starts.collect()
+}
+
+struct Emitter<'a> {
+    function: &'a Function,
+    registers: &'a Registers,
+    symbols: &'a mut dyn Symbols,
+    asm: Assembler,
+    labels: Vec<Label>,
+    spans: Vec<(InsnIndex, Span)>,
+    /// The number of each block's first instruction.
+    first_inst: Vec<usize>,
+    /// What the branch into this block compared is below the bound, and is in these registers.
+    known: Vec<Reg>,
+    known_bound: i32,
+}
+
+impl Emitter<'_> {
+    /// The order of blocks: as they are, without those that only lead elsewhere.
+    fn layout(&self) -> Vec<usize> {
+        let blocks = 0..self.function.blocks.len();
+        blocks.filter(|block| *block == 0 || self.forward(*block) == *block).collect()
+    }
+
+    /// Where a jump to the block ends up.
+    fn forward(&self, mut block: usize) -> usize {
+        for _ in 0..self.function.blocks.len() {
+            let data = &self.function.blocks[block];
+            let moves =
+                |at: usize| !self.registers.before[at].is_empty() || !self.registers.after[at].is_empty();
+            match (data.insts.as_slice(), data.successors.as_slice()) {
+                ([Inst { kind: Kind::Jump, .. }], [next]) if !moves(self.first_inst[block]) => block = *next,
+                _ => break,
+            }
+        }
+        block
+    }
+
+    fn block(&mut self, block: usize, next: Option<usize>) {
+        self.asm.bind(self.labels[block]);
+        let known = self.known_on_entry(block);
+        self.known = known.iter().map(|(reg, _)| *reg).collect();
+        self.known_bound = known.map_or(0, |(_, bound)| bound);
+        let function = self.function;
+        for (at, inst) in function.blocks[block].insts.iter().enumerate() {
+            let number = self.first_inst[block] + at;
+            self.line(inst.span);
+            self.moves(number, true);
+            self.inst(&inst.kind, number, block, next);
+            self.moves(number, false);
+        }
+    }
+
+    /// What the only branch into a block says about a register.
+    fn known_on_entry(&self, block: usize) -> Option<(Reg, i32)> {
+        let mut into =
+            self.function.blocks.iter().enumerate().filter(|(_, one)| one.successors.contains(&block));
+        let (from, data) = into.next()?;
+        if into.next().is_some() || data.successors.first() != Some(&block) {
+            return None;
+        }
+        match data.insts.last()?.kind {
+            Kind::Branch { op: JmpOp::Lt, width: Width::W64, rhs: Rhs::Imm(bound), .. } => {
+                let last = self.first_inst[from] + data.insts.len() - 1;
+                Some((*self.registers.operands[last].first()?, bound))
+            }
+            _ => None,
+        }
+    }
+
+    fn line(&mut self, span: Span) {
+        let at = self.asm.next_index();
+        match self.spans.last_mut() {
+            Some((_, last)) if *last == span => {}
+            Some((index, last)) if *index == at && at != InsnIndex(0) => *last = span,
+            _ if at == InsnIndex(0) => {}
+            _ => self.spans.push((at, span)),
+        }
+    }
+
+    fn push(&mut self, insn: Insn) {
+        self.asm.push(insn);
+    }
+
+    /// Says that a register has a new value.
+    fn written(&mut self, reg: Reg) {
+        self.known.retain(|known| *known != reg);
+    }
+
+    fn spill_offset(&self, slot: usize) -> i16 {
+        let offset = i64::from(self.function.slot_bytes) + 8 * (slot as i64 + 1);
+        i16::try_from(-offset).unwrap_or(i16::MIN)
+    }
+
+    fn moves(&mut self, number: usize, before: bool) {
+        let registers = self.registers;
+        let moves = if before { &registers.before[number] } else { &registers.after[number] };
+        for Move { to, from } in moves {
+            match (*to, *from) {
+                (Place::Reg(to), Place::Reg(from)) => {
+                    self.push(Insn::mov(to, from));
+                    self.written(to);
+                    if self.known.contains(&from) {
+                        self.known.push(to);
+                    }
+                }
+                (Place::Reg(to), Place::Spill(slot)) => {
+                    let offset = self.spill_offset(slot);
+                    self.push(Insn::load(Size::DW, to, Reg::R10, offset));
+                    self.written(to);
+                }
+                (Place::Spill(slot), Place::Reg(from)) => {
+                    let offset = self.spill_offset(slot);
+                    self.push(Insn::store(Size::DW, Reg::R10, offset, from));
+                }
+                (Place::Spill(_), Place::Spill(_)) => {
+                    unreachable!("the allocator moves through a register")
+                }
+            }
+        }
+    }
+
+    fn inst(&mut self, kind: &Kind, number: usize, block: usize, next: Option<usize>) {
+        let registers = self.registers;
+        let mut regs = Operands { regs: &registers.operands[number], next: 0 };
+        match kind {
+            Kind::Params(_) => {}
+            Kind::Const { value, .. } => self.constant(regs.reg(), *value),
+            Kind::Address { symbol, .. } => {
+                let value = self.symbols.address(*symbol);
+                let dst = regs.reg();
+                self.push(Insn::load_imm64(dst, value));
+                self.written(dst);
+            }
+            Kind::FrameAddr { offset, .. } => {
+                let dst = regs.reg();
+                self.push(Insn::mov(dst, Reg::R10));
+                self.push(Insn::alu(AluOp::Add, dst, *offset));
+                self.written(dst);
+            }
+            Kind::Mov32 { .. } => {
+                let (src, dst) = (regs.reg(), regs.reg());
+                self.push(Insn::mov32(dst, src));
+                self.written(dst);
+            }
+            Kind::Alu { op, width, rhs, .. } => {
+                let (_, dst) = (regs.reg(), regs.reg());
+                let src = regs.rhs(rhs);
+                self.push(Insn::Alu { op: *op, width: *width, dst, src });
+                self.written(dst);
+            }
+            Kind::Neg { width, .. } => {
+                let (_, dst) = (regs.reg(), regs.reg());
+                self.push(Insn::Neg { width: *width, dst });
+                self.written(dst);
+            }
+            Kind::SetIf { op, width, rhs, .. } => {
+                let (lhs, dst) = (regs.reg(), regs.reg());
+                let src = regs.rhs(rhs);
+                self.set_if(*op, *width, lhs, src, dst);
+            }
+            Kind::Below { width, bound, .. } => {
+                let (_, dst) = (regs.reg(), regs.reg());
+                self.below(*width, dst, *bound);
+            }
+            Kind::Load { size, base, offset, .. } => {
+                let dst = regs.reg();
+                let base = regs.base(base);
+                self.push(Insn::load(*size, dst, base, *offset));
+                self.written(dst);
+            }
+            Kind::Store { size, base, offset, value } => {
+                let src = regs.rhs(value);
+                let base = regs.base(base);
+                self.push(Insn::Store { size: *size, base, offset: *offset, src });
+            }
+            Kind::AtomicAdd { width, base, offset, .. } => {
+                let src = regs.reg();
+                let base = regs.base(base);
+                self.push(Insn::atomic(AtomicOp::Add, *width, base, *offset, src));
+            }
+            Kind::Call { target, .. } => {
+                let target = self.symbols.callee(*target);
+                self.push(Insn::Call { target });
+                self.known.clear();
+            }
+            Kind::Jump => self.jump(self.function.blocks[block].successors[0], next),
+            Kind::Branch { op, width, rhs, .. } => {
+                let lhs = regs.reg();
+                let src = regs.rhs(rhs);
+                self.branch(*op, *width, lhs, src, block, next);
+            }
+            Kind::Return { .. } => self.push(Insn::Exit),
+        }
+    }
+
+    fn constant(&mut self, dst: Reg, value: u64) {
+        match (i32::try_from(value as i64), u32::try_from(value)) {
+            (Ok(immediate), _) => self.push(Insn::mov(dst, immediate)),
+            (Err(_), Ok(low)) => self.push(Insn::mov32(dst, low as i32)),
+            _ => self.push(Insn::load_imm64(dst, Imm64::Value(value))),
+        }
+        self.written(dst);
+    }
+
+    fn set_if(&mut self, op: JmpOp, width: Width, lhs: Reg, src: Operand, dst: Reg) {
+        let done = self.asm.label();
+        self.push(Insn::mov(dst, 1));
+        self.asm.jump_if(op, width, lhs, src, done);
+        self.push(Insn::mov(dst, 0));
+        self.asm.bind(done);
+        self.written(dst);
+    }
+
+    fn below(&mut self, width: Width, reg: Reg, bound: i32) {
+        if self.known_bound == bound && self.known.contains(&reg) {
+            return;
+        }
+        let done = self.asm.label();
+        self.asm.jump_if(JmpOp::Lt, width, reg, bound, done);
+        self.push(Insn::mov(reg, 0));
+        self.asm.bind(done);
+        self.written(reg);
+    }
+
+    fn jump(&mut self, to: usize, next: Option<usize>) {
+        let to = self.forward(to);
+        if next != Some(to) {
+            self.asm.jump(self.labels[to]);
+        }
+    }
+
+    fn branch(&mut self, op: JmpOp, width: Width, lhs: Reg, src: Operand, block: usize, next: Option<usize>) {
+        let successors = &self.function.blocks[block].successors;
+        let (then, otherwise) = (self.forward(successors[0]), self.forward(successors[1]));
+        match negated(op) {
+            Some(op) if next == Some(then) => {
+                self.asm.jump_if(op, width, lhs, src, self.labels[otherwise]);
+            }
+            _ => {
+                self.asm.jump_if(op, width, lhs, src, self.labels[then]);
+                self.jump(otherwise, next);
+            }
+        }
+    }
+}
+
+/// The registers of an instruction, taken in the order of `regalloc::operands`.
+struct Operands<'a> {
+    regs: &'a [Reg],
+    next: usize,
+}
+
+impl Operands<'_> {
+    fn reg(&mut self) -> Reg {
+        self.next += 1;
+        self.regs[self.next - 1]
+    }
+
+    fn rhs(&mut self, rhs: &Rhs) -> Operand {
+        match rhs {
+            Rhs::Reg(_) => Operand::Reg(self.reg()),
+            Rhs::Imm(immediate) => Operand::Imm(*immediate),
+        }
+    }
+
+    fn base(&mut self, base: &Base) -> Reg {
+        match base {
+            Base::Reg(_) => self.reg(),
+            Base::Frame => Reg::R10,
+        }
+    }
+}
+
+fn negated(op: JmpOp) -> Option<JmpOp> {
+    Some(match op {
+        JmpOp::Eq => JmpOp::Ne,
+        JmpOp::Ne => JmpOp::Eq,
+        JmpOp::Gt => JmpOp::Le,
+        JmpOp::Ge => JmpOp::Lt,
+        JmpOp::Lt => JmpOp::Ge,
+        JmpOp::Le => JmpOp::Gt,
+        JmpOp::Sgt => JmpOp::Sle,
+        JmpOp::Sge => JmpOp::Slt,
+        JmpOp::Slt => JmpOp::Sge,
+        JmpOp::Sle => JmpOp::Sgt,
+        JmpOp::Set => return None,
+    })
+}

@@ -1,0 +1,437 @@
+//! MIR to machine instructions.
+//!
+//! Constants and addresses are made again at every use: an immediate or one instruction costs less than a register held
+//! over a call. A comparison that only branches is part of the branch.
+
+use regalloc2::{RegClass, VReg};
+
+use super::{Base, Block, Function, Inst, Kind, Rhs, Symbol, Target};
+use crate::bpf::{AluOp, JmpOp, Width};
+use crate::index::IndexVec;
+use crate::kernel::mir::{self, BinaryOp, Callee, Condition, Op, Size, Terminator, Type, Value};
+use crate::source::Span;
+
+/// Selects instructions for a function.
+pub fn select(function: &mir::Function) -> Function {
+    let order = function.reverse_postorder();
+    let mut position = IndexVec::new();
+    for _ in function.blocks.ids() {
+        position.push(usize::MAX);
+    }
+    let mut predecessors = vec![0usize; order.len()];
+    for (at, block) in order.iter().enumerate() {
+        position[*block] = at;
+    }
+    for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
+        predecessors[position[target.block]] += 1;
+    }
+    let mut selector = Selector {
+        function,
+        ops: function.definitions(),
+        registers: function.values.iter().map(|_| None).collect(),
+        needs_register: compared_values(function, &order),
+        next_register: 0,
+        position,
+        predecessors,
+        block: Block::default(),
+        edges: Vec::new(),
+        first_edge: order.len(),
+        span: function.span,
+    };
+    let blocks: Vec<Block> = order.iter().map(|block| selector.block(*block)).collect();
+    let edges = std::mem::take(&mut selector.edges);
+    Function {
+        id: function.id,
+        blocks: in_order(blocks, edges),
+        registers: selector.next_register,
+        slot_bytes: function.slot_bytes,
+    }
+}
+
+/// Puts the blocks on edges, which are numbered behind all others, right behind the block that they come from: every block
+/// then has a predecessor before it, on which the allocator's checker relies.
+fn in_order(blocks: Vec<Block>, edges: Vec<Block>) -> Vec<Block> {
+    let plain = blocks.len();
+    let mut order = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        order.push(index);
+        order.extend(block.successors.iter().rev().copied().filter(|successor| *successor >= plain));
+    }
+    let mut position = vec![0; order.len()];
+    for (new, old) in order.iter().enumerate() {
+        position[*old] = new;
+    }
+    let mut all: Vec<Block> = blocks.into_iter().chain(edges).collect();
+    for block in &mut all {
+        block.successors.iter_mut().for_each(|successor| *successor = position[*successor]);
+    }
+    order.into_iter().map(|old| std::mem::take(&mut all[old])).collect()
+}
+
+/// Comparisons whose result is used other than by a branch.
+fn compared_values(function: &mir::Function, order: &[mir::Block]) -> IndexVec<Value, bool> {
+    let mut used: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
+    for block in order.iter().map(|block| &function.blocks[*block]) {
+        let in_insts = block.insts.iter().flat_map(|inst| inst.op.operands());
+        let in_args = block.term.targets().into_iter().flat_map(|target| target.args.clone());
+        let returned = match block.term {
+            Terminator::Return(value) => Some(value),
+            _ => None,
+        };
+        for value in in_insts.chain(in_args).chain(returned) {
+            used[value] = true;
+        }
+    }
+    used
+}
+
+struct Selector<'a> {
+    function: &'a mir::Function,
+    ops: IndexVec<Value, Option<&'a Op>>,
+    registers: IndexVec<Value, Option<VReg>>,
+    needs_register: IndexVec<Value, bool>,
+    next_register: usize,
+    position: IndexVec<mir::Block, usize>,
+    predecessors: Vec<usize>,
+    /// The block that is being filled.
+    block: Block,
+    /// Blocks on the way from a branch to a target that has parameters or other predecessors.
+    edges: Vec<Block>,
+    first_edge: usize,
+    span: Span,
+}
+
+impl Selector<'_> {
+    fn block(&mut self, id: mir::Block) -> Block {
+        let function = self.function;
+        let data = &function.blocks[id];
+        let params: Vec<_> = data.params.iter().map(|value| self.define(*value)).collect();
+        self.block = Block::default();
+        self.span = data.insts.first().map_or(data.span, |inst| inst.span);
+        if id == function.entry() {
+            self.push(Kind::Params(params));
+        } else {
+            self.block.params = params;
+        }
+        for inst in &data.insts {
+            self.span = inst.span;
+            self.inst(inst);
+        }
+        self.span = data.span;
+        self.terminator(&data.term);
+        std::mem::take(&mut self.block)
+    }
+
+    fn push(&mut self, kind: Kind) {
+        let span = self.span;
+        self.block.insts.push(Inst { kind, span });
+    }
+
+    fn fresh(&mut self) -> VReg {
+        self.next_register += 1;
+        VReg::new(self.next_register - 1, RegClass::Int)
+    }
+
+    /// The register of a value. It may be used before its definition is visited: a jump back.
+    fn define(&mut self, value: Value) -> VReg {
+        if let Some(register) = self.registers[value] {
+            return register;
+        }
+        let register = self.fresh();
+        self.registers[value] = Some(register);
+        register
+    }
+
+    fn constant(&self, value: Value) -> Option<u64> {
+        match self.ops[value] {
+            Some(Op::Const(bits)) => Some(*bits),
+            _ => None,
+        }
+    }
+
+    fn width(&self, value: Value) -> Width {
+        if self.function.values[value] == Type::I32 { Width::W32 } else { Width::W64 }
+    }
+
+    /// A register that holds the value.
+    fn register(&mut self, value: Value) -> VReg {
+        let kind = match self.ops[value] {
+            Some(Op::Const(bits)) => {
+                let dst = self.fresh();
+                (dst, Kind::Const { dst, value: *bits })
+            }
+            Some(Op::StackAddr { slot, offset }) => {
+                let dst = self.fresh();
+                (dst, Kind::FrameAddr { dst, offset: self.frame_offset(*slot, *offset) })
+            }
+            Some(Op::GlobalAddr { global, offset }) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Global(*global, *offset) })
+            }
+            Some(Op::MapAddr(map)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Map(*map) })
+            }
+            // In a register these are their operand.
+            Some(Op::ZeroExtend(inner) | Op::NonNull(inner)) => return self.register(*inner),
+            _ => return self.define(value),
+        };
+        self.push(kind.1);
+        kind.0
+    }
+
+    /// Bytes from the top of the frame, negative.
+    fn frame_offset(&self, slot: mir::Slot, offset: u32) -> i32 {
+        let from_bottom = self.function.slots[slot].position + offset;
+        i32::try_from(i64::from(from_bottom) - i64::from(self.function.slot_bytes)).unwrap_or(i32::MIN)
+    }
+
+    /// The value as the second operand of an instruction of this width.
+    fn rhs(&mut self, value: Value, width: Width) -> Rhs {
+        match self.constant(value).and_then(|bits| immediate(bits, width)) {
+            Some(immediate) => Rhs::Imm(immediate),
+            None => Rhs::Reg(self.register(value)),
+        }
+    }
+
+    fn base(&mut self, base: Value, offset: i16) -> (Base, i16) {
+        if let Some(Op::StackAddr { slot, offset: start }) = self.ops[base] {
+            let whole = self.frame_offset(*slot, *start) + i32::from(offset);
+            if let Ok(offset) = i16::try_from(whole) {
+                return (Base::Frame, offset);
+            }
+        }
+        (Base::Reg(self.register(base)), offset)
+    }
+
+    fn inst(&mut self, inst: &mir::Inst) {
+        match (&inst.op, inst.result) {
+            (Op::Store { size, base, offset, value }, _) => {
+                let width = if *size == Size::DW { Width::W64 } else { Width::W32 };
+                let value = self.rhs(*value, width);
+                let (base, offset) = self.base(*base, *offset);
+                self.push(Kind::Store { size: *size, base, offset, value });
+            }
+            (Op::AtomicAdd { size, base, offset, value }, _) => {
+                let width = if *size == Size::DW { Width::W64 } else { Width::W32 };
+                let value = self.register(*value);
+                let (base, offset) = self.base(*base, *offset);
+                self.push(Kind::AtomicAdd { width, base, offset, value });
+            }
+            (Op::Call { callee, args }, result) => self.call(*callee, args, result),
+            (op, Some(result)) => self.value(op, result),
+            (_, None) => {}
+        }
+    }
+
+    fn value(&mut self, op: &Op, result: Value) {
+        match op {
+            Op::Binary(op, a, b) => self.binary(*op, *a, *b, result),
+            Op::Opaque { value, zero } => {
+                let (lhs, rhs) = (self.register(*value), self.register(*zero));
+                let (width, dst) = (self.width(result), self.define(result));
+                self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs: Rhs::Reg(rhs) });
+            }
+            Op::Compare(..) | Op::IsNull(_) if self.needs_register[result] => {
+                let (op, width, lhs, rhs) = self.condition(result);
+                let dst = self.define(result);
+                self.push(Kind::SetIf { op, width, dst, lhs, rhs });
+            }
+            Op::Narrow { value, bits, signed } => self.narrow(*value, *bits, *signed, result),
+            Op::SignExtend(value) => {
+                let lhs = self.register(*value);
+                self.shift_pair(Width::W64, AluOp::Arsh, 32, lhs, result);
+            }
+            Op::Truncate(value) => {
+                let src = self.register(*value);
+                let dst = self.define(result);
+                self.push(Kind::Mov32 { dst, src });
+            }
+            Op::Below { value, bound } => {
+                let src = self.register(*value);
+                let (width, dst) = (self.width(result), self.define(result));
+                let bound = i32::try_from(*bound).unwrap_or(i32::MAX);
+                self.push(Kind::Below { width, dst, src, bound });
+            }
+            Op::PtrAdd(base, offset) => {
+                let lhs = self.register(*base);
+                let rhs = self.rhs(*offset, Width::W64);
+                let dst = self.define(result);
+                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
+            }
+            Op::Load { size, base, offset } => {
+                let (base, offset) = self.base(*base, *offset);
+                let dst = self.define(result);
+                self.push(Kind::Load { size: *size, dst, base, offset });
+            }
+            // Made where they are used.
+            _ => {}
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: Value, b: Value, result: Value) {
+        let width = self.width(result);
+        if op == BinaryOp::Sub && self.constant(a) == Some(0) {
+            let src = self.register(b);
+            let dst = self.define(result);
+            return self.push(Kind::Neg { width, dst, src });
+        }
+        let lhs = self.register(a);
+        let rhs = self.operand(op, b, width);
+        let dst = self.define(result);
+        self.push(Kind::Alu { op: alu(op), width, dst, lhs, rhs });
+    }
+
+    /// The second operand. The verifier refuses constant shifts beyond the width and constant divisors of zero.
+    fn operand(&mut self, op: BinaryOp, value: Value, width: Width) -> Rhs {
+        match (op, self.constant(value)) {
+            (BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr, Some(amount)) => {
+                let mask = if width == Width::W32 { 31 } else { 63 };
+                Rhs::Imm((amount & mask) as i32)
+            }
+            (BinaryOp::UDiv | BinaryOp::URem, Some(0)) => Rhs::Reg(self.register(value)),
+            _ => self.rhs(value, width),
+        }
+    }
+
+    fn narrow(&mut self, value: Value, bits: u8, signed: bool, result: Value) {
+        let lhs = self.register(value);
+        if signed {
+            return self.shift_pair(Width::W32, AluOp::Arsh, 32 - i32::from(bits), lhs, result);
+        }
+        let dst = self.define(result);
+        let rhs = Rhs::Imm((1 << bits) - 1);
+        self.push(Kind::Alu { op: AluOp::And, width: Width::W32, dst, lhs, rhs });
+    }
+
+    /// Shifts up and down again: v3 has no instruction that extends a sign.
+    fn shift_pair(&mut self, width: Width, down: AluOp, amount: i32, lhs: VReg, result: Value) {
+        let shifted = self.fresh();
+        let rhs = Rhs::Imm(amount);
+        self.push(Kind::Alu { op: AluOp::Lsh, width, dst: shifted, lhs, rhs });
+        let dst = self.define(result);
+        self.push(Kind::Alu { op: down, width, dst, lhs: shifted, rhs });
+    }
+
+    /// How to branch if a value is not zero.
+    fn condition(&mut self, value: Value) -> (JmpOp, Width, VReg, Rhs) {
+        match self.ops[value] {
+            Some(Op::Compare(condition, a, b)) => {
+                let (a, b, width) = (*a, *b, self.width(*a));
+                let lhs = self.register(a);
+                let rhs = self.rhs(b, width);
+                (jump(*condition), width, lhs, rhs)
+            }
+            Some(Op::IsNull(pointer)) => {
+                let lhs = self.register(*pointer);
+                (JmpOp::Eq, Width::W64, lhs, Rhs::Imm(0))
+            }
+            _ => {
+                let width = self.width(value);
+                let lhs = self.register(value);
+                (JmpOp::Ne, width, lhs, Rhs::Imm(0))
+            }
+        }
+    }
+
+    fn call(&mut self, callee: Callee, args: &[Value], result: Option<Value>) {
+        let args: Vec<_> = args.iter().map(|arg| self.register(*arg)).collect();
+        let target = match callee {
+            Callee::Helper(helper) => Target::Helper(helper.number()),
+            Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
+            Callee::Function(id) => Target::Function(id),
+        };
+        // The kernel's C functions leave anything above 32 bits.
+        let foreign = !matches!(callee, Callee::Function(_));
+        let Some(result) = result else {
+            return self.push(Kind::Call { target, args, result: None });
+        };
+        if foreign && self.width(result) == Width::W32 {
+            let src = self.fresh();
+            self.push(Kind::Call { target, args, result: Some(src) });
+            let dst = self.define(result);
+            self.push(Kind::Mov32 { dst, src });
+        } else {
+            let dst = self.define(result);
+            self.push(Kind::Call { target, args, result: Some(dst) });
+        }
+    }
+
+    fn terminator(&mut self, term: &Terminator) {
+        match term {
+            Terminator::Return(value) => {
+                let value = self.register(*value);
+                self.push(Kind::Return { value });
+            }
+            Terminator::Jump(target) => {
+                let args = target.args.iter().map(|arg| self.register(*arg)).collect();
+                self.block.successors.push(self.position[target.block]);
+                self.block.args.push(args);
+                self.push(Kind::Jump);
+            }
+            Terminator::Branch { cond, then, otherwise } => {
+                let (op, width, lhs, rhs) = self.condition(*cond);
+                self.push(Kind::Branch { op, width, lhs, rhs });
+                for target in [then, otherwise] {
+                    let to = self.edge(target);
+                    self.block.successors.push(to);
+                    self.block.args.push(Vec::new());
+                }
+            }
+        }
+    }
+
+    /// The block that a branch goes to: the target itself, or a block on the way where arguments can be moved.
+    fn edge(&mut self, target: &mir::Target) -> usize {
+        let to = self.position[target.block];
+        if target.args.is_empty() && self.predecessors[to] == 1 {
+            return to;
+        }
+        let outer = std::mem::take(&mut self.block);
+        let args = target.args.iter().map(|arg| self.register(*arg)).collect();
+        self.push(Kind::Jump);
+        self.block.successors.push(to);
+        self.block.args.push(args);
+        self.edges.push(std::mem::replace(&mut self.block, outer));
+        self.first_edge + self.edges.len() - 1
+    }
+}
+
+/// The constant as an immediate that the instruction extends back to it.
+fn immediate(bits: u64, width: Width) -> Option<i32> {
+    match width {
+        Width::W32 => Some(bits as u32 as i32),
+        Width::W64 => i32::try_from(bits as i64).ok(),
+    }
+}
+
+fn alu(op: BinaryOp) -> AluOp {
+    match op {
+        BinaryOp::Add => AluOp::Add,
+        BinaryOp::Sub => AluOp::Sub,
+        BinaryOp::Mul => AluOp::Mul,
+        BinaryOp::UDiv => AluOp::Div,
+        BinaryOp::URem => AluOp::Mod,
+        BinaryOp::And => AluOp::And,
+        BinaryOp::Or => AluOp::Or,
+        BinaryOp::Xor => AluOp::Xor,
+        BinaryOp::Shl => AluOp::Lsh,
+        BinaryOp::LShr => AluOp::Rsh,
+        BinaryOp::AShr => AluOp::Arsh,
+    }
+}
+
+fn jump(condition: Condition) -> JmpOp {
+    match condition {
+        Condition::Eq => JmpOp::Eq,
+        Condition::Ne => JmpOp::Ne,
+        Condition::Lt => JmpOp::Lt,
+        Condition::Le => JmpOp::Le,
+        Condition::Gt => JmpOp::Gt,
+        Condition::Ge => JmpOp::Ge,
+        Condition::SLt => JmpOp::Slt,
+        Condition::SLe => JmpOp::Sle,
+        Condition::SGt => JmpOp::Sgt,
+        Condition::SGe => JmpOp::Sge,
+    }
+}

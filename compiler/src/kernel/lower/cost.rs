@@ -1,0 +1,87 @@
+//! How much work the verifier has with a loop that it walks turn by turn.
+
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, LocalId, PlaceKind, Stmt, StmtKind};
+use crate::types::Types;
+
+/// Most turns of an ordinary loop.
+const MAX_TURNS: u64 = 64;
+/// Most parts of statements and expressions that all turns together may walk. The verifier walks a million instructions.
+const MAX_PARTS: u64 = 2048;
+/// Most decisions on one path through all turns: each may double the paths.
+const MAX_DECISIONS: u64 = 6;
+
+/// Whether a loop may be left to the verifier as it is.
+pub(super) fn is_small(types: &Types, variable: LocalId, turns: u64, body: &[Stmt]) -> bool {
+    let mut cost = Cost { types, variable, parts: 0, decisions: 0, has_loop: false };
+    body.iter().for_each(|stmt| visit::stmt(&mut cost, stmt));
+    !cost.has_loop
+        && turns <= MAX_TURNS
+        && turns.saturating_mul(cost.parts) <= MAX_PARTS
+        && turns.saturating_mul(cost.decisions) <= MAX_DECISIONS
+}
+
+struct Cost<'a> {
+    types: &'a Types,
+    /// What the verifier knows in every turn.
+    variable: LocalId,
+    parts: u64,
+    decisions: u64,
+    has_loop: bool,
+}
+
+impl Cost<'_> {
+    fn is_known(&self, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Const(_) => true,
+            ExprKind::Load(place) => {
+                matches!(place.kind, PlaceKind::Local(local) if local == self.variable)
+            }
+            ExprKind::Convert(from) => self.is_known(from),
+            _ => false,
+        }
+    }
+
+    fn index(&mut self, kind: &PlaceKind) {
+        match kind {
+            PlaceKind::Index { base, index } => {
+                self.decisions += u64::from(!self.is_known(index));
+                self.index(&base.kind);
+            }
+            PlaceKind::Field { base, .. } => self.index(&base.kind),
+            _ => {}
+        }
+    }
+}
+
+impl Visitor for Cost<'_> {
+    fn map(&mut self, _id: crate::hir::MapId) {
+        self.decisions += 3;
+    }
+
+    fn function(&mut self, _id: crate::hir::FuncId) {
+        // The body of a helper is walked at each call, and may hold any number of decisions.
+        self.has_loop = true;
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        self.parts += 1 + self.types.size(expr.ty) / 8;
+        match &expr.kind {
+            ExprKind::Load(place) => self.index(&place.kind),
+            ExprKind::Logic(..) => self.decisions += 1,
+            ExprKind::Binary(op, ..) if op.is_comparison() => self.decisions += 1,
+            ExprKind::Truth(_) => self.decisions += 1,
+            _ => {}
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        self.parts += 2;
+        match &stmt.kind {
+            StmtKind::While { .. } | StmtKind::For { .. } => self.has_loop = true,
+            StmtKind::If { .. } => self.decisions += 1,
+            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => self.index(&place.kind),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Scalar expressions and conditions.
+
+use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
+use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use crate::builtins::context::perf_event_offset;
+use crate::hir::{self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, UnaryOp};
+use crate::types::TypeKind;
+
+impl Lowerer<'_> {
+    /// The value of a scalar expression.
+    pub(super) fn scalar(&mut self, expr: &Expr) -> Lower<Value> {
+        let span = self.builder.set_span(expr.span);
+        let value = self.scalar_kind(expr)?;
+        self.builder.set_span(span);
+        Ok(value)
+    }
+
+    fn scalar_kind(&mut self, expr: &Expr) -> Lower<Value> {
+        match &expr.kind {
+            ExprKind::Const(bits) => {
+                let int = self.int(expr.ty, expr.span)?;
+                Ok(arithmetic::constant(&mut self.builder, int, *bits))
+            }
+            ExprKind::Load(place) => self.read_scalar(place),
+            ExprKind::Unary(op, operand) => {
+                let int = self.int(operand.ty, operand.span)?;
+                let value = self.scalar(operand)?;
+                Ok(arithmetic::unary(&mut self.builder, *op, int, value))
+            }
+            ExprKind::Binary(op, left, right) => self.binary(*op, left, right, expr),
+            ExprKind::Logic(..) => self.logic(expr),
+            ExprKind::Convert(from) => {
+                let (from_int, to) = (self.int(from.ty, from.span)?, self.int(expr.ty, expr.span)?);
+                let value = self.scalar(from)?;
+                Ok(arithmetic::convert(&mut self.builder, from_int, to, value))
+            }
+            ExprKind::Truth(operand) => self.truth(operand),
+            ExprKind::Present { map, key } => self.present(*map, key),
+            ExprKind::Bound(local) => self.bound(*local),
+            ExprKind::Call { func, args } => self.call(*func, args, None, expr.span),
+            ExprKind::Context { ctx, member } => self.context(ctx, *member),
+            ExprKind::Kernel(builtin) => self.builtin(*builtin, expr),
+            ExprKind::IsNull(_) => not_yet(expr.span, "this comparison with null in the kernel half is"),
+            ExprKind::User(_) => not_yet(expr.span, "a userspace builtin in the kernel half is"),
+            ExprKind::Bytes(_) | ExprKind::Struct(_) | ExprKind::Array(_) | ExprKind::Repeat(_) => {
+                not_yet(expr.span, "this value here is")
+            }
+        }
+    }
+
+    fn binary(&mut self, op: hir::BinaryOp, left: &Expr, right: &Expr, expr: &Expr) -> Lower<Value> {
+        if let TypeKind::Str(_) = self.types().kind(left.ty) {
+            let equal = self.strings_equal(left, right, expr.span)?;
+            return Ok(match op {
+                hir::BinaryOp::Ne => self.builder.binary_const(BinaryOp::Xor, equal, 1),
+                _ => equal,
+            });
+        }
+        let int = self.int(left.ty, left.span)?;
+        let a = self.scalar(left)?;
+        let b = self.scalar(right)?;
+        Ok(arithmetic::binary(&mut self.builder, op, int, a, b))
+    }
+
+    /// `&&` and `||` as a value.
+    fn logic(&mut self, expr: &Expr) -> Lower<Value> {
+        let (yes, no, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, Type::I32);
+        self.condition(expr, yes, no)?;
+        for (block, bit) in [(yes, 1), (no, 0)] {
+            self.builder.switch_to_sealed(block);
+            let bit = self.builder.constant(Type::I32, bit);
+            self.builder.jump_with(join, bit);
+        }
+        self.builder.switch_to_sealed(join);
+        Ok(result)
+    }
+
+    /// Ends the block: goes to `yes` if the bool is true, else to `no`. The caller seals both.
+    pub(super) fn condition(&mut self, expr: &Expr, yes: Block, no: Block) -> Lower<()> {
+        match &expr.kind {
+            ExprKind::Logic(op, left, right) => {
+                let middle = self.builder.block();
+                match op {
+                    LogicOp::And => self.condition(left, middle, no)?,
+                    LogicOp::Or => self.condition(left, yes, middle)?,
+                }
+                self.builder.switch_to_sealed(middle);
+                self.condition(right, yes, no)
+            }
+            ExprKind::Unary(UnaryOp::Not, operand) => self.condition(operand, no, yes),
+            _ => {
+                let span = self.builder.set_span(expr.span);
+                let value = self.scalar(expr)?;
+                self.builder.branch(value, yes, no);
+                self.builder.set_span(span);
+                Ok(())
+            }
+        }
+    }
+
+    fn truth(&mut self, operand: &Expr) -> Lower<Value> {
+        if let TypeKind::Str(_) = self.types().kind(operand.ty) {
+            return self.string_truth(operand);
+        }
+        self.int(operand.ty, operand.span)?;
+        let value = self.scalar(operand)?;
+        Ok(self.builder.compare_const(Condition::Ne, value, 0))
+    }
+
+    fn bound(&mut self, local: LocalId) -> Lower<Value> {
+        match self.declare(local)?.present {
+            Some(variable) => Ok(self.builder.get(variable)),
+            None => Ok(self.builder.constant(Type::I32, 1)),
+        }
+    }
+
+    /// Reads a member by one load of 8 bytes at its own offset from the context pointer, as the verifier wants it.
+    fn context(&mut self, ctx: &Expr, member: ContextMember) -> Lower<Value> {
+        let base = match &ctx.kind {
+            ExprKind::Load(place) if self.is_context(ctx.ty) => match self.scalar_local(place)? {
+                Some(super::LocalHome { home: Home::Scalar(variable), .. }) => self.builder.get(variable),
+                _ => return not_yet(ctx.span, "a context from here is"),
+            },
+            _ => return not_yet(ctx.span, "a context from here is"),
+        };
+        let offset = perf_event_offset(member, self.program.arch).and_then(|at| i16::try_from(at).ok());
+        Ok(match offset {
+            Some(offset) => self.builder.value(Type::I64, Op::Load { size: Size::DW, base, offset }),
+            None => self.builder.constant(Type::I64, 0),
+        })
+    }
+
+    fn builtin(&mut self, builtin: KernelBuiltin, expr: &Expr) -> Lower<Value> {
+        let helper = match builtin {
+            KernelBuiltin::TimeNs => Helper::KtimeGetNs,
+            KernelBuiltin::Pid | KernelBuiltin::Tid => Helper::GetCurrentPidTgid,
+            KernelBuiltin::Uid => Helper::GetCurrentUidGid,
+            KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
+            KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
+            KernelBuiltin::Comm => return not_yet(expr.span, "this value here is"),
+        };
+        let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());
+        let result = match builtin {
+            KernelBuiltin::Pid => self.builder.binary_const(BinaryOp::LShr, result, 32),
+            _ => result,
+        };
+        let ty = int_type(self.int(expr.ty, expr.span)?);
+        Ok(if ty == Type::I32 { self.builder.value(Type::I32, Op::Truncate(result)) } else { result })
+    }
+}

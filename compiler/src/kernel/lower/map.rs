@@ -1,0 +1,234 @@
+//! Maps: lookups, updates, `m[k] op= v` and bindings.
+
+use super::super::mir::{Block, Callee, Condition, Helper, Op, Origin, Slot, Type, Value};
+use super::memory::{Addr, Base};
+use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use crate::hir::{self, Expr, LocalId, MapId};
+use crate::source::Span;
+use crate::types::IntType;
+
+/// A key, evaluated and stored.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    slot: Slot,
+    /// The whole key of an array kind, if it has 64 bits: from 2^32 on it names nothing.
+    wide: Option<Value>,
+}
+
+/// Flags of bpf_map_update_elem. Source: include/uapi/linux/bpf.h, v6.12.
+const BPF_ANY: u64 = 0;
+const BPF_NOEXIST: u64 = 1;
+
+const U32: IntType = IntType { bits: 32, signed: false };
+
+impl Lowerer<'_> {
+    /// Evaluates a key into a slot.
+    pub(super) fn key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
+        let map = &self.hir.maps[map];
+        if !map.kind.is_array() {
+            let bytes = self.size(map.key, key.span)?;
+            let slot = self.builder.slot(bytes);
+            self.lower_into(key, Addr::of(Base::Slot(slot)))?;
+            return Ok(Key { slot, wide: None });
+        }
+        let int = self.int(map.key, key.span)?;
+        let value = self.scalar(key)?;
+        let slot = self.builder.slot(4);
+        let low = arithmetic::convert(&mut self.builder, int, U32, value);
+        self.store_scalar(Addr::of(Base::Slot(slot)), U32, low);
+        Ok(Key { slot, wide: (int.bits == 64).then_some(value) })
+    }
+
+    fn map_and_key(&mut self, map: MapId, key: Key) -> (Value, Value) {
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(map));
+        let key = self.pointer(Addr::of(Base::Slot(key.slot)));
+        (map, key)
+    }
+
+    /// A pointer to the entry; control goes to `miss` if there is none.
+    pub(super) fn lookup(&mut self, map: MapId, key: Key, miss: Block) -> Value {
+        if let Some(wide) = key.wide {
+            let fits = self.builder.compare_const(Condition::Lt, wide, 1 << 32);
+            let narrow = self.builder.block();
+            self.builder.branch(fits, narrow, miss);
+            self.builder.switch_to_sealed(narrow);
+        }
+        let (map, key) = self.map_and_key(map, key);
+        let callee = Callee::Helper(Helper::MapLookup);
+        let entry = self.builder.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
+        let null = self.builder.value(Type::I32, Op::IsNull(entry));
+        let found = self.builder.block();
+        self.builder.branch(null, miss, found);
+        self.builder.switch_to_sealed(found);
+        self.builder.value(Type::Ptr(Origin::Entry), Op::NonNull(entry))
+    }
+
+    /// Whether there is an entry: 1 or 0.
+    pub(super) fn present(&mut self, map: MapId, key: &Expr) -> Lower<Value> {
+        let key = self.key(map, key)?;
+        let miss = self.builder.block();
+        self.lookup(map, key, miss);
+        let join = self.builder.block();
+        let result = self.builder.param(join, Type::I32);
+        let one = self.builder.constant(Type::I32, 1);
+        self.builder.jump_with(join, one);
+        self.builder.switch_to_sealed(miss);
+        let zero = self.builder.constant(Type::I32, 0);
+        self.builder.jump_with(join, zero);
+        self.builder.switch_to_sealed(join);
+        Ok(result)
+    }
+
+    fn update(&mut self, map: MapId, key: Key, value: Addr, flags: u64) -> Value {
+        let (map, key) = self.map_and_key(map, key);
+        let value = self.pointer(value);
+        let flags = self.builder.constant(Type::I64, flags);
+        self.builder.call(Type::I64, Callee::Helper(Helper::MapUpdate), vec![map, key, value, flags])
+    }
+
+    /// `m[k] = value`, whose bytes are at an address of the stack. An array's entry is written in place.
+    pub(super) fn assign_element(&mut self, map: MapId, key: Key, value: Addr, span: Span) -> Lower<()> {
+        let data = &self.hir.maps[map];
+        if !data.kind.is_array() {
+            self.update(map, key, value, BPF_ANY);
+            return Ok(());
+        }
+        let bytes = self.size(data.value, span)?;
+        let miss = self.builder.block();
+        let entry = self.lookup(map, key, miss);
+        self.copy(Addr::of(Base::Pointer(entry)), value, bytes, span)?;
+        self.join_miss(Some(miss), |_| Ok(()))
+    }
+
+    /// `m[k] = value` of a scalar.
+    pub(super) fn assign_scalar_element(
+        &mut self,
+        map: MapId,
+        key: Key,
+        value: Value,
+        span: Span,
+    ) -> Lower<()> {
+        let int = self.int(self.hir.maps[map].value, span)?;
+        if !self.hir.maps[map].kind.is_array() {
+            let slot = Addr::of(Base::Slot(self.builder.slot(int.bytes() as u32)));
+            self.store_scalar(slot, int, value);
+            self.update(map, key, slot, BPF_ANY);
+            return Ok(());
+        }
+        let miss = self.builder.block();
+        let entry = self.lookup(map, key, miss);
+        self.store_scalar(Addr::of(Base::Pointer(entry)), int, value);
+        self.join_miss(Some(miss), |_| Ok(()))
+    }
+
+    /// `m[k] op= value`. Where there is no entry one is made from zero; if another CPU makes it first, its entry is
+    /// changed instead.
+    pub(super) fn compound_element(
+        &mut self,
+        map: MapId,
+        key: Key,
+        change: super::stmt::Change,
+        span: Span,
+    ) -> Lower<()> {
+        let data = &self.hir.maps[map];
+        let int = self.int(data.value, span)?;
+        let change = super::stmt::Change { shared: !data.kind.is_per_cpu(), ..change };
+        let miss = self.builder.block();
+        let done = self.builder.block();
+        let entry = self.lookup(map, key, miss);
+        self.apply_change(Addr::of(Base::Pointer(entry)), int, change);
+        self.builder.jump(done);
+        self.builder.switch_to_sealed(miss);
+        if !data.kind.is_array() {
+            self.create_element(map, key, int, change, done);
+        }
+        self.builder.jump(done);
+        self.builder.switch_to_sealed(done);
+        Ok(())
+    }
+
+    /// Makes the entry from zero, or changes the one that appeared meanwhile.
+    fn create_element(
+        &mut self,
+        map: MapId,
+        key: Key,
+        int: IntType,
+        change: super::stmt::Change,
+        done: Block,
+    ) {
+        let zero = self.builder.constant(int_type(int), 0);
+        let value = self.changed(zero, int, change);
+        let slot = Addr::of(Base::Slot(self.builder.slot(int.bytes() as u32)));
+        self.store_scalar(slot, int, value);
+        let outcome = self.update(map, key, slot, BPF_NOEXIST);
+        let created = self.builder.compare_const(Condition::Eq, outcome, 0);
+        let retry = self.builder.block();
+        let created_block = self.builder.block();
+        self.builder.branch(created, created_block, retry);
+        self.builder.switch_to_sealed(created_block);
+        self.builder.jump(done);
+        self.builder.switch_to_sealed(retry);
+        let full = self.builder.block();
+        let entry = self.lookup(map, key, full);
+        self.apply_change(Addr::of(Base::Pointer(entry)), int, change);
+        self.builder.jump(done);
+        self.builder.switch_to_sealed(full);
+    }
+
+    /// `x = m[k]` with a presence bit.
+    pub(super) fn bind(&mut self, local: LocalId, map: MapId, key: &Expr, span: Span) -> Lower<()> {
+        let home = self.declare(local)?;
+        let key = self.key(map, key)?;
+        let miss = self.builder.block();
+        let entry = Addr::of(Base::Pointer(self.lookup(map, key, miss)));
+        let ty = self.source.locals[local].ty;
+        match home.home {
+            Home::Scalar(variable) => {
+                let int = self.int(ty, span)?;
+                let value = self.load_scalar(entry, int);
+                self.builder.set(variable, value);
+            }
+            Home::Memory(base) => {
+                let bytes = self.size(ty, span)?;
+                self.copy(Addr::of(base), entry, bytes, span)?;
+            }
+            Home::Alias { pointer, .. } => {
+                let value = self.pointer(entry);
+                self.builder.set(pointer, value);
+            }
+        }
+        self.set_present(home, true);
+        self.join_miss(Some(miss), |this| {
+            this.clear_local(local, span)?;
+            this.set_present(home, false);
+            Ok(())
+        })
+    }
+
+    /// Sets a local to zero; an alias leaves its entry.
+    pub(super) fn clear_local(&mut self, local: LocalId, span: Span) -> Lower<()> {
+        let home = self.declare(local)?;
+        let data: &hir::Local = &self.source.locals[local];
+        match home.home {
+            Home::Scalar(variable) => {
+                if self.is_context(data.ty) {
+                    return not_yet(span, "a context pointer without a value is");
+                }
+                let int = self.int(data.ty, span)?;
+                let zero = self.builder.constant(int_type(int), 0);
+                self.builder.set(variable, zero);
+            }
+            Home::Memory(base) => {
+                let bytes = self.size(data.ty, span)?;
+                self.zero(Addr::of(base), bytes, span)?;
+            }
+            Home::Alias { pointer, own } => {
+                let bytes = self.size(data.ty, span)?;
+                self.zero(Addr::of(own), bytes, span)?;
+                let value = self.pointer(Addr::of(own));
+                self.builder.set(pointer, value);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Addresses, and loads, stores and copies through them.
+
+use super::super::mir::{Op, Origin, Size, Slot, Type, Value};
+use super::{Lower, Lowerer, int_type, not_yet};
+use crate::hir::GlobalId;
+use crate::source::Span;
+use crate::types::IntType;
+
+/// What an address starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    /// A slot of this frame.
+    Slot(Slot),
+    /// A global variable.
+    Global(GlobalId),
+    /// A pointer that was checked.
+    Pointer(Value),
+}
+
+/// The address of something that is there, whatever happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Addr {
+    pub base: Base,
+    pub offset: u32,
+    /// The alignment of the base, a power of two.
+    pub align: u32,
+}
+
+/// Slots, global variables and map values start at multiples of 8.
+pub(super) const BASE_ALIGN: u32 = 8;
+
+/// Above this many loads and stores a copy would rather be a loop.
+const MAX_CHUNKS: u32 = 1024;
+
+impl Addr {
+    /// The start of a slot, a global variable, a map value or an aggregate parameter.
+    pub(super) fn of(base: Base) -> Addr {
+        Addr { base, offset: 0, align: BASE_ALIGN }
+    }
+
+    /// So many bytes further.
+    pub(super) fn plus(self, bytes: u32) -> Addr {
+        Addr { offset: self.offset.saturating_add(bytes), ..self }
+    }
+
+    /// The most bytes, up to 8, that can be accessed at once at `at` bytes from here.
+    fn chunk(self, at: u32, left: u32) -> u32 {
+        let offset = self.offset.saturating_add(at);
+        let mut size = 8.min(self.align);
+        while !offset.is_multiple_of(size) || size > left {
+            size /= 2;
+        }
+        size
+    }
+}
+
+/// The access of so many bytes.
+pub(super) fn access_size(bytes: u64) -> Size {
+    match bytes {
+        1 => Size::B,
+        2 => Size::H,
+        4 => Size::W,
+        _ => Size::DW,
+    }
+}
+
+/// The type of a value that an access reads.
+pub(super) fn access_type(size: Size) -> Type {
+    if size == Size::DW { Type::I64 } else { Type::I32 }
+}
+
+impl Lowerer<'_> {
+    /// A pointer to the address's base and what must still be added to it.
+    fn base_and_offset(&mut self, addr: Addr) -> (Value, i16) {
+        match addr.base {
+            Base::Slot(slot) => {
+                let op = Op::StackAddr { slot, offset: addr.offset };
+                (self.builder.value(Type::Ptr(Origin::Stack), op), 0)
+            }
+            Base::Global(global) => {
+                let op = Op::GlobalAddr { global, offset: addr.offset };
+                (self.builder.value(Type::Ptr(Origin::Global), op), 0)
+            }
+            Base::Pointer(pointer) => match i16::try_from(addr.offset) {
+                Ok(offset) => (pointer, offset),
+                Err(_) => (self.move_pointer(pointer, addr.offset), 0),
+            },
+        }
+    }
+
+    fn move_pointer(&mut self, pointer: Value, bytes: u32) -> Value {
+        let bytes = self.builder.constant(Type::I64, u64::from(bytes));
+        self.builder.value(self.builder.ty(pointer), Op::PtrAdd(pointer, bytes))
+    }
+
+    /// A pointer to the address.
+    pub(super) fn pointer(&mut self, addr: Addr) -> Value {
+        match self.base_and_offset(addr) {
+            (pointer, 0) => pointer,
+            (pointer, _) => self.move_pointer(pointer, addr.offset),
+        }
+    }
+
+    pub(super) fn load(&mut self, addr: Addr, size: Size) -> Value {
+        let (base, offset) = self.base_and_offset(addr);
+        self.builder.value(access_type(size), Op::Load { size, base, offset })
+    }
+
+    pub(super) fn store(&mut self, addr: Addr, size: Size, value: Value) {
+        let (base, offset) = self.base_and_offset(addr);
+        self.builder.effect(Op::Store { size, base, offset, value });
+    }
+
+    pub(super) fn atomic_add(&mut self, addr: Addr, size: Size, value: Value) {
+        let (base, offset) = self.base_and_offset(addr);
+        self.builder.effect(Op::AtomicAdd { size, base, offset, value });
+    }
+
+    /// Reads a scalar. One from the stack is made opaque inside an iterator's loop, where it may change with each turn.
+    pub(super) fn load_scalar(&mut self, addr: Addr, int: IntType) -> Value {
+        let loaded = self.load(addr, access_size(int.bytes()));
+        let shared = match addr.base {
+            Base::Global(_) => true,
+            Base::Slot(_) => false,
+            Base::Pointer(pointer) => self.builder.ty(pointer) == Type::Ptr(Origin::Entry),
+        };
+        let value = if shared { loaded } else { self.make_opaque(loaded) };
+        if int.signed && int.bits < 32 {
+            return self.builder.value(int_type(int), Op::Narrow { value, bits: int.bits, signed: true });
+        }
+        value
+    }
+
+    pub(super) fn store_scalar(&mut self, addr: Addr, int: IntType, value: Value) {
+        self.store(addr, access_size(int.bytes()), value);
+    }
+
+    /// The pieces, as offset and size, in which `bytes` can be accessed at all of the addresses.
+    pub(super) fn chunks(addrs: &[Addr], bytes: u32) -> Vec<(u32, Size)> {
+        let mut chunks = Vec::new();
+        let mut at = 0;
+        while at < bytes {
+            let size = addrs.iter().map(|addr| addr.chunk(at, bytes - at)).min().unwrap_or(1);
+            chunks.push((at, access_size(u64::from(size))));
+            at += size;
+        }
+        chunks
+    }
+
+    /// Sets bytes to zero.
+    pub(super) fn zero(&mut self, addr: Addr, bytes: u32, span: Span) -> Lower<()> {
+        self.check_copy(addr, bytes, span)?;
+        for (at, size) in Self::chunks(&[addr], bytes) {
+            let zero = self.builder.constant(access_type(size), 0);
+            self.store(addr.plus(at), size, zero);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes between places that are equal or do not overlap.
+    pub(super) fn copy(&mut self, to: Addr, from: Addr, bytes: u32, span: Span) -> Lower<()> {
+        self.check_copy(to, bytes, span)?;
+        for (at, size) in Self::chunks(&[to, from], bytes) {
+            let value = self.load(from.plus(at), size);
+            self.store(to.plus(at), size, value);
+        }
+        Ok(())
+    }
+
+    fn check_copy(&self, addr: Addr, bytes: u32, span: Span) -> Lower<()> {
+        if bytes / addr.align.min(8) > MAX_CHUNKS {
+            return not_yet(span, &format!("copying {bytes} bytes at once in the kernel half is"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Places: `x`, `g`, `m[k]` and their parts.
+//!
+//! A place is used in two steps. [`Lowerer::prepare`] evaluates keys and indices, in the order of the text;
+//! [`Lowerer::resolve`] makes the lookups and bounds checks, after whatever else the statement evaluates. So no pointer
+//! into a map is held while other code runs, and every check stands right before the access.
+
+use super::super::mir::{Block, Condition, Op, Type, Value};
+use super::map::Key;
+use super::memory::{Addr, Base};
+use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use crate::hir::{Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
+use crate::source::Span;
+use crate::types::{IntType, TypeId, TypeKind};
+
+/// Longest array: an index is compared with an immediate of 32 bits.
+const MAX_LEN: u64 = i32::MAX as u64;
+
+/// Where a place starts.
+#[derive(Clone, Copy)]
+pub(super) enum Root {
+    Local(LocalId),
+    Global(GlobalId),
+    Element(MapId, Key),
+    /// The memory that holds an expression's value.
+    Value(Addr),
+}
+
+/// How to go on from there.
+#[derive(Clone, Copy)]
+enum Step {
+    /// So many bytes further.
+    Offset(u32),
+    /// An element of an array of `len`.
+    Index { index: Value, len: u64, element_bytes: u64 },
+}
+
+/// A place whose keys and indices have been evaluated.
+pub(super) struct Prepared {
+    pub root: Root,
+    steps: Vec<Step>,
+}
+
+impl Prepared {
+    /// The map and key if the place is a whole `m[k]`.
+    pub(super) fn element(&self) -> Option<(MapId, Key)> {
+        match (self.root, self.steps.as_slice()) {
+            (Root::Element(map, key), []) => Some((map, key)),
+            _ => None,
+        }
+    }
+}
+
+/// An address for the current block, and the block that control went to if there is nothing at the place.
+pub(super) struct Access {
+    pub addr: Addr,
+    pub miss: Option<Block>,
+}
+
+impl Lowerer<'_> {
+    /// The variable of a scalar local, if the place is one.
+    pub(super) fn scalar_local(&mut self, place: &Place) -> Lower<Option<super::LocalHome>> {
+        let PlaceKind::Local(id) = place.kind else {
+            return Ok(None);
+        };
+        let home = self.declare(id)?;
+        Ok(matches!(home.home, Home::Scalar(_)).then_some(home))
+    }
+
+    /// Evaluates what a place depends on.
+    pub(super) fn prepare(&mut self, place: &Place) -> Lower<Prepared> {
+        match &place.kind {
+            PlaceKind::Local(id) => Ok(Prepared { root: Root::Local(*id), steps: Vec::new() }),
+            PlaceKind::Global(id) => Ok(Prepared { root: Root::Global(*id), steps: Vec::new() }),
+            PlaceKind::Element { map, key } => {
+                let key = self.key(*map, key)?;
+                Ok(Prepared { root: Root::Element(*map, key), steps: Vec::new() })
+            }
+            PlaceKind::Field { base, field } => {
+                let TypeKind::Struct(id) = self.types().kind(base.ty) else {
+                    return not_yet(place.span, "a field of this value is");
+                };
+                let offset = u32::try_from(self.types().field_offset(*id, *field)).unwrap_or(u32::MAX);
+                let mut prepared = self.prepare(base)?;
+                prepared.steps.push(Step::Offset(offset));
+                Ok(prepared)
+            }
+            PlaceKind::Index { base, index } => {
+                let mut prepared = self.prepare(base)?;
+                let step = self.index(base.ty, index, place.span)?;
+                prepared.steps.push(step);
+                Ok(prepared)
+            }
+            PlaceKind::Value(value) => {
+                let addr = self.temporary(value)?;
+                Ok(Prepared { root: Root::Value(addr), steps: Vec::new() })
+            }
+        }
+    }
+
+    fn index(&mut self, base: TypeId, index: &Expr, span: Span) -> Lower<Step> {
+        let (element_bytes, len) = match self.types().kind(base) {
+            TypeKind::Array(element, len) => (self.types().size(*element), *len),
+            TypeKind::Str(size) => (1, u64::from(*size)),
+            _ => return not_yet(span, "an index into this value is"),
+        };
+        if len > MAX_LEN {
+            return not_yet(span, "an array of this length in the kernel half is");
+        }
+        let int = self.int(index.ty, index.span)?;
+        if let ExprKind::Const(bits) = index.kind {
+            let constant = u64::try_from(int.value(bits)).ok().filter(|constant| *constant < len);
+            let offset = constant.and_then(|constant| u32::try_from(constant * element_bytes).ok());
+            return offset
+                .map_or_else(|| not_yet(span, "an index out of range is"), |at| Ok(Step::Offset(at)));
+        }
+        // A negative index becomes a large one, which is out of range like any other.
+        let value = self.scalar(index)?;
+        let index = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, value);
+        Ok(Step::Index { index, len, element_bytes })
+    }
+
+    /// Makes the lookups and checks. Control goes on where there is something at the address.
+    pub(super) fn resolve(&mut self, prepared: &Prepared) -> Lower<Access> {
+        let mut miss = None;
+        let mut addr = match prepared.root {
+            Root::Local(id) => self.local_addr(id)?,
+            Root::Global(id) => Addr::of(Base::Global(id)),
+            Root::Value(addr) => addr,
+            Root::Element(map, key) => {
+                let block = *miss.get_or_insert_with(|| self.builder.block());
+                Addr::of(Base::Pointer(self.lookup(map, key, block)))
+            }
+        };
+        for step in &prepared.steps {
+            addr = match step {
+                Step::Offset(bytes) => addr.plus(*bytes),
+                Step::Index { index, len, element_bytes } => {
+                    let block = *miss.get_or_insert_with(|| self.builder.block());
+                    self.checked_element(addr, *index, *len, *element_bytes, block)
+                }
+            };
+        }
+        Ok(Access { addr, miss })
+    }
+
+    fn local_addr(&mut self, id: LocalId) -> Lower<Addr> {
+        let base = match self.declare(id)?.home {
+            Home::Memory(base) => base,
+            Home::Alias { pointer, .. } => Base::Pointer(self.builder.get(pointer)),
+            Home::Scalar(_) => return not_yet(self.source.locals[id].span, "a part of this value is"),
+        };
+        Ok(Addr::of(base))
+    }
+
+    /// Goes to `miss` unless the index is in range.
+    fn checked_element(
+        &mut self,
+        addr: Addr,
+        index: Value,
+        len: u64,
+        element_bytes: u64,
+        miss: Block,
+    ) -> Addr {
+        let in_range = self.builder.compare_const(Condition::Lt, index, len);
+        let found = self.builder.block();
+        self.builder.branch(in_range, found, miss);
+        self.builder.switch_to_sealed(found);
+        let checked = self.builder.value(Type::I64, Op::Below { value: index, bound: len });
+        let bytes = self.builder.binary_const(super::super::mir::BinaryOp::Mul, checked, element_bytes);
+        let start = self.pointer(addr);
+        let element = self.builder.value(self.builder.ty(start), Op::PtrAdd(start, bytes));
+        let stride = 1u32 << element_bytes.trailing_zeros().min(3);
+        let known = 1u32 << addr.offset.trailing_zeros().min(3);
+        Addr { base: Base::Pointer(element), offset: 0, align: addr.align.min(stride).min(known) }
+    }
+
+    /// Joins the path of an access with that of its miss, where `at_miss` runs.
+    pub(super) fn join_miss(
+        &mut self,
+        miss: Option<Block>,
+        at_miss: impl FnOnce(&mut Self) -> Lower<()>,
+    ) -> Lower<()> {
+        let Some(miss) = miss else {
+            return Ok(());
+        };
+        let join = self.builder.block();
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(miss);
+        at_miss(self)?;
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    /// The scalar at a place; zero if there is nothing.
+    pub(super) fn read_scalar(&mut self, place: &Place) -> Lower<Value> {
+        if let Some(home) = self.scalar_local(place)? {
+            let Home::Scalar(variable) = home.home else {
+                return not_yet(place.span, "this value is");
+            };
+            return Ok(self.builder.get(variable));
+        }
+        let int = self.int(place.ty, place.span)?;
+        let prepared = self.prepare(place)?;
+        let access = self.resolve(&prepared)?;
+        let value = self.load_scalar(access.addr, int);
+        let Some(miss) = access.miss else {
+            return Ok(value);
+        };
+        let join = self.builder.block();
+        let result = self.builder.param(join, int_type(int));
+        self.builder.jump_with(join, value);
+        self.builder.switch_to_sealed(miss);
+        let zero = self.builder.constant(int_type(int), 0);
+        self.builder.jump_with(join, zero);
+        self.builder.switch_to_sealed(join);
+        Ok(result)
+    }
+
+    /// Copies the aggregate at a place to an address; zeros if there is nothing.
+    pub(super) fn read_aggregate(&mut self, place: &Place, to: Addr) -> Lower<()> {
+        let bytes = self.size(place.ty, place.span)?;
+        let prepared = self.prepare(place)?;
+        let access = self.resolve(&prepared)?;
+        self.copy(to, access.addr, bytes, place.span)?;
+        self.join_miss(access.miss, |this| this.zero(to, bytes, place.span))
+    }
+}

@@ -1,0 +1,314 @@
+//! Statements.
+
+use super::super::mir::{BinaryOp, Type, Value};
+use super::memory::{Addr, Base, access_size};
+use super::place::{Access, Prepared, Root};
+use super::{Home, LocalHome, Lower, Lowerer, arithmetic, int_type, not_yet};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{self, Expr, ExprKind, FuncId, GlobalId, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::types::IntType;
+
+/// `place op= value` with the value evaluated.
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    pub op: hir::BinaryOp,
+    pub value: Value,
+    /// The type of the arithmetic.
+    pub int: IntType,
+    /// Others may change the place at the same time.
+    pub shared: bool,
+}
+
+impl Lowerer<'_> {
+    /// Statements in order. The slots of what they declare are free again afterwards.
+    pub(super) fn block(&mut self, block: &[Stmt]) -> Lower<()> {
+        let mark = self.builder.mark_stack();
+        for stmt in block {
+            self.stmt(stmt)?;
+        }
+        self.builder.release_stack(mark);
+        Ok(())
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
+        let span = self.builder.set_span(stmt.span);
+        // The slot of a declared variable lives on, those of temporaries do not.
+        if let StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } = &stmt.kind {
+            self.declare(*local)?;
+        }
+        let mark = self.builder.mark_stack();
+        self.stmt_kind(stmt)?;
+        self.builder.release_stack(mark);
+        self.builder.set_span(span);
+        Ok(())
+    }
+
+    fn stmt_kind(&mut self, stmt: &Stmt) -> Lower<()> {
+        match &stmt.kind {
+            StmtKind::Let { local, init } => self.declaration(*local, init.as_ref(), stmt),
+            StmtKind::Bind { local, map, key } => self.bind(*local, *map, key, stmt.span),
+            StmtKind::Assign { place, value } => self.assign(place, value),
+            StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
+            StmtKind::Expr(expr) => self.effects(expr),
+            StmtKind::If { cond, then, otherwise } => self.if_else(cond, then, otherwise),
+            StmtKind::While { cond, body } => self.while_loop(cond, body),
+            StmtKind::For { local, start, end, body } => self.for_loop(*local, start, end, body),
+            StmtKind::Break => self.break_loop(stmt.span),
+            StmtKind::Continue => self.continue_loop(stmt.span),
+            StmtKind::Return(value) => self.return_value(value.as_ref()),
+        }
+    }
+
+    fn declaration(&mut self, local: LocalId, init: Option<&Expr>, stmt: &Stmt) -> Lower<()> {
+        let home = self.declare(local)?;
+        match init {
+            None => self.clear_local(local, stmt.span)?,
+            Some(init) => self.set_local(home, init)?,
+        }
+        self.set_present(home, true);
+        Ok(())
+    }
+
+    /// Gives a local the value of an expression that does not read it.
+    fn set_local(&mut self, home: LocalHome, value: &Expr) -> Lower<()> {
+        match home.home {
+            Home::Scalar(variable) => {
+                let value = self.scalar(value)?;
+                self.builder.set(variable, value);
+            }
+            Home::Memory(base) => self.lower_into(value, Addr::of(base))?,
+            Home::Alias { pointer, own } => {
+                self.lower_into(value, Addr::of(own))?;
+                let own = self.pointer(Addr::of(own));
+                self.builder.set(pointer, own);
+            }
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, place: &Place, value: &Expr) -> Lower<()> {
+        if let Some(home) = self.scalar_local(place)? {
+            self.set_local(home, value)?;
+            self.set_present(home, true);
+            return Ok(());
+        }
+        if self.is_scalar(place.ty) {
+            return self.assign_scalar(place, value);
+        }
+        if let PlaceKind::Local(id) = place.kind {
+            return self.assign_local(id, value);
+        }
+        self.assign_aggregate(place, value)
+    }
+
+    fn assign_scalar(&mut self, place: &Place, value: &Expr) -> Lower<()> {
+        let int = self.int(place.ty, place.span)?;
+        let prepared = self.prepare(place)?;
+        let value = self.scalar(value)?;
+        if let Some((map, key)) = prepared.element() {
+            return self.assign_scalar_element(map, key, value, place.span);
+        }
+        let access = self.resolve(&prepared)?;
+        self.store_scalar(access.addr, int, value);
+        self.join_miss(access.miss, |_| Ok(()))
+    }
+
+    fn assign_local(&mut self, id: LocalId, value: &Expr) -> Lower<()> {
+        let home = self.declare(id)?;
+        if mentions(value, Root::Local(id)) {
+            let bytes = self.size(value.ty, value.span)?;
+            let from = self.temporary(value)?;
+            let (Home::Memory(own) | Home::Alias { own, .. }) = home.home else {
+                return not_yet(value.span, "this assignment is");
+            };
+            self.copy(Addr::of(own), from, bytes, value.span)?;
+            if let Home::Alias { pointer, own } = home.home {
+                let own = self.pointer(Addr::of(own));
+                self.builder.set(pointer, own);
+            }
+        } else {
+            self.set_local(home, value)?;
+        }
+        self.set_present(home, true);
+        Ok(())
+    }
+
+    /// The value is complete before the place is touched, which it may mention.
+    fn assign_aggregate(&mut self, place: &Place, value: &Expr) -> Lower<()> {
+        let bytes = self.size(place.ty, place.span)?;
+        let prepared = self.prepare(place)?;
+        if self.can_write_in_place(place, &prepared, value) {
+            let access = self.resolve(&prepared)?;
+            return self.lower_into(value, access.addr);
+        }
+        let from = self.temporary(value)?;
+        if let Some((map, key)) = prepared.element() {
+            return self.assign_element(map, key, from, place.span);
+        }
+        let access = self.resolve(&prepared)?;
+        self.copy(access.addr, from, bytes, place.span)?;
+        self.join_miss(access.miss, |_| Ok(()))
+    }
+
+    /// Whether the place is sure to be there and the value does not depend on it.
+    fn can_write_in_place(&self, place: &Place, prepared: &Prepared, value: &Expr) -> bool {
+        let root_is_memory = match prepared.root {
+            Root::Global(_) => true,
+            Root::Local(id) => self.locals[id].is_some_and(|home| matches!(home.home, Home::Memory(_))),
+            Root::Element(..) | Root::Value(_) => false,
+        };
+        root_is_memory && has_fixed_offset(place) && !mentions(value, prepared.root)
+    }
+
+    fn compound(&mut self, place: &Place, op: hir::BinaryOp, value: &Expr) -> Lower<()> {
+        let int = self.int(place.ty, place.span)?;
+        let prepared = self.prepare(place)?;
+        let arithmetic = self.int(value.ty, value.span)?;
+        let value = self.scalar(value)?;
+        let mut change = Change { op, value, int: arithmetic, shared: false };
+        if let Some(home) = self.scalar_local(place)? {
+            let Home::Scalar(variable) = home.home else {
+                return not_yet(place.span, "this place is");
+            };
+            let old = self.builder.get(variable);
+            let new = self.changed(old, int, change);
+            self.builder.set(variable, new);
+            self.set_present(home, true);
+            return Ok(());
+        }
+        if let Some((map, key)) = prepared.element() {
+            return self.compound_element(map, key, change, place.span);
+        }
+        change.shared = self.is_shared(&prepared);
+        let Access { addr, miss } = self.resolve(&prepared)?;
+        self.apply_change(addr, int, change);
+        self.join_miss(miss, |_| Ok(()))
+    }
+
+    fn is_shared(&self, prepared: &Prepared) -> bool {
+        match prepared.root {
+            Root::Global(_) => true,
+            Root::Element(map, _) => !self.hir.maps[map].kind.is_per_cpu(),
+            Root::Local(id) => self.locals[id].is_some_and(|home| matches!(home.home, Home::Alias { .. })),
+            Root::Value(_) => false,
+        }
+    }
+
+    /// `old op value` in the type of the arithmetic, as a value of the place's type.
+    pub(super) fn changed(&mut self, old: Value, int: IntType, change: Change) -> Value {
+        let old = arithmetic::convert(&mut self.builder, int, change.int, old);
+        let new = arithmetic::binary(&mut self.builder, change.op, change.int, old, change.value);
+        arithmetic::convert(&mut self.builder, change.int, int, new)
+    }
+
+    /// Changes memory; atomically where the language says so: `+=` and `-=` of 4 or 8 bytes that others may change.
+    pub(super) fn apply_change(&mut self, addr: Addr, int: IntType, change: Change) {
+        let additive = matches!(change.op, hir::BinaryOp::Add | hir::BinaryOp::Sub);
+        // Arithmetic that is narrower than the place wraps earlier than an addition to the whole place would.
+        if change.shared && additive && int.bits >= 32 && change.int.bits >= int.bits {
+            let amount = match change.op {
+                hir::BinaryOp::Sub => {
+                    let zero = self.builder.constant(int_type(change.int), 0);
+                    self.builder.binary(BinaryOp::Sub, zero, change.value)
+                }
+                _ => change.value,
+            };
+            let amount = arithmetic::convert(&mut self.builder, change.int, int, amount);
+            return self.atomic_add(addr, access_size(int.bytes()), amount);
+        }
+        let old = self.load_scalar(addr, int);
+        let new = self.changed(old, int, change);
+        self.store_scalar(addr, int, new);
+    }
+
+    fn effects(&mut self, expr: &Expr) -> Lower<()> {
+        match &expr.kind {
+            ExprKind::Call { func, args } if !self.is_scalar(expr.ty) => {
+                let bytes = self.size(expr.ty, expr.span)?;
+                let slot = Addr::of(Base::Slot(self.builder.slot(bytes)));
+                self.call(*func, args, Some(slot), expr.span)?;
+            }
+            _ if self.is_scalar(expr.ty) => {
+                self.scalar(expr)?;
+            }
+            _ => {
+                self.temporary(expr)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn if_else(&mut self, cond: &Expr, then: &[Stmt], otherwise: &[Stmt]) -> Lower<()> {
+        let (yes, no, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        self.condition(cond, yes, no)?;
+        for (block, body) in [(yes, then), (no, otherwise)] {
+            self.builder.switch_to_sealed(block);
+            self.block(body)?;
+            if !self.builder.is_filled() {
+                self.builder.jump(join);
+            }
+        }
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    fn return_value(&mut self, value: Option<&Expr>) -> Lower<()> {
+        let result = match (value, self.result) {
+            (Some(value), Some(pointer)) => {
+                self.lower_into(value, Addr::of(Base::Pointer(pointer)))?;
+                self.builder.constant(Type::I32, 0)
+            }
+            (Some(value), None) if self.is_scalar(value.ty) && value.ty != self.types().common().void => {
+                self.scalar(value)?
+            }
+            (Some(value), None) => {
+                self.effects(value)?;
+                self.builder.constant(Type::I32, 0)
+            }
+            (None, _) => self.builder.constant(Type::I32, 0),
+        };
+        self.destroy_iterators();
+        self.builder.ret(result);
+        Ok(())
+    }
+}
+
+/// Whether the place has neither lookups nor run-time indices.
+fn has_fixed_offset(place: &Place) -> bool {
+    match &place.kind {
+        PlaceKind::Local(_) | PlaceKind::Global(_) => true,
+        PlaceKind::Field { base, .. } => has_fixed_offset(base),
+        PlaceKind::Index { base, index } => {
+            matches!(index.kind, ExprKind::Const(_)) && has_fixed_offset(base)
+        }
+        PlaceKind::Element { .. } | PlaceKind::Value(_) => false,
+    }
+}
+
+/// Whether the value of an expression may depend on what is stored at `root`. A plain copy of one place to another does
+/// not: the two are equal or do not overlap.
+fn mentions(expr: &Expr, root: Root) -> bool {
+    if let ExprKind::Load(_) | ExprKind::Bytes(_) = expr.kind {
+        return false;
+    }
+    let mut finder = Finder { root, found: false };
+    visit::expr(&mut finder, expr);
+    finder.found
+}
+
+struct Finder {
+    root: Root,
+    found: bool,
+}
+
+impl Visitor for Finder {
+    fn local(&mut self, id: LocalId) {
+        self.found |= matches!(self.root, Root::Local(root) if root == id);
+    }
+    fn global(&mut self, id: GlobalId) {
+        self.found |= matches!(self.root, Root::Global(root) if root == id);
+    }
+    fn function(&mut self, _id: FuncId) {
+        self.found |= matches!(self.root, Root::Global(_));
+    }
+}

@@ -1,0 +1,606 @@
+//! MIR: the kernel half in SSA form, between the typed tree and BPF instructions.
+//!
+//! - A function is a graph of blocks. Blocks have parameters instead of phis; a jump passes one argument for each.
+//! - A value is 32 or 64 bits or a pointer. The language's types below 32 bits are 32-bit values that are kept extended by
+//!   the type's sign ([`Op::Narrow`] after whatever may leave the range), so that comparisons, divisions and conversions
+//!   need no care. In a register a 32-bit value has zeros above, as BPF's 32-bit instructions leave it: extending an
+//!   unsigned one costs nothing.
+//! - A pointer has an [`Origin`], so that every access can be justified to the kernel's verifier. What a check
+//!   establishes holds for the value that [`Op::Below`] or [`Op::NonNull`] makes, and for no other.
+//! - Aggregates live in stack slots, global variables and map entries; scalars never do, unless they are shared.
+//!
+//! Not here: registers, the frame's layout, anything about the language's types.
+
+pub mod builder;
+pub mod print;
+pub mod verify;
+
+use crate::hir::{FuncId, GlobalId, MapId};
+use crate::id_type;
+use crate::index::IndexVec;
+use crate::source::Span;
+
+id_type! {
+    /// A value of one function.
+    Value,
+    /// A block of one function.
+    Block,
+    /// A range of the stack frame of one function.
+    Slot,
+}
+
+/// What a pointer points to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The stack frame of this function or of a caller.
+    Stack,
+    /// A global variable.
+    Global,
+    /// The value of a map's entry.
+    Entry,
+    /// The same, or null: to be tested before use.
+    EntryOrNull,
+    /// One of the stack, a global variable and an entry: a binding, or a parameter passed by reference.
+    Memory,
+    /// A map, as helpers take it.
+    Map,
+    /// The program's context: read at constant offsets only.
+    Context,
+    /// The counter inside an iterator, or null: to be tested before use.
+    TurnOrNull,
+    /// The counter inside an iterator.
+    Turn,
+}
+
+impl Origin {
+    /// Whether memory behind it can be read and written at any offset that was checked.
+    pub fn is_memory(self) -> bool {
+        matches!(self, Origin::Stack | Origin::Global | Origin::Entry | Origin::Memory)
+    }
+
+    /// What it is once it is known not to be null.
+    pub fn checked(self) -> Option<Origin> {
+        match self {
+            Origin::EntryOrNull => Some(Origin::Entry),
+            Origin::TurnOrNull => Some(Origin::Turn),
+            _ => None,
+        }
+    }
+}
+
+/// The type of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// 32 bits.
+    I32,
+    /// 64 bits.
+    I64,
+    /// A pointer.
+    Ptr(Origin),
+}
+
+impl Type {
+    /// The width of a number; `None` for a pointer.
+    pub fn bits(self) -> Option<u32> {
+        match self {
+            Type::I32 => Some(32),
+            Type::I64 => Some(64),
+            Type::Ptr(_) => None,
+        }
+    }
+}
+
+/// Arithmetic. Both operands and the result have one type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// Wrapping.
+    Add,
+    /// Wrapping.
+    Sub,
+    /// Wrapping.
+    Mul,
+    /// Unsigned; by zero gives 0.
+    UDiv,
+    /// Unsigned; by zero gives the left operand.
+    URem,
+    /// Bitwise.
+    And,
+    /// Bitwise.
+    Or,
+    /// Bitwise.
+    Xor,
+    /// The amount is taken modulo the width.
+    Shl,
+    /// Logical; the amount is taken modulo the width.
+    LShr,
+    /// Arithmetic; the amount is taken modulo the width.
+    AShr,
+}
+
+/// A comparison; the names starting with `S` compare as signed, the others with an order as unsigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Condition {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    SLt,
+    SLe,
+    SGt,
+    SGe,
+}
+
+impl Condition {
+    /// True exactly when `self` is false.
+    pub fn negated(self) -> Condition {
+        match self {
+            Condition::Eq => Condition::Ne,
+            Condition::Ne => Condition::Eq,
+            Condition::Lt => Condition::Ge,
+            Condition::Le => Condition::Gt,
+            Condition::Gt => Condition::Le,
+            Condition::Ge => Condition::Lt,
+            Condition::SLt => Condition::SGe,
+            Condition::SLe => Condition::SGt,
+            Condition::SGt => Condition::SLe,
+            Condition::SGe => Condition::SLt,
+        }
+    }
+
+    /// The same with the operands exchanged.
+    pub fn swapped(self) -> Condition {
+        match self {
+            Condition::Eq | Condition::Ne => self,
+            Condition::Lt => Condition::Gt,
+            Condition::Le => Condition::Ge,
+            Condition::Gt => Condition::Lt,
+            Condition::Ge => Condition::Le,
+            Condition::SLt => Condition::SGt,
+            Condition::SLe => Condition::SGe,
+            Condition::SGt => Condition::SLt,
+            Condition::SGe => Condition::SLe,
+        }
+    }
+}
+
+/// Bytes of a memory access: 1, 2, 4 or 8.
+pub use crate::bpf::Size;
+
+/// A kernel helper. Source of numbers and signatures: include/uapi/linux/bpf.h, v6.12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Helper {
+    /// `(map, key) -> entry or null`
+    MapLookup,
+    /// `(map, key, value, flags) -> 0 or -errno`
+    MapUpdate,
+    /// `() -> ns`
+    KtimeGetNs,
+    /// `() -> cpu`
+    GetSmpProcessorId,
+    /// `() -> tgid << 32 | tid`
+    GetCurrentPidTgid,
+    /// `() -> gid << 32 | uid`
+    GetCurrentUidGid,
+    /// `(buffer, bytes) -> 0 or -errno`
+    GetCurrentComm,
+    /// `() -> id`
+    GetCurrentCgroupId,
+}
+
+impl Helper {
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Helper::MapLookup => "bpf_map_lookup_elem",
+            Helper::MapUpdate => "bpf_map_update_elem",
+            Helper::KtimeGetNs => "bpf_ktime_get_ns",
+            Helper::GetSmpProcessorId => "bpf_get_smp_processor_id",
+            Helper::GetCurrentPidTgid => "bpf_get_current_pid_tgid",
+            Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
+            Helper::GetCurrentComm => "bpf_get_current_comm",
+            Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
+        }
+    }
+
+    /// The kernel's number.
+    pub fn number(self) -> u32 {
+        match self {
+            Helper::MapLookup => 1,
+            Helper::MapUpdate => 2,
+            Helper::KtimeGetNs => 5,
+            Helper::GetSmpProcessorId => 8,
+            Helper::GetCurrentPidTgid => 14,
+            Helper::GetCurrentUidGid => 15,
+            Helper::GetCurrentComm => 16,
+            Helper::GetCurrentCgroupId => 80,
+        }
+    }
+
+    /// The type of its result.
+    pub fn result(self) -> Type {
+        match self {
+            Helper::MapLookup => Type::Ptr(Origin::EntryOrNull),
+            _ => Type::I64,
+        }
+    }
+
+    /// Whether two calls with nothing in between are one.
+    pub fn has_effects(self) -> bool {
+        matches!(self, Helper::MapUpdate | Helper::GetCurrentComm)
+    }
+}
+
+/// A kernel function by name: the open-coded number iterator (Linux 6.4). Source: kernel/bpf/bpf_iter.c, v6.12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kfunc {
+    /// `(iterator, start: s32, end: s32) -> 0 or -errno`
+    IterNumNew,
+    /// `(iterator) -> counter or null`
+    IterNumNext,
+    /// `(iterator)`
+    IterNumDestroy,
+}
+
+impl Kfunc {
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kfunc::IterNumNew => "bpf_iter_num_new",
+            Kfunc::IterNumNext => "bpf_iter_num_next",
+            Kfunc::IterNumDestroy => "bpf_iter_num_destroy",
+        }
+    }
+
+    /// The type of its result, if it has one.
+    pub fn result(self) -> Option<Type> {
+        match self {
+            Kfunc::IterNumNew => Some(Type::I32),
+            Kfunc::IterNumNext => Some(Type::Ptr(Origin::TurnOrNull)),
+            Kfunc::IterNumDestroy => None,
+        }
+    }
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Callee {
+    /// A kernel helper.
+    Helper(Helper),
+    /// A kernel function.
+    Kfunc(Kfunc),
+    /// A function of this object.
+    Function(FuncId),
+}
+
+/// What an instruction computes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// A number; of a 32-bit type the upper half is zero.
+    Const(u64),
+    /// Arithmetic.
+    Binary(BinaryOp, Value, Value),
+    /// 1 if it holds, else 0; 32 bits. The operands have one type; pointers are compared with 0 by [`Op::IsNull`].
+    Compare(Condition, Value, Value),
+    /// 1 for a null pointer, else 0; 32 bits.
+    IsNull(Value),
+    /// The low 8 or 16 bits of a 32-bit value, extended again to 32.
+    Narrow {
+        /// The value.
+        value: Value,
+        /// 8 or 16.
+        bits: u8,
+        /// By its sign, or by zeros.
+        signed: bool,
+    },
+    /// 32 bits to 64, by the sign.
+    SignExtend(Value),
+    /// 32 bits to 64, by zeros.
+    ZeroExtend(Value),
+    /// 64 bits to 32.
+    Truncate(Value),
+    /// `value`, which is below `bound` (unsigned) because the block is only reached if it is. The instructions made of this
+    /// keep that visible to the verifier wherever registers end up.
+    Below {
+        /// The number that was compared.
+        value: Value,
+        /// What it was compared with.
+        bound: u64,
+    },
+    /// The pointer, which is not null because the block is only reached if it is not.
+    NonNull(Value),
+    /// `value`, about which the verifier knows nothing any more: `zero` is the result of [`Kfunc::IterNumNew`], 0 in fact
+    /// and anything to the verifier. A number that a loop changes would otherwise be a new constant in each turn, and
+    /// the verifier would walk through all turns.
+    Opaque {
+        /// The number.
+        value: Value,
+        /// Of the same type.
+        zero: Value,
+    },
+    /// The address of a byte of a stack slot.
+    StackAddr {
+        /// The slot.
+        slot: Slot,
+        /// Bytes from its start.
+        offset: u32,
+    },
+    /// The address of a byte of a global variable.
+    GlobalAddr {
+        /// The variable.
+        global: GlobalId,
+        /// Bytes from its start.
+        offset: u32,
+    },
+    /// A map.
+    MapAddr(MapId),
+    /// A pointer moved by a 64-bit number of bytes that was checked.
+    PtrAdd(Value, Value),
+    /// Reads memory, extended by zeros.
+    Load {
+        /// Bytes; 8 exactly if the result has 64 bits or is a pointer.
+        size: Size,
+        /// Where.
+        base: Value,
+        /// Bytes added.
+        offset: i16,
+    },
+    /// Writes the low bytes of a value.
+    Store {
+        /// Bytes; 8 exactly if the value has 64 bits or is a pointer.
+        size: Size,
+        /// Where.
+        base: Value,
+        /// Bytes added.
+        offset: i16,
+        /// What.
+        value: Value,
+    },
+    /// Adds to 4 or 8 bytes of memory, atomically.
+    AtomicAdd {
+        /// `W` or `DW`, as the value's type.
+        size: Size,
+        /// Where.
+        base: Value,
+        /// Bytes added to the address.
+        offset: i16,
+        /// How much.
+        value: Value,
+    },
+    /// A call with at most five arguments.
+    Call {
+        /// What.
+        callee: Callee,
+        /// With.
+        args: Vec<Value>,
+    },
+}
+
+impl Op {
+    /// Whether it may be left out if nobody uses the result.
+    pub fn is_pure(&self) -> bool {
+        match self {
+            Op::Store { .. } | Op::AtomicAdd { .. } => false,
+            Op::Call { callee, .. } => matches!(callee, Callee::Helper(helper) if !helper.has_effects()),
+            _ => true,
+        }
+    }
+
+    /// The values it reads.
+    pub fn operands(&self) -> Vec<Value> {
+        let mut operands = Vec::new();
+        self.clone().map_operands(&mut |value| {
+            operands.push(value);
+            value
+        });
+        operands
+    }
+
+    /// Replaces the values it reads.
+    pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
+        match self {
+            Op::Const(_) | Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) => {}
+            Op::IsNull(value)
+            | Op::Narrow { value, .. }
+            | Op::SignExtend(value)
+            | Op::ZeroExtend(value)
+            | Op::Truncate(value)
+            | Op::Below { value, .. }
+            | Op::NonNull(value)
+            | Op::Load { base: value, .. } => *value = map(*value),
+            Op::Binary(_, a, b)
+            | Op::Compare(_, a, b)
+            | Op::PtrAdd(a, b)
+            | Op::Opaque { value: a, zero: b }
+            | Op::Store { base: a, value: b, .. }
+            | Op::AtomicAdd { base: a, value: b, .. } => {
+                *a = map(*a);
+                *b = map(*b);
+            }
+            Op::Call { args, .. } => args.iter_mut().for_each(|arg| *arg = map(*arg)),
+        }
+    }
+}
+
+/// An instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inst {
+    /// The value it makes, if any.
+    pub result: Option<Value>,
+    /// What it does.
+    pub op: Op,
+    /// The part of the script it comes from.
+    pub span: Span,
+}
+
+/// A block and the arguments for its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Where to.
+    pub block: Block,
+    /// One for each parameter.
+    pub args: Vec<Value>,
+}
+
+impl Target {
+    /// A block without parameters.
+    pub fn to(block: Block) -> Target {
+        Target { block, args: Vec::new() }
+    }
+}
+
+/// How a block ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Terminator {
+    /// Goes on elsewhere.
+    Jump(Target),
+    /// Goes to `then` if a 32-bit value is not zero.
+    Branch {
+        /// The value.
+        cond: Value,
+        /// If not zero.
+        then: Target,
+        /// If zero.
+        otherwise: Target,
+    },
+    /// Leaves the function.
+    Return(Value),
+}
+
+impl Terminator {
+    /// The targets, in order.
+    pub fn targets(&self) -> Vec<&Target> {
+        match self {
+            Terminator::Jump(target) => vec![target],
+            Terminator::Branch { then, otherwise, .. } => vec![then, otherwise],
+            Terminator::Return(_) => Vec::new(),
+        }
+    }
+
+    /// The targets, in order, to change.
+    pub fn targets_mut(&mut self) -> Vec<&mut Target> {
+        match self {
+            Terminator::Jump(target) => vec![target],
+            Terminator::Branch { then, otherwise, .. } => vec![then, otherwise],
+            Terminator::Return(_) => Vec::new(),
+        }
+    }
+
+    /// Replaces the values it reads.
+    pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
+        match self {
+            Terminator::Branch { cond: value, .. } | Terminator::Return(value) => *value = map(*value),
+            Terminator::Jump(_) => {}
+        }
+        for target in self.targets_mut() {
+            target.args.iter_mut().for_each(|arg| *arg = map(*arg));
+        }
+    }
+
+    /// The values it reads.
+    pub fn operands(&self) -> Vec<Value> {
+        let mut operands = Vec::new();
+        self.clone().map_operands(&mut |value| {
+            operands.push(value);
+            value
+        });
+        operands
+    }
+}
+
+/// A block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockData {
+    /// Values that the jumps to it provide.
+    pub params: Vec<Value>,
+    /// Instructions in order.
+    pub insts: Vec<Inst>,
+    /// The end.
+    pub term: Terminator,
+    /// The part of the script that the end comes from.
+    pub span: Span,
+}
+
+/// A range of the stack frame, its start a multiple of 8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotData {
+    /// Bytes.
+    pub size: u32,
+    /// Bytes from the lowest address of the frame's slots. Slots that are never used at the same time may overlap.
+    pub position: u32,
+}
+
+/// A function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Which it was in the typed tree.
+    pub id: FuncId,
+    /// Its name.
+    pub name: String,
+    /// Its name in the script.
+    pub span: Span,
+    /// The kernel enters it: the only parameter is the context.
+    pub is_program: bool,
+    /// The type of the result.
+    pub ret: Type,
+    /// The types of all values.
+    pub values: IndexVec<Value, Type>,
+    /// Block 0 is the entry; its parameters are the function's, at most five.
+    pub blocks: IndexVec<Block, BlockData>,
+    /// Stack slots.
+    pub slots: IndexVec<Slot, SlotData>,
+    /// Bytes of the frame's slots, a multiple of 8.
+    pub slot_bytes: u32,
+}
+
+impl Function {
+    /// The entry.
+    pub fn entry(&self) -> Block {
+        use crate::index::Id;
+        Block::new(0)
+    }
+
+    /// The blocks that can be reached, each before its successors but for jumps back.
+    pub fn reverse_postorder(&self) -> Vec<Block> {
+        use crate::index::Id;
+        let mut seen = vec![false; self.blocks.len()];
+        let mut order = Vec::new();
+        let mut open = vec![(self.entry(), 0)];
+        seen[self.entry().index()] = true;
+        while let Some((block, next)) = open.pop() {
+            // The last successor is walked first, so that the first one follows its branch in the reversed order.
+            let targets = self.blocks[block].term.targets();
+            let Some(target) = targets.len().checked_sub(next + 1).map(|index| targets[index].block) else {
+                order.push(block);
+                continue;
+            };
+            open.push((block, next + 1));
+            if !seen[target.index()] {
+                seen[target.index()] = true;
+                open.push((target, 0));
+            }
+        }
+        order.reverse();
+        order
+    }
+
+    /// For each value, the instruction that makes it; `None` for parameters.
+    pub fn definitions(&self) -> IndexVec<Value, Option<&Op>> {
+        let mut definitions: IndexVec<Value, Option<&Op>> = self.values.iter().map(|_| None).collect();
+        for inst in self.blocks.iter().flat_map(|block| &block.insts) {
+            if let Some(result) = inst.result {
+                definitions[result] = Some(&inst.op);
+            }
+        }
+        definitions
+    }
+}
+
+/// All functions of an object, helpers before those that call them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The functions.
+    pub functions: Vec<Function>,
+}

@@ -1,0 +1,132 @@
+//! MIR as text, for `--emit mir` and for tests.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use super::{BlockData, Callee, Function, Inst, Op, Origin, Program, Target, Terminator, Type, Value};
+use crate::hir::Hir;
+use crate::index::Id;
+
+/// All functions of a program; maps, globals and functions by their names.
+pub fn program(program: &Program, hir: &Hir) -> String {
+    let functions: Vec<_> = program.functions.iter().map(|one| function(one, hir)).collect();
+    functions.join("\n")
+}
+
+/// One function.
+pub fn function(function: &Function, hir: &Hir) -> String {
+    let mut out = String::new();
+    let kind = if function.is_program { "program" } else { "helper" };
+    let _ = writeln!(out, "{kind} {} -> {} {{", function.name, function.ret);
+    for (slot, data) in function.slots.iter_enumerated() {
+        let _ = writeln!(out, "  s{}: {} bytes at {}", slot.index(), data.size, data.position);
+    }
+    for block in function.reverse_postorder() {
+        let params: Vec<_> = function.blocks[block]
+            .params
+            .iter()
+            .map(|value| format!("{}: {}", Name(*value), function.values[*value]))
+            .collect();
+        let _ = writeln!(out, "b{}({}):", block.index(), params.join(", "));
+        body(&mut out, function, &function.blocks[block], hir);
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn body(out: &mut String, function: &Function, block: &BlockData, hir: &Hir) {
+    for Inst { result, op, .. } in &block.insts {
+        let op = op_text(op, hir);
+        let _ = match result {
+            Some(value) => writeln!(out, "  {}: {} = {op}", Name(*value), function.values[*value]),
+            None => writeln!(out, "  {op}"),
+        };
+    }
+    let _ = match &block.term {
+        Terminator::Jump(target) => writeln!(out, "  jump {target}"),
+        Terminator::Branch { cond, then, otherwise } => {
+            writeln!(out, "  if {} then {then} else {otherwise}", Name(*cond))
+        }
+        Terminator::Return(value) => writeln!(out, "  return {}", Name(*value)),
+    };
+}
+
+struct Name(Value);
+
+impl Display for Name {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0.index())
+    }
+}
+
+fn names(values: &[Value]) -> String {
+    let names: Vec<_> = values.iter().map(|value| Name(*value).to_string()).collect();
+    names.join(", ")
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "b{}({})", self.block.index(), names(&self.args))
+    }
+}
+
+impl Display for Type {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Type::I32 => "i32",
+            Type::I64 => "i64",
+            Type::Ptr(origin) => match origin {
+                Origin::Stack => "stack",
+                Origin::Global => "global",
+                Origin::Entry => "entry",
+                Origin::EntryOrNull => "entry?",
+                Origin::Memory => "memory",
+                Origin::Map => "map",
+                Origin::Context => "context",
+                Origin::TurnOrNull => "turn?",
+                Origin::Turn => "turn",
+            },
+        })
+    }
+}
+
+fn op_text(op: &Op, hir: &Hir) -> String {
+    match op {
+        Op::Const(bits) => format!("const {bits:#x}"),
+        Op::Binary(op, a, b) => format!("{} {}, {}", format!("{op:?}").to_lowercase(), Name(*a), Name(*b)),
+        Op::Compare(condition, a, b) => {
+            format!("compare {} {}, {}", format!("{condition:?}").to_lowercase(), Name(*a), Name(*b))
+        }
+        Op::IsNull(value) => format!("is_null {}", Name(*value)),
+        Op::Narrow { value, bits, signed } => {
+            format!("narrow {}{bits} {}", if *signed { 's' } else { 'u' }, Name(*value))
+        }
+        Op::SignExtend(value) => format!("sign_extend {}", Name(*value)),
+        Op::ZeroExtend(value) => format!("zero_extend {}", Name(*value)),
+        Op::Truncate(value) => format!("truncate {}", Name(*value)),
+        Op::Below { value, bound } => format!("below {bound} {}", Name(*value)),
+        Op::NonNull(value) => format!("non_null {}", Name(*value)),
+        Op::Opaque { value, zero } => format!("opaque {}, {}", Name(*value), Name(*zero)),
+        Op::StackAddr { slot, offset } => format!("stack_addr s{} + {offset}", slot.index()),
+        Op::GlobalAddr { global, offset } => {
+            format!("global_addr {} + {offset}", hir.globals[*global].name)
+        }
+        Op::MapAddr(map) => format!("map_addr {}", hir.maps[*map].name),
+        Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),
+        Op::Load { size, base, offset } => format!("load{} {} + {offset}", size.bytes(), Name(*base)),
+        Op::Store { size, base, offset, value } => {
+            format!("store{} {} + {offset}, {}", size.bytes(), Name(*base), Name(*value))
+        }
+        Op::AtomicAdd { size, base, offset, value } => {
+            format!("atomic_add{} {} + {offset}, {}", size.bytes(), Name(*base), Name(*value))
+        }
+        Op::Call { callee, args } => format!("call {}({})", callee_name(*callee, hir), names(args)),
+    }
+}
+
+fn callee_name(callee: Callee, hir: &Hir) -> &str {
+    match callee {
+        Callee::Helper(helper) => helper.name(),
+        Callee::Kfunc(kfunc) => kfunc.name(),
+        Callee::Function(id) => &hir.functions[id].name,
+    }
+}

@@ -1,0 +1,321 @@
+//! Checks that a function keeps the rules of MIR. Run after lowering and after every pass where debug assertions are on.
+//!
+//! For every block that can be reached:
+//!
+//! 1. Every block, value and slot that is named exists; the entry is no jump's target; a branch has two targets.
+//! 2. Every value is made once, and every use is dominated by it (within a block: comes later).
+//! 3. A jump passes one argument for each parameter, of the parameter's type. Pointers into memory may be passed where the
+//!    parameter is any memory.
+//! 4. Operands and results have the types that [`Op`] documents; a 32-bit constant has zeros above.
+//! 5. Loads, stores and atomics: 8 bytes exactly with 64-bit values and pointers; through a checked pointer; only loads
+//!    through the context and an iterator's counter; constant offsets within a stack slot.
+//! 6. Only pointers into memory are moved, by a 64-bit number.
+//! 7. Calls have at most five arguments and the callee's result type.
+//! 8. A program has the context as its only parameter; a function at most five. A return has the result's type.
+
+use super::{Block, Callee, Function, Inst, Op, Origin, Size, Target, Terminator, Type, Value};
+use crate::index::{Id, IndexVec};
+
+/// What is wrong, in words that name blocks and values as the printer does.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("MIR of `{function}`, b{block}: {what}")]
+pub struct VerifyError {
+    /// The function.
+    pub function: String,
+    /// The block.
+    pub block: usize,
+    /// The rule that is broken.
+    pub what: String,
+}
+
+/// Checks a function.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn verify(function: &Function) -> Result<(), VerifyError> {
+    let order = function.reverse_postorder();
+    let mut checker = Checker { function, made: function.values.iter().map(|_| None).collect() };
+    let at = |block: Block| move |what| error(function, block, what);
+    signature(function).map_err(at(function.entry()))?;
+    for block in &order {
+        checker.collect(*block).map_err(at(*block))?;
+    }
+    let dominators = Dominators::new(function, &order);
+    for block in &order {
+        checker.block(*block, &dominators).map_err(at(*block))?;
+    }
+    Ok(())
+}
+
+fn error(function: &Function, block: Block, what: String) -> VerifyError {
+    VerifyError { function: function.name.clone(), block: block.index(), what }
+}
+
+type Check = Result<(), String>;
+
+fn require(holds: bool, what: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn signature(function: &Function) -> Check {
+    let entry = function.blocks.get(function.entry()).ok_or("no entry block")?;
+    require(entry.params.len() <= 5, || "more than five parameters".into())?;
+    let types: Vec<_> = entry.params.iter().map(|value| function.values.get(*value)).collect();
+    require(!function.is_program || types == [Some(&Type::Ptr(Origin::Context))], || {
+        "a program's parameter is the context".into()
+    })
+}
+
+/// Where a value is made: the block, and the instruction's position or none for a parameter.
+type Place = (Block, Option<usize>);
+
+struct Checker<'a> {
+    function: &'a Function,
+    made: IndexVec<Value, Option<Place>>,
+}
+
+impl Checker<'_> {
+    fn collect(&mut self, block: Block) -> Check {
+        let data = &self.function.blocks[block];
+        let params = data.params.iter().map(|value| (*value, None));
+        let results = data.insts.iter().enumerate().filter_map(|(at, inst)| Some((inst.result?, Some(at))));
+        for (value, at) in params.chain(results) {
+            require(self.made.get(value).is_some(), || format!("v{} has no type", value.index()))?;
+            require(self.made[value].is_none(), || format!("v{} is made twice", value.index()))?;
+            self.made[value] = Some((block, at));
+        }
+        Ok(())
+    }
+
+    fn block(&self, block: Block, dominators: &Dominators) -> Check {
+        let data = &self.function.blocks[block];
+        for (at, inst) in data.insts.iter().enumerate() {
+            for operand in inst.op.operands() {
+                self.available(operand, block, at, dominators)?;
+            }
+            self.inst(inst).map_err(|what| match inst.result {
+                Some(value) => format!("v{}: {what}", value.index()),
+                None => format!("instruction {at}: {what}"),
+            })?;
+        }
+        for operand in data.term.operands() {
+            self.available(operand, block, data.insts.len(), dominators)?;
+        }
+        self.terminator(&data.term)
+    }
+
+    fn available(&self, value: Value, block: Block, at: usize, dominators: &Dominators) -> Check {
+        let place = self.made.get(value).copied().flatten();
+        let (made_in, made_at) = place.ok_or_else(|| format!("v{} is never made", value.index()))?;
+        let before = made_at.is_none_or(|made_at| made_at < at);
+        let holds = if made_in == block { before } else { dominators.dominates(made_in, block) };
+        require(holds, || format!("v{} is not available here", value.index()))
+    }
+
+    fn ty(&self, value: Value) -> Type {
+        self.function.values[value]
+    }
+
+    fn terminator(&self, term: &Terminator) -> Check {
+        match term {
+            Terminator::Return(value) => {
+                return require(self.ty(*value) == self.function.ret, || "return of another type".into());
+            }
+            Terminator::Branch { cond, then, otherwise } => {
+                require(self.ty(*cond) == Type::I32, || "a condition has 32 bits".into())?;
+                require(then.block != otherwise.block, || "a branch has two targets".into())?;
+            }
+            Terminator::Jump(_) => {}
+        }
+        term.targets().into_iter().try_for_each(|target| self.target(target))
+    }
+
+    fn target(&self, target: &Target) -> Check {
+        let data = self.function.blocks.get(target.block).ok_or("jump to no block")?;
+        require(target.block != self.function.entry(), || "jump to the entry".into())?;
+        require(target.args.len() == data.params.len(), || {
+            format!("{} arguments for {} parameters", target.args.len(), data.params.len())
+        })?;
+        for (arg, param) in target.args.iter().zip(&data.params) {
+            let (arg, param) = (self.ty(*arg), self.ty(*param));
+            require(fits(arg, param), || format!("{arg} passed as {param}"))?;
+        }
+        Ok(())
+    }
+
+    fn inst(&self, inst: &Inst) -> Check {
+        let result = inst.result.map(|value| self.ty(value));
+        match &inst.op {
+            Op::Const(bits) => require(
+                match result {
+                    Some(Type::I32) => *bits >> 32 == 0,
+                    Some(Type::I64) => true,
+                    // The value of a variable where it was not set yet.
+                    Some(Type::Ptr(_)) => *bits == 0,
+                    None => false,
+                },
+                || "constant out of range".into(),
+            ),
+            Op::Binary(_, a, b) | Op::Opaque { value: a, zero: b } => {
+                let ty = self.ty(*a);
+                require(ty.bits().is_some() && self.ty(*b) == ty && result == Some(ty), mismatch)
+            }
+            Op::Compare(_, a, b) => require(
+                self.ty(*a).bits().is_some() && self.ty(*a) == self.ty(*b) && result == Some(Type::I32),
+                mismatch,
+            ),
+            Op::IsNull(value) => {
+                require(self.checked_origin(*value).is_some() && result == Some(Type::I32), mismatch)
+            }
+            Op::NonNull(value) => {
+                let checked = self.checked_origin(*value).map(Type::Ptr);
+                require(checked.is_some() && result == checked, mismatch)
+            }
+            Op::Narrow { value, bits, .. } => require(
+                matches!(bits, 8 | 16) && self.ty(*value) == Type::I32 && result == Some(Type::I32),
+                mismatch,
+            ),
+            Op::SignExtend(value) | Op::ZeroExtend(value) => {
+                require(self.ty(*value) == Type::I32 && result == Some(Type::I64), mismatch)
+            }
+            Op::Truncate(value) => {
+                require(self.ty(*value) == Type::I64 && result == Some(Type::I32), mismatch)
+            }
+            Op::Below { value, bound } => {
+                require(*bound > 0, || "nothing is below 0".into())?;
+                require(self.ty(*value).bits().is_some() && result == Some(self.ty(*value)), mismatch)
+            }
+            Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) | Op::PtrAdd(..) => {
+                self.address(&inst.op, result)
+            }
+            Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
+            Op::Call { callee, args } => self.call(*callee, args.len(), result),
+        }
+    }
+
+    fn checked_origin(&self, value: Value) -> Option<Origin> {
+        match self.ty(value) {
+            Type::Ptr(origin) => origin.checked(),
+            _ => None,
+        }
+    }
+
+    fn address(&self, op: &Op, result: Option<Type>) -> Check {
+        match op {
+            Op::StackAddr { slot, offset } => {
+                let data = self.function.slots.get(*slot).ok_or("no such slot")?;
+                require(*offset <= data.size, || "address outside its slot".into())?;
+                require(data.position.is_multiple_of(8), || "a slot is aligned to 8".into())?;
+                require(result == Some(Type::Ptr(Origin::Stack)), mismatch)
+            }
+            Op::GlobalAddr { .. } => require(result == Some(Type::Ptr(Origin::Global)), mismatch),
+            Op::MapAddr(_) => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
+            Op::PtrAdd(base, offset) => {
+                let ty = self.ty(*base);
+                let memory = matches!(ty, Type::Ptr(origin) if origin.is_memory());
+                require(memory && self.ty(*offset) == Type::I64 && result == Some(ty), mismatch)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn access(&self, op: &Op, result: Option<Type>) -> Check {
+        let (size, base, value) = match op {
+            Op::Load { size, base, .. } => (*size, *base, result),
+            Op::Store { size, base, value, .. } | Op::AtomicAdd { size, base, value, .. } => {
+                (*size, *base, Some(self.ty(*value)))
+            }
+            _ => return Ok(()),
+        };
+        let wide = value.is_some_and(|ty| ty != Type::I32);
+        require(value.is_some() && wide == (size == Size::DW), || "access of another width".into())?;
+        let Type::Ptr(origin) = self.ty(base) else {
+            return Err("access through a number".into());
+        };
+        let is_load = matches!(op, Op::Load { .. });
+        let readable = matches!(origin, Origin::Context | Origin::Turn);
+        require(origin.is_memory() || (is_load && readable), || format!("access through {origin:?}"))?;
+        let atomic = matches!(op, Op::AtomicAdd { .. });
+        require(!atomic || matches!(size, Size::W | Size::DW), || "atomic on part of a word".into())
+    }
+
+    fn call(&self, callee: Callee, args: usize, result: Option<Type>) -> Check {
+        require(args <= 5, || "a call has at most five arguments".into())?;
+        let expected = match callee {
+            Callee::Helper(helper) => Some(helper.result()),
+            Callee::Kfunc(kfunc) => kfunc.result(),
+            Callee::Function(_) => return require(result.is_some(), || "a function has a result".into()),
+        };
+        require(result.is_none() || result == expected, || "the callee has another result".into())
+    }
+}
+
+fn mismatch() -> String {
+    "operands or result of other types".into()
+}
+
+fn fits(arg: Type, param: Type) -> bool {
+    match (arg, param) {
+        (Type::Ptr(origin), Type::Ptr(Origin::Memory)) => origin.is_memory(),
+        _ => arg == param,
+    }
+}
+
+/// Immediate dominators. The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+struct Dominators {
+    /// Position in reverse postorder; `None` if unreachable.
+    position: IndexVec<Block, Option<usize>>,
+    /// By position; the entry is its own.
+    immediate: Vec<usize>,
+}
+
+impl Dominators {
+    fn new(function: &Function, order: &[Block]) -> Dominators {
+        let mut position: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
+        for (at, block) in order.iter().enumerate() {
+            position[*block] = Some(at);
+        }
+        let mut predecessors = vec![Vec::new(); order.len()];
+        for (at, block) in order.iter().enumerate() {
+            for target in function.blocks[*block].term.targets() {
+                if let Some(to) = position.get(target.block).copied().flatten() {
+                    predecessors[to].push(at);
+                }
+            }
+        }
+        let mut immediate: Vec<Option<usize>> = vec![None; order.len()];
+        immediate[0] = Some(0);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for at in 1..order.len() {
+                let known = predecessors[at].iter().copied().filter(|from| immediate[*from].is_some());
+                let new = known.reduce(|a, b| common(&immediate, a, b));
+                changed |= new != immediate[at];
+                immediate[at] = new;
+            }
+        }
+        Dominators { position, immediate: immediate.into_iter().map(Option::unwrap_or_default).collect() }
+    }
+
+    fn dominates(&self, above: Block, below: Block) -> bool {
+        let (Some(above), Some(mut below)) = (self.position[above], self.position[below]) else {
+            return false;
+        };
+        while below > above {
+            below = self.immediate[below];
+        }
+        below == above
+    }
+}
+
+fn common(immediate: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
+    while a != b {
+        if a > b {
+            a = immediate[a].unwrap_or_default();
+        } else {
+            b = immediate[b].unwrap_or_default();
+        }
+    }
+    a
+}

@@ -1,0 +1,246 @@
+//! Code, maps and global variables to an ELF object with type information and the script's lines.
+
+use std::collections::BTreeMap;
+
+use super::emit::{Code, Symbols};
+use super::isel::{Symbol, Target};
+use super::mir::Kfunc;
+use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, KfuncRef, MapRef, disasm};
+use crate::btf::{self, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
+use crate::elf::{
+    CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
+    MapSide, ObjectBuilder, Pinning,
+};
+use crate::hir::{FuncId, FunctionKind, GlobalId, Hir, MapId, MapKind};
+use crate::source::{SourceMap, Span};
+use crate::split::Split;
+use crate::types::{IntType, TypeId, TypeKind};
+
+/// An object that is being made.
+pub struct Assembly<'a> {
+    hir: &'a Hir,
+    builder: ObjectBuilder,
+    maps: BTreeMap<MapId, MapRef>,
+    globals: BTreeMap<GlobalId, GlobalRef>,
+    functions: BTreeMap<FuncId, FunctionRef>,
+    kfuncs: BTreeMap<Kfunc, KfuncRef>,
+    code: Vec<(String, Vec<Insn>)>,
+}
+
+impl<'a> Assembly<'a> {
+    /// An object with the maps and variables of a split and its functions without bodies.
+    pub fn new(hir: &'a Hir, split: &Split) -> Assembly<'a> {
+        let mut assembly = Assembly {
+            hir,
+            builder: ObjectBuilder::new(),
+            maps: BTreeMap::new(),
+            globals: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            kfuncs: BTreeMap::new(),
+            code: Vec::new(),
+        };
+        split.maps.iter().for_each(|id| assembly.add_map(*id));
+        split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
+        split.kernel.iter().for_each(|id| assembly.declare(*id));
+        assembly
+    }
+
+    fn add_map(&mut self, id: MapId) {
+        let map = &self.hir.maps[id];
+        let key = if map.kind.is_array() {
+            self.builder.btf().int("u32", 4, IntEncoding::Unsigned)
+        } else {
+            self.ty(map.key)
+        };
+        let value = self.ty(map.value);
+        let map = MapDef {
+            name: map.name.clone(),
+            map_type: map_type(map.kind),
+            key: MapSide::Type(key),
+            value: MapSide::Type(value),
+            max_entries: map.max_entries,
+            flags: map.flags,
+            pinning: Pinning::None,
+        };
+        self.maps.insert(id, self.builder.add_map(map));
+    }
+
+    fn add_global(&mut self, id: GlobalId) {
+        let global = &self.hir.globals[id];
+        let is_zero = global.init.iter().all(|byte| *byte == 0);
+        let types = &self.hir.types;
+        // Copies of aggregates rely on this alignment.
+        let align = types.scalar(global.ty).map_or(8, |int| int.bytes() as u32);
+        let ty = self.ty(global.ty);
+        let global = GlobalDef {
+            name: global.name.clone(),
+            section: if is_zero { DataSection::Bss } else { DataSection::Data },
+            ty,
+            bytes: u32::try_from(types.size(global.ty)).unwrap_or(u32::MAX),
+            align,
+            initial: if is_zero { Vec::new() } else { global.init.clone() },
+        };
+        self.globals.insert(id, self.builder.add_global(global));
+    }
+
+    fn declare(&mut self, id: FuncId) {
+        let function = &self.hir.functions[id];
+        let (section, linkage) = match function.kind {
+            FunctionKind::PerfEvent => (CodeSection::Program("perf_event".into()), FuncLinkage::Global),
+            FunctionKind::Helper | FunctionKind::Plain => (CodeSection::Text, FuncLinkage::Static),
+        };
+        let result = match self.hir.types.scalar(function.ret) {
+            Some(_) => self.ty(function.ret),
+            None => self.builder.btf().int("i32", 4, IntEncoding::Signed),
+        };
+        let proto = if function.kind.is_program() {
+            let context = self.builder.btf().ptr(btf::TypeId::VOID);
+            self.builder.btf().func_proto(result, &[("ctx", context)])
+        } else {
+            self.builder.btf().func_proto(result, &[])
+        };
+        let name = function.name.clone();
+        let decl = FunctionDecl { name, section, linkage, proto };
+        self.functions.insert(id, self.builder.declare_function(decl));
+    }
+
+    /// Gives a function its body.
+    pub fn define(&mut self, id: FuncId, code: Code, sources: &SourceMap) {
+        let Some(function) = self.functions.get(&id) else {
+            return;
+        };
+        let lines = code.spans.iter().map(|(at, span)| line(sources, *at, *span)).collect();
+        self.code.push((self.hir.functions[id].name.clone(), code.insns.clone()));
+        let body = FunctionBody { code: code.insns, lines, relos: Vec::new() };
+        self.builder.define_function(*function, body);
+    }
+
+    /// The instructions as text.
+    pub fn text(&self) -> String {
+        let one = |(name, insns): &(String, Vec<Insn>)| {
+            format!("{name}:\n{}", disasm(insns, &|symbol| self.builder.symbol_name(symbol)))
+        };
+        let functions: Vec<_> = self.code.iter().map(one).collect();
+        functions.join("\n")
+    }
+
+    /// Something of the script that is in the object: there is nothing to fail in an empty one.
+    pub fn any_span(&self) -> Option<Span> {
+        let functions = self.functions.keys().map(|id| self.hir.functions[*id].span);
+        functions.chain(self.maps.keys().map(|id| self.hir.maps[*id].span)).next()
+    }
+
+    /// The ELF file.
+    ///
+    /// # Errors
+    /// Sizes that the formats cannot express; else mistakes of this compiler.
+    pub fn finish(self) -> Result<Vec<u8>, ElfError> {
+        self.builder.finish()
+    }
+
+    /// A type of the language in BTF.
+    fn ty(&mut self, id: TypeId) -> btf::TypeId {
+        let types = &self.hir.types;
+        match types.kind(id) {
+            TypeKind::Bool => self.builder.btf().int("bool", 1, IntEncoding::Bool),
+            TypeKind::Char => self.builder.btf().int("char", 1, IntEncoding::Char),
+            TypeKind::Int(int) => self.int(*int),
+            TypeKind::Str(size) => {
+                let char = self.builder.btf().int("char", 1, IntEncoding::Char);
+                self.builder.btf().array(char, *size)
+            }
+            TypeKind::Array(element, len) => {
+                let element = self.ty(*element);
+                self.builder.btf().array(element, u32::try_from(*len).unwrap_or(u32::MAX))
+            }
+            TypeKind::Struct(def) => {
+                let def = types.struct_def(*def);
+                let fields: Vec<_> = def.fields.iter().map(|field| self.ty(field.ty)).collect();
+                let TypeKind::Struct(key) = types.kind(id) else { return btf::TypeId::VOID };
+                let members: Vec<_> = (def.fields.iter().zip(fields).enumerate())
+                    .map(|(index, (field, ty))| {
+                        let offset = types.field_offset(*key, index);
+                        Member::at(&field.name, ty, u32::try_from(offset).unwrap_or(u32::MAX))
+                    })
+                    .collect();
+                let bytes = u32::try_from(types.size(id)).unwrap_or(u32::MAX);
+                self.builder.btf().structure(&def.name, bytes, &members)
+            }
+            TypeKind::Enum(def) => {
+                let def = types.enum_def(*def);
+                let (repr, sign) =
+                    (def.repr, if def.repr.signed { Signedness::Signed } else { Signedness::Unsigned });
+                let values: Vec<_> = (def.enumerators.iter())
+                    .map(|(name, bits)| Enumerator { name, value: repr.value(*bits) as i64 })
+                    .collect();
+                self.builder.btf().enumeration(&def.name, repr.bytes() as u32, sign, &values)
+            }
+            _ => self.int(IntType { bits: 64, signed: false }),
+        }
+    }
+
+    fn int(&mut self, int: IntType) -> btf::TypeId {
+        let encoding = if int.signed { IntEncoding::Signed } else { IntEncoding::Unsigned };
+        self.builder.btf().int(&int.to_string(), int.bytes() as u32, encoding)
+    }
+
+    fn kfunc(&mut self, kfunc: Kfunc) -> KfuncRef {
+        if let Some(found) = self.kfuncs.get(&kfunc) {
+            return *found;
+        }
+        let btf = self.builder.btf();
+        let int = btf.int("int", 4, IntEncoding::Signed);
+        let word = btf.int("u64", 8, IntEncoding::Unsigned);
+        let words = btf.array(word, 1);
+        let iterator = btf.structure("bpf_iter_num", 8, &[Member::at("__opaque", words, 0)]);
+        let iterator = btf.ptr(iterator);
+        let proto = match kfunc {
+            Kfunc::IterNumNew => btf.func_proto(int, &[("it", iterator), ("start", int), ("end", int)]),
+            Kfunc::IterNumNext => {
+                let turn = btf.ptr(int);
+                btf.func_proto(turn, &[("it", iterator)])
+            }
+            Kfunc::IterNumDestroy => btf.func_proto(btf::TypeId::VOID, &[("it", iterator)]),
+        };
+        let added = self.builder.add_kfunc(kfunc.name(), proto, KfuncPresence::Required);
+        self.kfuncs.insert(kfunc, added);
+        added
+    }
+}
+
+impl Symbols for Assembly<'_> {
+    fn address(&mut self, symbol: Symbol) -> Imm64 {
+        match symbol {
+            Symbol::Map(id) => Imm64::Map(self.maps[&id]),
+            Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
+        }
+    }
+
+    fn callee(&mut self, target: Target) -> CallTarget {
+        match target {
+            Target::Helper(number) => CallTarget::Helper(number),
+            Target::Kfunc(kfunc) => CallTarget::Kfunc(self.kfunc(kfunc)),
+            Target::Function(id) => CallTarget::Function(self.functions[&id]),
+        }
+    }
+}
+
+/// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
+fn map_type(kind: MapKind) -> u32 {
+    match kind {
+        MapKind::Hash => 1,
+        MapKind::Array => 2,
+        MapKind::PercpuHash => 5,
+        MapKind::PercpuArray => 6,
+        MapKind::LruHash => 9,
+    }
+}
+
+/// The script's place of an instruction; the file without its folders, which differ from machine to machine.
+fn line(sources: &SourceMap, at: crate::bpf::InsnIndex, span: Span) -> Line {
+    let (name, line, column) = sources.place(span);
+    let file = name.rsplit('/').next().unwrap_or(name).replace('\0', " ");
+    let text = sources.file(span.file).line_text(line);
+    let text = String::from_utf8_lossy(text).replace('\0', " ");
+    Line { at, file, line, column, text }
+}

@@ -1,0 +1,188 @@
+//! Works out at compile time what is known, and drops what does nothing.
+
+use super::Replacements;
+use crate::index::IndexVec;
+use crate::kernel::mir::{BinaryOp, Condition, Function, Op, Type, Value};
+
+/// Runs the pass; gives whether anything changed.
+pub fn run(function: &mut Function) -> bool {
+    let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
+    let mut replacements = Replacements::new(function);
+    let mut changed = false;
+    for block in function.reverse_postorder() {
+        for at in 0..function.blocks[block].insts.len() {
+            let inst = &mut function.blocks[block].insts[at];
+            let Some(result) = inst.result else { continue };
+            let mut op = inst.op.clone();
+            op.map_operands(&mut |value| replacements.resolve(value));
+            let known = Known { ops: &ops, types: &function.values };
+            match known.simplify(&op, function.values[result]) {
+                Simpler::Op(new) => {
+                    changed = true;
+                    op = new;
+                }
+                Simpler::Value(value) => replacements.replace(result, value),
+                Simpler::No => {}
+            }
+            inst.op = op.clone();
+            ops[result] = Some(op);
+        }
+    }
+    replacements.apply(function) || changed
+}
+
+enum Simpler {
+    Op(Op),
+    Value(Value),
+    No,
+}
+
+/// The instructions seen so far.
+struct Known<'a> {
+    ops: &'a IndexVec<Value, Option<Op>>,
+    types: &'a IndexVec<Value, Type>,
+}
+
+impl Known<'_> {
+    fn constant(&self, value: Value) -> Option<u64> {
+        match self.ops[value] {
+            Some(Op::Const(bits)) => Some(bits),
+            _ => None,
+        }
+    }
+
+    fn simplify(&self, op: &Op, ty: Type) -> Simpler {
+        match *op {
+            Op::Binary(op, a, b) => self.binary(op, a, b, ty),
+            Op::Compare(condition, a, b) => self.compare(condition, a, b),
+            Op::Narrow { value, bits, signed } => self.narrow(value, bits, signed),
+            Op::SignExtend(value) => self.map_constant(value, |bits| bits as u32 as i32 as i64 as u64),
+            Op::ZeroExtend(value) => self.map_constant(value, |bits| bits),
+            Op::Truncate(value) => match self.ops[value] {
+                Some(Op::ZeroExtend(inner) | Op::SignExtend(inner)) => Simpler::Value(inner),
+                _ => self.map_constant(value, |bits| bits & 0xffff_ffff),
+            },
+            Op::Below { value, bound } => match self.constant(value) {
+                Some(bits) if bits < bound => Simpler::Value(value),
+                _ => Simpler::No,
+            },
+            _ => Simpler::No,
+        }
+    }
+
+    fn map_constant(&self, value: Value, map: impl Fn(u64) -> u64) -> Simpler {
+        self.constant(value).map_or(Simpler::No, |bits| Simpler::Op(Op::Const(map(bits))))
+    }
+
+    fn binary(&self, op: BinaryOp, a: Value, b: Value, ty: Type) -> Simpler {
+        let width = ty.bits().unwrap_or(64);
+        if let (Some(a), Some(b)) = (self.constant(a), self.constant(b)) {
+            return Simpler::Op(Op::Const(evaluate(op, width, a, b)));
+        }
+        if let (Some(Op::Compare(condition, x, y)), Some(1), BinaryOp::Xor) =
+            (&self.ops[a], self.constant(b), op)
+        {
+            return Simpler::Op(Op::Compare(condition.negated(), *x, *y));
+        }
+        if self.constant(b).is_some_and(|b| is_neutral(op, width, b)) {
+            return Simpler::Value(a);
+        }
+        let commutes =
+            matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
+        match self.constant(a) {
+            Some(left) if commutes && is_neutral(op, width, left) => Simpler::Value(b),
+            // A constant on the right side fits the instruction.
+            Some(_) if commutes => Simpler::Op(Op::Binary(op, b, a)),
+            _ => Simpler::No,
+        }
+    }
+
+    fn compare(&self, condition: Condition, a: Value, b: Value) -> Simpler {
+        let width = self.types[a].bits().unwrap_or(64);
+        match (self.constant(a), self.constant(b)) {
+            (Some(a), Some(b)) => Simpler::Op(Op::Const(u64::from(holds(condition, width, a, b)))),
+            (Some(_), None) => Simpler::Op(Op::Compare(condition.swapped(), b, a)),
+            // A comparison asked whether it is true: the front end spells conditions out.
+            (None, Some(0)) if condition == Condition::Ne && self.is_bit(a) => Simpler::Value(a),
+            _ => Simpler::No,
+        }
+    }
+
+    fn is_bit(&self, value: Value) -> bool {
+        matches!(self.ops[value], Some(Op::Compare(..) | Op::IsNull(_)))
+    }
+
+    fn narrow(&self, value: Value, bits: u8, signed: bool) -> Simpler {
+        match self.ops[value] {
+            Some(Op::Const(constant)) => Simpler::Op(Op::Const(narrowed(constant, bits, signed))),
+            Some(Op::Narrow { bits: inner, signed: inner_signed, .. })
+                if inner == bits && signed == inner_signed =>
+            {
+                Simpler::Value(value)
+            }
+            _ => Simpler::No,
+        }
+    }
+}
+
+/// The low bits, extended to 32.
+pub(in crate::kernel) fn narrowed(value: u64, bits: u8, signed: bool) -> u64 {
+    let shift = 32 - u32::from(bits);
+    let top = (value as u32) << shift;
+    u64::from(if signed { ((top as i32) >> shift) as u32 } else { top >> shift })
+}
+
+fn is_neutral(op: BinaryOp, width: u32, right: u64) -> bool {
+    match op {
+        BinaryOp::Mul | BinaryOp::UDiv => right == 1,
+        BinaryOp::And => right == ones(width),
+        BinaryOp::URem => right == 0,
+        BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr => right & u64::from(width - 1) == 0,
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Or | BinaryOp::Xor => right == 0,
+    }
+}
+
+fn ones(width: u32) -> u64 {
+    if width == 64 { u64::MAX } else { (1 << width) - 1 }
+}
+
+/// The number that the bits mean with a sign.
+fn signed(width: u32, bits: u64) -> i64 {
+    if width == 64 { bits as i64 } else { i64::from(bits as u32 as i32) }
+}
+
+/// What the operation gives, for 32 or 64 bits.
+pub(in crate::kernel) fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u64 {
+    let amount = (b & u64::from(width - 1)) as u32;
+    let result = match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::UDiv => a.checked_div(b).unwrap_or(0),
+        BinaryOp::URem => a.checked_rem(b).unwrap_or(a),
+        BinaryOp::And => a & b,
+        BinaryOp::Or => a | b,
+        BinaryOp::Xor => a ^ b,
+        BinaryOp::Shl => a << amount,
+        BinaryOp::LShr => a >> amount,
+        BinaryOp::AShr => (signed(width, a) >> amount) as u64,
+    };
+    result & ones(width)
+}
+
+/// Whether the comparison holds, for 32 or 64 bits.
+pub(in crate::kernel) fn holds(condition: Condition, width: u32, a: u64, b: u64) -> bool {
+    let (x, y) = (signed(width, a), signed(width, b));
+    match condition {
+        Condition::Eq => a == b,
+        Condition::Ne => a != b,
+        Condition::Lt => a < b,
+        Condition::Le => a <= b,
+        Condition::Gt => a > b,
+        Condition::Ge => a >= b,
+        Condition::SLt => x < y,
+        Condition::SLe => x <= y,
+        Condition::SGt => x > y,
+        Condition::SGe => x >= y,
+    }
+}

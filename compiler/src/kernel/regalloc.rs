@@ -1,0 +1,278 @@
+//! Register allocation by the `regalloc2` crate onto `r0` to `r9`.
+//!
+//! In: machine instructions on virtual registers. Out: a register for each operand, moves between instructions, and the
+//! number of spill slots. `r10` is the frame pointer and takes no part; a call loses `r0` to `r5`.
+
+use regalloc2::{
+    Algorithm, Allocation, Edit, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, ProgPoint, RegClass,
+    RegallocOptions, VReg,
+};
+
+use super::isel::{Base, Function, Inst, Kind, Rhs};
+use crate::bpf::Reg;
+
+/// Why no registers could be found: a mistake of this compiler.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AllocationError {
+    /// The allocator gave up.
+    #[error("register allocation: {0}")]
+    Allocator(String),
+    /// The allocator's result does not keep values apart.
+    #[error("register allocation is wrong: {0}")]
+    Checker(String),
+}
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In a register.
+    Reg(Reg),
+    /// In a spill slot.
+    Spill(usize),
+}
+
+/// A move between two instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Where to.
+    pub to: Place,
+    /// Where from.
+    pub from: Place,
+}
+
+/// The result for one function. Instructions are counted through all blocks.
+#[derive(Debug, Clone, Default)]
+pub struct Registers {
+    /// For each instruction, the registers of [`operands`], in that order.
+    pub operands: Vec<Vec<Reg>>,
+    /// For each instruction, the moves before it.
+    pub before: Vec<Vec<Move>>,
+    /// For each instruction, the moves after it.
+    pub after: Vec<Vec<Move>>,
+    /// How many spill slots of 8 bytes there are.
+    pub spill_slots: usize,
+}
+
+/// Allocates registers. Where debug assertions are on, the allocator's own checker proves the result.
+///
+/// # Errors
+/// See [`AllocationError`].
+pub fn allocate(function: &Function) -> Result<Registers, AllocationError> {
+    let graph = Graph::new(function);
+    let environment = environment();
+    let options = RegallocOptions {
+        verbose_log: false,
+        validate_ssa: cfg!(debug_assertions),
+        algorithm: Algorithm::Ion,
+    };
+    let output = regalloc2::run(&graph, &environment, &options)
+        .map_err(|error| AllocationError::Allocator(error.to_string()))?;
+    if cfg!(debug_assertions) {
+        let mut checker = regalloc2::checker::Checker::new(&graph, &environment);
+        checker.prepare(&output);
+        checker.run().map_err(|errors| AllocationError::Checker(format!("{errors:?}")))?;
+    }
+    Ok(registers(&graph, &output))
+}
+
+fn preg(number: usize) -> PReg {
+    PReg::new(number, RegClass::Int)
+}
+
+fn environment() -> MachineEnv {
+    let set =
+        |range: std::ops::Range<usize>| range.fold(PRegSet::empty(), |set, number| set.with(preg(number)));
+    MachineEnv {
+        preferred_regs_by_class: [set(0..6), PRegSet::empty(), PRegSet::empty()],
+        non_preferred_regs_by_class: [set(6..10), PRegSet::empty(), PRegSet::empty()],
+        scratch_by_class: [None, None, None],
+        fixed_stack_slots: Vec::new(),
+    }
+}
+
+fn registers(graph: &Graph<'_>, output: &Output) -> Registers {
+    let count = graph.insts.len();
+    let mut registers = Registers {
+        operands: Vec::with_capacity(count),
+        before: vec![Vec::new(); count],
+        after: vec![Vec::new(); count],
+        spill_slots: output.num_spillslots,
+    };
+    for index in 0..count {
+        let allocations = output.inst_allocs(regalloc2::Inst::new(index));
+        registers.operands.push(allocations.iter().filter_map(|one| one.as_reg()).map(reg).collect());
+    }
+    for (point, Edit::Move { from, to }) in &output.edits {
+        let moves = if *point == ProgPoint::before(point.inst()) {
+            &mut registers.before
+        } else {
+            &mut registers.after
+        };
+        moves[point.inst().index()].push(Move { to: place(*to), from: place(*from) });
+    }
+    registers
+}
+
+fn reg(preg: PReg) -> Reg {
+    Reg::new(preg.hw_enc() as u8).expect("only r0 to r9 are handed to the allocator")
+}
+
+fn place(allocation: Allocation) -> Place {
+    match (allocation.as_reg(), allocation.as_stack()) {
+        (Some(preg), _) => Place::Reg(reg(preg)),
+        (None, Some(slot)) => Place::Spill(slot.index()),
+        (None, None) => unreachable!("the allocator moves between registers and spill slots only"),
+    }
+}
+
+/// A function as the allocator sees it.
+struct Graph<'a> {
+    function: &'a Function,
+    insts: Vec<&'a Inst>,
+    operands: Vec<Vec<Operand>>,
+    ranges: Vec<InstRange>,
+    successors: Vec<Vec<regalloc2::Block>>,
+    predecessors: Vec<Vec<regalloc2::Block>>,
+}
+
+impl<'a> Graph<'a> {
+    fn new(function: &'a Function) -> Graph<'a> {
+        let insts: Vec<_> = function.blocks.iter().flat_map(|block| &block.insts).collect();
+        let mut ranges = Vec::new();
+        let mut start = 0;
+        let mut predecessors = vec![Vec::new(); function.blocks.len()];
+        let mut successors = Vec::new();
+        for (index, block) in function.blocks.iter().enumerate() {
+            let end = start + block.insts.len();
+            ranges.push(InstRange::new(regalloc2::Inst::new(start), regalloc2::Inst::new(end)));
+            start = end;
+            for successor in &block.successors {
+                predecessors[*successor].push(regalloc2::Block::new(index));
+            }
+            successors.push(block.successors.iter().map(|to| regalloc2::Block::new(*to)).collect());
+        }
+        let operands = insts.iter().map(|inst| operands(&inst.kind)).collect();
+        Graph { function, insts, operands, ranges, successors, predecessors }
+    }
+}
+
+/// The operands of an instruction with their constraints. `emit` reads their registers in the same order.
+fn operands(kind: &Kind) -> Vec<Operand> {
+    let mut operands = Vec::new();
+    let rhs = |rhs: &Rhs| match rhs {
+        Rhs::Reg(register) => Some(Operand::reg_use(*register)),
+        Rhs::Imm(_) => None,
+    };
+    let base = |base: &Base| match base {
+        Base::Reg(register) => Some(Operand::reg_use(*register)),
+        Base::Frame => None,
+    };
+    match kind {
+        Kind::Params(params) => {
+            let fixed = params.iter().enumerate();
+            operands.extend(fixed.map(|(at, param)| Operand::reg_fixed_def(*param, preg(at + 1))));
+        }
+        Kind::Const { dst, .. } | Kind::Address { dst, .. } | Kind::FrameAddr { dst, .. } => {
+            operands.push(Operand::reg_def(*dst));
+        }
+        Kind::Mov32 { dst, src } => operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)]),
+        Kind::Neg { dst, src, .. } | Kind::Below { dst, src, .. } => {
+            operands.extend([Operand::reg_use(*src), Operand::reg_reuse_def(*dst, 0)]);
+        }
+        Kind::Alu { dst, lhs, rhs: right, .. } => {
+            operands.extend([Operand::reg_use(*lhs), Operand::reg_reuse_def(*dst, 0)]);
+            operands.extend(rhs(right));
+        }
+        // The result is written before the operands are compared.
+        Kind::SetIf { dst, lhs, rhs: right, .. } => {
+            operands.extend([Operand::reg_use(*lhs), Operand::reg_def_at_start(*dst)]);
+            operands.extend(rhs(right));
+        }
+        Kind::Load { dst, base: from, .. } => {
+            operands.push(Operand::reg_def(*dst));
+            operands.extend(base(from));
+        }
+        Kind::Store { base: to, value, .. } => {
+            operands.extend(rhs(value));
+            operands.extend(base(to));
+        }
+        Kind::AtomicAdd { base: to, value, .. } => {
+            operands.push(Operand::reg_use(*value));
+            operands.extend(base(to));
+        }
+        Kind::Call { args, result, .. } => {
+            let fixed = args.iter().enumerate();
+            operands.extend(fixed.map(|(at, arg)| Operand::reg_fixed_use(*arg, preg(at + 1))));
+            operands.extend(result.map(|result| Operand::reg_fixed_def(result, preg(0))));
+        }
+        Kind::Jump => {}
+        Kind::Branch { lhs, rhs: right, .. } => {
+            operands.push(Operand::reg_use(*lhs));
+            operands.extend(rhs(right));
+        }
+        Kind::Return { value } => operands.push(Operand::reg_fixed_use(*value, preg(0))),
+    }
+    operands
+}
+
+impl regalloc2::Function for Graph<'_> {
+    fn num_insts(&self) -> usize {
+        self.insts.len()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.ranges.len()
+    }
+
+    fn entry_block(&self) -> regalloc2::Block {
+        regalloc2::Block::new(0)
+    }
+
+    fn block_insns(&self, block: regalloc2::Block) -> InstRange {
+        self.ranges[block.index()]
+    }
+
+    fn block_succs(&self, block: regalloc2::Block) -> &[regalloc2::Block] {
+        &self.successors[block.index()]
+    }
+
+    fn block_preds(&self, block: regalloc2::Block) -> &[regalloc2::Block] {
+        &self.predecessors[block.index()]
+    }
+
+    fn block_params(&self, block: regalloc2::Block) -> &[VReg] {
+        &self.function.blocks[block.index()].params
+    }
+
+    fn is_ret(&self, inst: regalloc2::Inst) -> bool {
+        matches!(self.insts[inst.index()].kind, Kind::Return { .. })
+    }
+
+    fn is_branch(&self, inst: regalloc2::Inst) -> bool {
+        matches!(self.insts[inst.index()].kind, Kind::Jump | Kind::Branch { .. })
+    }
+
+    fn branch_blockparams(&self, block: regalloc2::Block, _: regalloc2::Inst, successor: usize) -> &[VReg] {
+        &self.function.blocks[block.index()].args[successor]
+    }
+
+    fn inst_operands(&self, inst: regalloc2::Inst) -> &[Operand] {
+        &self.operands[inst.index()]
+    }
+
+    fn inst_clobbers(&self, inst: regalloc2::Inst) -> PRegSet {
+        let Kind::Call { result, .. } = &self.insts[inst.index()].kind else {
+            return PRegSet::empty();
+        };
+        let first = usize::from(result.is_some());
+        (first..6).fold(PRegSet::empty(), |set, number| set.with(preg(number)))
+    }
+
+    fn num_vregs(&self) -> usize {
+        self.function.registers
+    }
+
+    fn spillslot_size(&self, _: RegClass) -> usize {
+        1
+    }
+}
