@@ -1,0 +1,153 @@
+//! The stages in order, each a type that owns its results and has one method to the next.
+//!
+//! [`Parsed`] -> [`Checked`] -> [`Built`]. Up to the typed tree a stage gives a result and diagnostics; after it, a
+//! result or the diagnostics that stopped it.
+
+use ks_wit::section::{Arch, BpfRecord};
+
+use crate::ast;
+use crate::check;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::hir::Hir;
+use crate::kernel;
+use crate::lex::{self, Token};
+use crate::parse;
+use crate::plugin::{self, manifest};
+use crate::source::{FileId, MAX_FILE_BYTES, SourceMap};
+use crate::split::{self, Split};
+use crate::user;
+
+/// A script that is no text this compiler can hold.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} has {len} bytes; a script has at most {MAX_FILE_BYTES}")]
+pub struct TooLong {
+    name: String,
+    len: usize,
+}
+
+/// A script as tokens and tree.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The file, for places in it.
+    pub sources: SourceMap,
+    /// What was found wrong so far.
+    pub diagnostics: Diagnostics,
+    /// All tokens, blanks and comments included.
+    pub tokens: Vec<Token>,
+    /// The tree; what could not be read is left out.
+    pub ast: ast::File,
+    file: FileId,
+}
+
+/// Scans and parses a script. `name` is shown in messages.
+///
+/// # Errors
+/// If the text is longer than [`MAX_FILE_BYTES`]. Everything else that is wrong is in the diagnostics.
+pub fn parse(name: &str, text: &[u8]) -> Result<Parsed, TooLong> {
+    let mut sources = SourceMap::default();
+    let file = sources.add(name, text).ok_or_else(|| TooLong { name: name.into(), len: text.len() })?;
+    let mut diagnostics = Diagnostics::default();
+    let tokens = lex::scan(file, text);
+    lex::report(&tokens, text, &mut diagnostics);
+    let ast = parse::parse(&tokens, text, &mut diagnostics);
+    Ok(Parsed { sources, diagnostics, tokens, ast, file })
+}
+
+impl Parsed {
+    /// Resolves names and types, if the text could be read. `project` names the plugin and its BPF object.
+    pub fn check(self, project: &str) -> Checked {
+        let Parsed { sources, mut diagnostics, ast, file, .. } = self;
+        let hir = if diagnostics.has_errors() { None } else { check::check(&ast, project, &mut diagnostics) };
+        Checked { sources, diagnostics, hir, file }
+    }
+}
+
+/// A script whose names and types are known.
+#[derive(Debug)]
+pub struct Checked {
+    /// The file, for places in it.
+    pub sources: SourceMap,
+    /// All that was found wrong.
+    pub diagnostics: Diagnostics,
+    /// The typed tree; none if there is an error.
+    pub hir: Option<Hir>,
+    file: FileId,
+}
+
+/// Which machines the kernel half is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Target {
+    /// One object for all if the code allows it, else one for each architecture.
+    #[default]
+    Every,
+    /// This architecture only.
+    One(Arch),
+}
+
+/// A plugin and what it is made of.
+#[derive(Debug)]
+pub struct Built {
+    /// The plugin file.
+    pub plugin: Vec<u8>,
+    /// The userspace half as a core module, before it became a component.
+    pub core: Vec<u8>,
+    /// The kernel half, one object for each architecture; empty if the script has none.
+    pub objects: Vec<(Arch, kernel::Object)>,
+}
+
+impl Checked {
+    /// Compiles both halves and puts them into one file.
+    ///
+    /// # Errors
+    /// If a half cannot be compiled; the reasons are added to the diagnostics.
+    pub fn build(&mut self, target: Target) -> Result<Built, Failed> {
+        let Some(hir) = &self.hir else { return Err(Failed) };
+        let split = split::split(hir);
+        let halves = kernel_half(hir, &split, &self.sources, target)
+            .and_then(|objects| Ok((objects, user::compile(hir, &split, &self.sources)?)));
+        let (objects, core) = match halves {
+            Ok(halves) => halves,
+            Err(reasons) => {
+                reasons.into_iter().for_each(|reason| self.diagnostics.report(reason));
+                return Err(Failed);
+            }
+        };
+        for (_, object) in objects.iter().take(1) {
+            object.warnings().iter().for_each(|warning| self.diagnostics.report(warning.clone()));
+        }
+        let manifest = manifest::build(hir, &split, &self.sources, self.file);
+        let records: Vec<BpfRecord> = objects
+            .iter()
+            .map(|(arch, object)| BpfRecord {
+                name: hir.project.clone(),
+                arch: *arch,
+                elf: object.elf().to_vec(),
+            })
+            .collect();
+        let plugin = plugin::assemble(&core, &records, &manifest)
+            .expect("a module that the userspace back end made is a valid plugin");
+        Ok(Built { plugin, core, objects })
+    }
+}
+
+/// A half could not be compiled; the diagnostics say why.
+#[derive(Debug, thiserror::Error)]
+#[error("the script has errors")]
+pub struct Failed;
+
+fn kernel_half(
+    hir: &Hir,
+    split: &Split,
+    sources: &SourceMap,
+    target: Target,
+) -> Result<Vec<(Arch, kernel::Object)>, Vec<Diagnostic>> {
+    if !split.needs_object() {
+        return Ok(Vec::new());
+    }
+    let archs = match target {
+        Target::One(arch) => vec![arch],
+        Target::Every if split.arch_dependent => vec![Arch::X86_64, Arch::Aarch64],
+        Target::Every => vec![Arch::Any],
+    };
+    archs.into_iter().map(|arch| Ok((arch, kernel::compile(hir, split, sources, arch)?))).collect()
+}

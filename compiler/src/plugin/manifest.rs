@@ -1,0 +1,159 @@
+//! What the plugin says of itself: collected from the tree.
+
+use ks_wit::manifest::{Event, FORMAT, Global, Manifest, Map, Program, Source};
+use sha2::{Digest, Sha256};
+
+use crate::builtins::perf::{event_name, options};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin};
+use crate::source::{FileId, SourceMap};
+use crate::split::Split;
+
+/// Describes a program. `main_file` is the file that the user named.
+pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -> Manifest {
+    let file = sources.file(main_file);
+    Manifest {
+        format: FORMAT,
+        compiler: concat!("ks ", env!("CARGO_PKG_VERSION")).to_owned(),
+        project: hir.project.clone(),
+        source: Source { file: base_name(file.name()).to_owned(), sha256: sha256(file.text()) },
+        programs: programs(hir, split),
+        maps: maps(hir, split),
+        globals: split.shared_globals(hir).iter().map(|id| global(hir, &hir.globals[*id])).collect(),
+        events: events(hir, split, sources),
+    }
+}
+
+fn programs(hir: &Hir, split: &Split) -> Vec<Program> {
+    let functions = split.kernel.iter().map(|id| &hir.functions[*id]);
+    let kind = |kind| match kind {
+        FunctionKind::PerfEvent => Some("perf_event"),
+        FunctionKind::Helper | FunctionKind::Plain => None,
+    };
+    let program = |function: &crate::hir::Function| {
+        Some(Program { name: function.name.clone(), kind: kind(function.kind)?.to_owned() })
+    };
+    functions.filter_map(program).collect()
+}
+
+fn maps(hir: &Hir, split: &Split) -> Vec<Map> {
+    let map = |map: &crate::hir::Map| Map {
+        name: map.name.clone(),
+        kind: map.kind.name().to_owned(),
+        key: hir.types.name(map.key),
+        value: hir.types.name(map.value),
+        max_entries: map.max_entries,
+    };
+    split.maps.iter().map(|id| map(&hir.maps[*id])).collect()
+}
+
+fn global(hir: &Hir, global: &crate::hir::Global) -> Global {
+    Global { name: global.name.clone(), ty: hir.types.name(global.ty) }
+}
+
+fn events(hir: &Hir, split: &Split, sources: &SourceMap) -> Vec<Event> {
+    let mut found = Vec::new();
+    for id in &split.user {
+        let body = &hir.functions[*id].body;
+        let mut constants = Constants { hir, locals: Vec::new() };
+        visit::block(&mut constants, body);
+        visit::block(&mut Attaches { constants: &constants, sources, found: &mut found }, body);
+    }
+    found
+}
+
+/// Locals of one function that are set once, by their declaration.
+struct Constants<'a> {
+    hir: &'a Hir,
+    locals: Vec<(LocalId, Option<Expr>)>,
+}
+
+impl Constants<'_> {
+    /// The expression that a local always holds, if there is one; else the expression itself.
+    fn resolve<'e>(&'e self, expr: &'e Expr) -> &'e Expr {
+        let ExprKind::Load(place) = &expr.kind else { return expr };
+        let crate::hir::PlaceKind::Local(id) = place.kind else { return expr };
+        let mut set = self.locals.iter().filter(|(local, _)| *local == id);
+        match (set.next(), set.next()) {
+            (Some((_, Some(init))), None) => init,
+            _ => expr,
+        }
+    }
+
+    fn number(&self, expr: &Expr) -> Option<i128> {
+        let expr = self.resolve(expr);
+        let int = self.hir.types.scalar(expr.ty)?;
+        match &expr.kind {
+            ExprKind::Const(bits) => Some(int.value(*bits)),
+            ExprKind::Convert(operand) => self.number(operand).map(|value| int.value(value as u64)),
+            ExprKind::Unary(UnaryOp::Neg, operand) => {
+                self.number(operand).map(|value| int.value((-value) as u64))
+            }
+            _ => None,
+        }
+    }
+
+    fn program(&self, handle: &Expr) -> Option<FuncId> {
+        match &self.resolve(handle).kind {
+            ExprKind::User(UserBuiltin::Load { program, .. }) => Some(*program),
+            _ => None,
+        }
+    }
+}
+
+impl Visitor for Constants<'_> {
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Let { local, init } => self.locals.push((*local, init.clone())),
+            StmtKind::Bind { local, .. } | StmtKind::For { local, .. } => self.locals.push((*local, None)),
+            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => {
+                self.locals.extend(base_local(place).map(|local| (local, None)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The local that a place is, or is a part of.
+fn base_local(place: &crate::hir::Place) -> Option<LocalId> {
+    use crate::hir::PlaceKind;
+    match &place.kind {
+        PlaceKind::Local(id) => Some(*id),
+        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => base_local(base),
+        PlaceKind::Global(_) | PlaceKind::Element { .. } | PlaceKind::Value(_) => None,
+    }
+}
+
+struct Attaches<'a> {
+    constants: &'a Constants<'a>,
+    sources: &'a SourceMap,
+    found: &'a mut Vec<Event>,
+}
+
+impl Visitor for Attaches<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        let ExprKind::User(UserBuiltin::Attach { program, options, .. }) = &expr.kind else { return };
+        let option = |position: usize| match &self.constants.resolve(options).kind {
+            ExprKind::Struct(fields) => self.constants.number(fields.get(position)?),
+            _ => None,
+        };
+        let event = option(options::EVENT).and_then(|value| event_name(u64::try_from(value).ok()?));
+        let program = program.as_deref().and_then(|handle| self.constants.program(handle));
+        let (_, line, _) = self.sources.place(expr.span);
+        self.found.push(Event {
+            event: event.map(str::to_owned),
+            pid: option(options::PID).and_then(|value| i32::try_from(value).ok()),
+            cpu: option(options::CPU).and_then(|value| i32::try_from(value).ok()),
+            program: program.map(|id| self.constants.hir.functions[id].name.clone()),
+            line,
+        });
+    }
+}
+
+fn sha256(text: &[u8]) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}

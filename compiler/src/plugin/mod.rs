@@ -1,0 +1,71 @@
+//! The plugin file: a component around the core module, with the BPF objects and the manifest in custom sections.
+
+pub mod contract;
+pub mod manifest;
+
+use ks_wit::manifest::Manifest;
+use ks_wit::section::{self, BpfRecord};
+use wasm_encoder::{ComponentSection, CustomSection};
+use wit_component::{ComponentEncoder, StringEncoding};
+
+/// Why no plugin file could be made. Both are mistakes of this compiler, or programs beyond what Wasm allows.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginError {
+    /// The core module does not fit the contract, or is not valid Wasm.
+    #[error("the userspace half does not make a component: {0}")]
+    Component(String),
+    /// The manifest is not JSON.
+    #[error("the manifest cannot be written: {0}")]
+    Manifest(#[from] serde_json::Error),
+    /// A BPF object or manifest above [`section::MAX_RECORD_BYTES`].
+    #[error(
+        "{what} has {len} bytes; a plugin file holds at most {} in one record",
+        section::MAX_RECORD_BYTES
+    )]
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// Its length.
+        len: usize,
+    },
+}
+
+/// Makes the plugin file. Same input, same bytes.
+///
+/// # Errors
+/// See [`PluginError`].
+pub fn assemble(core: &[u8], bpf: &[BpfRecord], manifest: &Manifest) -> Result<Vec<u8>, PluginError> {
+    let mut plugin = component(core)?;
+    if !bpf.is_empty() {
+        let records = bpf.iter().map(BpfRecord::to_bytes).collect::<Vec<_>>();
+        append(&mut plugin, section::BPF, "a BPF object", &records)?;
+    }
+    append(&mut plugin, section::MANIFEST, "the manifest", &[serde_json::to_vec(manifest)?])?;
+    Ok(plugin)
+}
+
+/// The component alone, checked.
+fn component(core: &[u8]) -> Result<Vec<u8>, PluginError> {
+    let (resolve, world) = contract::resolve();
+    let mut module = core.to_vec();
+    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
+        .and_then(|()| ComponentEncoder::default().module(&module)?.validate(true).encode())
+        .map_err(|error| PluginError::Component(format!("{error:#}")))
+}
+
+fn append(
+    plugin: &mut Vec<u8>,
+    name: &str,
+    what: &'static str,
+    records: &[Vec<u8>],
+) -> Result<(), PluginError> {
+    let mut data = Vec::new();
+    for record in records {
+        if record.len() > section::MAX_RECORD_BYTES {
+            return Err(PluginError::TooLong { what, len: record.len() });
+        }
+        section::push_record(&mut data, record);
+    }
+    CustomSection { name: name.into(), data: data.into() }.append_to_component(plugin);
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! Expressions that are structs, arrays or strings: they are built in memory.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::cx::Lower;
+use super::expr::unsupported;
+use super::func::{Addr, FnCx};
+use super::runtime::Routine;
+use super::scalar::{store_op, val_type};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, UserBuiltin};
+use crate::types::{TypeId, TypeKind};
+
+/// A constant up to this size is copied from one that is already padded with zeros.
+const PADDED_CONSTANT: u64 = 256;
+
+impl FnCx<'_, '_> {
+    /// Builds a value at `to`, which nothing in the expression can read or write.
+    pub fn aggregate(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
+        match &expr.kind {
+            ExprKind::Bytes(bytes) => self.constant(expr.ty, bytes, to),
+            ExprKind::Load(place) => {
+                let spot = self.spot(place)?;
+                let from = self.read_aggregate(&spot, place.span);
+                let size = self.cx.hir.types.size(expr.ty);
+                self.copy(to, from, size);
+            }
+            ExprKind::Convert(operand) => self.convert_text(expr, operand, to)?,
+            ExprKind::Call { func, args } => {
+                self.push_addr(to);
+                self.call(*func, args)?;
+            }
+            ExprKind::Struct(values) => self.struct_(expr.ty, values, to)?,
+            ExprKind::Array(values) => self.array(expr.ty, values, to)?,
+            ExprKind::Repeat(value) => self.repeat(expr.ty, value, to)?,
+            ExprKind::User(UserBuiltin::Attach { program, options, flags }) => {
+                self.attach(program.as_deref(), options, flags.as_deref(), to, expr.span)?;
+            }
+            ExprKind::User(UserBuiltin::Read { attachment, form }) => {
+                self.read_counter(attachment, *form, to, expr.span)?;
+            }
+            _ => return Err(unsupported(expr.span, "this value is")),
+        }
+        Ok(())
+    }
+
+    /// The address of a value: of the place itself if the expression is one, which the next assignment may change.
+    pub fn aggregate_addr(&mut self, expr: &Expr) -> Lower<Addr> {
+        if let ExprKind::Load(place) = &expr.kind {
+            let spot = self.spot(place)?;
+            return Ok(self.read_aggregate(&spot, place.span));
+        }
+        let slot = self.slot(expr.ty);
+        self.aggregate(expr, slot)?;
+        Ok(slot)
+    }
+
+    /// The address of a value that does not change while `later` is evaluated.
+    pub fn stable_addr(&mut self, expr: &Expr, later: &[Expr]) -> Lower<Addr> {
+        if !later.iter().any(calls) {
+            return self.aggregate_addr(expr);
+        }
+        let slot = self.slot(expr.ty);
+        self.aggregate(expr, slot)?;
+        Ok(slot)
+    }
+
+    /// Builds a value of any type at `to`.
+    fn value(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
+        match self.cx.hir.types.scalar(expr.ty) {
+            Some(int) => self.store(int, to, |fcx| fcx.scalar(expr)),
+            None => self.aggregate(expr, to),
+        }
+    }
+
+    fn constant(&mut self, ty: TypeId, bytes: &[u8], to: Addr) {
+        let size = self.cx.hir.types.size(ty);
+        let used = bytes.len().min(size as usize);
+        let mut image = bytes[..used].to_vec();
+        if size <= PADDED_CONSTANT {
+            image.resize(size as usize, 0);
+        }
+        let len = image.len() as u64;
+        let from = self.cx.text(image);
+        self.copy(to, Addr::fixed(from.address), len);
+        if size > len {
+            self.zero(to.plus(len as u32), size - len);
+        }
+    }
+
+    fn convert_text(&mut self, expr: &Expr, operand: &Expr, to: Addr) -> Lower<()> {
+        let types = &self.cx.hir.types;
+        if !matches!(types.kind(expr.ty), TypeKind::Str(_)) {
+            return Err(unsupported(expr.span, "this conversion is"));
+        }
+        let (to_size, from_size) = (types.size(expr.ty) as u32, types.size(operand.ty) as u32);
+        let copy = self.cx.routine(Routine::TextCopy);
+        let from = self.aggregate_addr(operand)?;
+        self.push_addr(to);
+        self.code.u32(to_size);
+        self.push_addr(from);
+        self.code.u32(from_size).call(copy);
+        Ok(())
+    }
+
+    fn struct_(&mut self, ty: TypeId, values: &[Expr], to: Addr) -> Lower<()> {
+        let TypeKind::Struct(id) = *self.cx.hir.types.kind(ty) else {
+            panic!("a struct literal has a struct's type")
+        };
+        let types = &self.cx.hir.types;
+        let size = types.size(ty);
+        let used: u64 = values.iter().map(|value| types.size(value.ty)).sum();
+        if used < size {
+            self.zero(to, size);
+        }
+        for (position, value) in values.iter().enumerate() {
+            let offset = self.cx.hir.types.field_offset(id, position) as u32;
+            self.value(value, to.plus(offset))?;
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, ty: TypeId, values: &[Expr], to: Addr) -> Lower<()> {
+        let (element, _) = self.element(ty);
+        let size = self.cx.hir.types.size(element);
+        for (position, value) in values.iter().enumerate() {
+            self.value(value, to.plus(position as u32 * size as u32))?;
+        }
+        let used = values.len() as u64 * size;
+        let rest = self.cx.hir.types.size(ty).saturating_sub(used);
+        if rest > 0 {
+            self.zero(to.plus(used as u32), rest);
+        }
+        Ok(())
+    }
+
+    /// The value is evaluated once.
+    fn repeat(&mut self, ty: TypeId, value: &Expr, to: Addr) -> Lower<()> {
+        let (element, len) = self.element(ty);
+        let size = self.cx.hir.types.size(element) as u32;
+        let at = self.temp(ValType::I32);
+        let end = self.temp(ValType::I32);
+        let scalar = match self.cx.hir.types.scalar(element) {
+            Some(int) => {
+                let var = self.temp(val_type(int));
+                self.scalar(value)?;
+                self.code.set(var);
+                Some((int, var))
+            }
+            None => {
+                self.aggregate(value, to)?;
+                None
+            }
+        };
+        self.push_addr(to);
+        self.code.tee(at).u32(size * len as u32).op(I::I32Add).set(end);
+        let next = self.code.loop_();
+        match scalar {
+            Some((int, var)) => {
+                self.code.get(at).get(var).op(store_op(int, 0));
+            }
+            None => self.copy(Addr::of(at), to, u64::from(size)),
+        }
+        self.code.get_plus(at, size).tee(at).get(end).op(I::I32LtU).br_if(next).end();
+        Ok(())
+    }
+
+    fn element(&self, ty: TypeId) -> (TypeId, u64) {
+        let TypeKind::Array(element, len) = *self.cx.hir.types.kind(ty) else {
+            panic!("an array literal has an array's type")
+        };
+        (element, len)
+    }
+}
+
+/// Whether an expression calls a function of the script, which may change any global.
+fn calls(expr: &Expr) -> bool {
+    struct Calls(bool);
+    impl Visitor for Calls {
+        fn function(&mut self, _id: FuncId) {
+            self.0 = true;
+        }
+    }
+    let mut found = Calls(false);
+    visit::expr(&mut found, expr);
+    found.0
+}

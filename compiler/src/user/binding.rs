@@ -1,0 +1,163 @@
+//! Locals that may be bound to a map element: `x = m[k]`.
+//!
+//! Every such local has a presence bit. One that is a struct or an array also remembers which entry it is a snapshot
+//! of, so that a change of a part is written back if the entry still exists.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::Var;
+use super::cx::Lower;
+use super::func::{Addr, FnCx, Home};
+use super::maps;
+use super::runtime::Routine;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, LocalId, MapId, Stmt, StmtKind};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// What is known of such a local at run time.
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The presence bit.
+    present: Var,
+    /// For a struct or an array: the entry that it shows.
+    entry: Option<Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    /// 0: none, it is a private copy; else the position in `maps`, from 1.
+    map: Var,
+    /// The maps that it is bound to somewhere in the function.
+    maps: Vec<MapId>,
+    /// The key.
+    key: Addr,
+}
+
+impl FnCx<'_, '_> {
+    /// Room for the state of a local.
+    pub fn new_binding(&mut self, local: LocalId, ty: TypeId) -> Binding {
+        let present = self.code.local(ValType::I32);
+        let parts = matches!(self.cx.hir.types.kind(ty), TypeKind::Struct(_) | TypeKind::Array(..));
+        let entry = parts.then(|| {
+            let maps = bound_maps(&self.function.body, local);
+            let bytes = maps.iter().map(|map| maps::key_size(self.cx, *map)).max().unwrap_or(0);
+            Entry { map: self.code.local(ValType::I32), maps, key: self.slot_bytes(u64::from(bytes), 8) }
+        });
+        Binding { present, entry }
+    }
+
+    /// Sets the presence bits of parameters, and of locals before their first assignment.
+    pub fn init_bindings(&mut self) {
+        for id in self.function.locals.ids() {
+            self.unbind(id);
+        }
+    }
+
+    /// `local = map[key]`.
+    pub fn bind(&mut self, local: LocalId, map: MapId, key: &Expr, span: Span) -> Lower<()> {
+        let key = self.key(map, key)?;
+        match self.homes[local] {
+            Home::Scalar(var, int) => {
+                let value = self.slot(self.function.locals[local].ty);
+                self.lookup(map, key, value, span);
+                self.set_present(local);
+                self.load(int, value);
+                self.code.set(var);
+            }
+            Home::Memory(value) => {
+                self.lookup(map, key, value, span);
+                self.set_present(local);
+                self.remember_entry(local, map, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes the presence bit of a local.
+    pub fn push_present(&mut self, local: LocalId) {
+        match &self.bindings[local] {
+            Some(binding) => self.code.get(binding.present),
+            None => self.code.i32(1),
+        };
+    }
+
+    /// A local was assigned something that is no map element: it is present, and a private copy.
+    pub fn unbind(&mut self, local: LocalId) {
+        let Some(binding) = &self.bindings[local] else { return };
+        self.code.i32(1).set(binding.present);
+        if let Some(entry) = &binding.entry {
+            self.code.i32(0).set(entry.map);
+        }
+    }
+
+    /// A part of a local was changed: writes it back to the entry that it shows, if that still exists.
+    pub fn write_back(&mut self, local: LocalId, span: Span) {
+        let Some(Binding { entry: Some(entry), .. }) = self.bindings[local].clone() else { return };
+        let Home::Memory(value) = self.homes[local] else { return };
+        for (position, map) in entry.maps.iter().enumerate() {
+            self.code.get(entry.map).i32(position as i32 + 1).op(I::I32Eq).if_();
+            self.map_store(*map, entry.key, value, "exist", span);
+            self.code.end();
+        }
+    }
+
+    /// Takes the presence bit from the stack.
+    fn set_present(&mut self, local: LocalId) {
+        match &self.bindings[local] {
+            Some(binding) => self.code.set(binding.present),
+            None => self.code.op(I::Drop),
+        };
+    }
+
+    fn remember_entry(&mut self, local: LocalId, map: MapId, key: Addr) {
+        let Some(Binding { present, entry: Some(entry) }) = self.bindings[local].clone() else { return };
+        let position = entry.maps.iter().position(|one| *one == map).map_or(0, |at| at as i32 + 1);
+        let bytes = maps::key_size(self.cx, map);
+        self.copy(entry.key, key, u64::from(bytes));
+        self.code.i32(position).i32(0).get(present).op(I::Select).set(entry.map);
+    }
+
+    /// Looks a key up and pushes the presence bit; the value is zero if there is no entry.
+    pub fn lookup(&mut self, map: MapId, key: Addr, value: Addr, span: Span) {
+        let lookup = self.cx.routine(Routine::MapLookup(map));
+        self.push_addr(key);
+        self.push_addr(value);
+        self.push_line(span);
+        self.code.call(lookup);
+    }
+
+    /// Writes an entry.
+    pub fn map_store(&mut self, map: MapId, key: Addr, value: Addr, mode: &str, span: Span) {
+        let store = self.cx.routine(Routine::MapStore(map));
+        let mode = maps::update_mode(self.cx, mode);
+        self.push_addr(key);
+        self.push_addr(value);
+        self.code.i32(mode);
+        self.push_line(span);
+        self.code.call(store);
+    }
+}
+
+/// The maps that a local is bound to somewhere, each once, in source order.
+fn bound_maps(body: &[Stmt], local: LocalId) -> Vec<MapId> {
+    struct Binds {
+        local: LocalId,
+        maps: Vec<MapId>,
+    }
+    impl Visitor for Binds {
+        fn stmt(&mut self, stmt: &Stmt) {
+            match stmt.kind {
+                StmtKind::Bind { local, map, .. } if local == self.local && !self.maps.contains(&map) => {
+                    self.maps.push(map);
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut binds = Binds { local, maps: Vec::new() };
+    for stmt in body {
+        visit::stmt(&mut binds, stmt);
+    }
+    binds.maps
+}

@@ -1,0 +1,150 @@
+//! Builtins of the userspace half, as a function of the script calls them.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::cx::{Kept, Lower};
+use super::expr::unsupported;
+use super::func::{Addr, FnCx};
+use super::perf::control::Control;
+use super::perf::push_handle;
+use super::runtime::Routine;
+use crate::hir::{Expr, FuncId, ReadForm, UserBuiltin};
+use crate::source::Span;
+
+/// The exit code of a plugin whose program could not be loaded and that does not ask.
+const LOAD_FAILED: i32 = 1;
+
+impl FnCx<'_, '_> {
+    /// Pushes the result of a builtin whose result is a scalar or void.
+    pub fn user_scalar(&mut self, builtin: &UserBuiltin, span: Span) -> Lower<()> {
+        match builtin {
+            UserBuiltin::Print { format, args } => self.print(format, args)?,
+            UserBuiltin::Load { program, exit_on_failure } => {
+                self.load_program(*program, *exit_on_failure, span);
+            }
+            UserBuiltin::Detach(attachment) => self.detach(attachment)?,
+            UserBuiltin::DetachProgram(program) => self.detach_program(program)?,
+            UserBuiltin::Enable(attachment) => self.control(Control::Enable, attachment, span)?,
+            UserBuiltin::Disable(attachment) => self.control(Control::Disable, attachment, span)?,
+            UserBuiltin::Reset(attachment) => self.control(Control::Reset, attachment, span)?,
+            UserBuiltin::Sleep(ms) => {
+                let sleep = self.cx.routine(Routine::Sleep);
+                self.scalar(ms)?;
+                self.code.call(sleep);
+            }
+            UserBuiltin::TimeNs => {
+                let now = self.cx.host("clock", "now");
+                self.code.call(now);
+            }
+            UserBuiltin::Stopping => {
+                let stopping = self.cx.host("clock", "stopping");
+                self.code.call(stopping);
+            }
+            UserBuiltin::Exit(exit_code) => {
+                self.scalar(exit_code)?;
+                self.exit();
+            }
+            UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } => {
+                return Err(unsupported(span, "this result as a number is"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens an event and puts the attachment at `to`.
+    pub fn attach(
+        &mut self,
+        program: Option<&Expr>,
+        options: &Expr,
+        flags: Option<&Expr>,
+        to: Addr,
+        span: Span,
+    ) -> Lower<()> {
+        let attach = self.cx.routine(Routine::PerfAttach);
+        let handle = self.temp(ValType::I32);
+        match program {
+            Some(program) => self.scalar(program)?,
+            None => {
+                self.code.i32(0);
+            }
+        }
+        self.code.set(handle);
+        let options = self.stable_addr(options, flags.map_or(&[], std::slice::from_ref))?;
+        self.push_addr(to);
+        self.push_addr(options);
+        self.code.get(handle).i32(program.is_some().into());
+        match flags {
+            Some(flags) => self.scalar(flags)?,
+            None => {
+                self.code.i64(0);
+            }
+        }
+        self.push_line(span);
+        self.code.call(attach);
+        Ok(())
+    }
+
+    /// Reads a counter and puts the result at `to`.
+    pub fn read_counter(&mut self, attachment: &Expr, form: ReadForm, to: Addr, span: Span) -> Lower<()> {
+        let read = self.cx.routine(match form {
+            ReadForm::Scalar => Routine::PerfRead,
+            ReadForm::Snapshot => Routine::PerfSnapshot,
+        });
+        let attachment = self.aggregate_addr(attachment)?;
+        self.push_addr(to);
+        self.push_addr(attachment);
+        self.push_line(span);
+        self.code.call(read);
+        Ok(())
+    }
+
+    /// Ends the plugin with the code on the stack.
+    fn exit(&mut self) {
+        let exit = self.cx.host("args", "exit");
+        self.code.i32(0xff).op(I::I32And).call(exit).op(I::Unreachable);
+    }
+
+    fn load_program(&mut self, program: FuncId, exit_on_failure: bool, span: Span) {
+        let load = self.cx.routine(Routine::Load(program));
+        self.push_line(span);
+        self.code.call(load);
+        if exit_on_failure {
+            self.code.op(I::I32Eqz).if_();
+            self.code.i32(LOAD_FAILED);
+            self.exit();
+            self.code.end();
+            let kept = self.cx.kept(Kept::Program(program), 0);
+            self.code.get_global(kept);
+        }
+    }
+
+    fn detach(&mut self, attachment: &Expr) -> Lower<()> {
+        let detach = self.cx.host("perf", "[method]attachment.detach");
+        let addr = self.aggregate_addr(attachment)?;
+        let (base, handle) = (self.temp(ValType::I32), self.temp(ValType::I32));
+        self.push_addr(addr);
+        self.code.set(base);
+        push_handle(self.cx, &mut self.code, base, handle);
+        self.code.i32(0).op(I::I32GtS).if_();
+        self.code.get(handle).call(detach).end();
+        Ok(())
+    }
+
+    fn detach_program(&mut self, program: &Expr) -> Lower<()> {
+        let detach = self.cx.host("bpf", "[method]program.detach-all");
+        let handle = self.temp(ValType::I32);
+        self.scalar(program)?;
+        self.code.tee(handle).if_();
+        self.code.get(handle).call(detach).end();
+        Ok(())
+    }
+
+    fn control(&mut self, control: Control, attachment: &Expr, span: Span) -> Lower<()> {
+        let call = self.cx.routine(Routine::PerfControl(control));
+        let addr = self.aggregate_addr(attachment)?;
+        self.push_addr(addr);
+        self.push_line(span);
+        self.code.call(call);
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! What the lowering of all functions shares: the module under construction and where things live in it.
+
+use std::collections::BTreeMap;
+
+use wasm_encoder::ValType;
+
+use super::abi::Abi;
+use super::code::{Code, DefinedId, ImportId, WasmGlobal};
+use super::memory::MAX_STATIC;
+use super::module::Module;
+use super::runtime::Routine;
+use crate::diag::Diagnostic;
+use crate::hir::{FuncId, GlobalId, Hir, MapId};
+use crate::source::{SourceMap, Span};
+use crate::split::Split;
+use crate::types::TypeId;
+
+/// The result of lowering a piece of the tree; boxed, because a diagnostic is large and rare.
+pub type Lower<T> = Result<T, Box<Diagnostic>>;
+
+/// A handle that is kept for the whole run, in a wasm global of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kept {
+    /// Of a map.
+    Map(MapId),
+    /// Of a loaded program.
+    Program(FuncId),
+    /// Of a global variable of the BPF object.
+    Variable(GlobalId),
+}
+
+/// Where a global variable of the script lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GlobalHome {
+    /// In linear memory.
+    Memory(u32),
+    /// In the BPF object.
+    Object,
+}
+
+/// A constant text in linear memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    /// Its address.
+    pub address: u32,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+/// The state of one compilation.
+pub struct Cx<'a> {
+    /// The program.
+    pub hir: &'a Hir,
+    /// The contract's layouts.
+    pub abi: &'a Abi,
+    /// The module under construction.
+    pub module: Module,
+    /// Where the host puts results that do not fit one value. Read at once after each call: never across two.
+    pub returned: u32,
+    sources: &'a SourceMap,
+    functions: BTreeMap<FuncId, DefinedId>,
+    globals: BTreeMap<GlobalId, GlobalHome>,
+    routines: BTreeMap<Routine, DefinedId>,
+    kept: BTreeMap<Kept, WasmGlobal>,
+}
+
+impl<'a> Cx<'a> {
+    /// Declares the functions and lays out the variables of the userspace half.
+    ///
+    /// # Errors
+    /// If the variables take more than the plugin's memory may have.
+    pub fn new(hir: &'a Hir, split: &Split, sources: &'a SourceMap, abi: &'a Abi) -> Lower<Cx<'a>> {
+        let mut module = Module::new();
+        let returned = module.statics.reserve(u64::from(abi.largest_result()), 8);
+        let mut cx = Cx {
+            hir,
+            abi,
+            module,
+            returned,
+            sources,
+            functions: BTreeMap::new(),
+            globals: BTreeMap::new(),
+            routines: BTreeMap::new(),
+            kept: BTreeMap::new(),
+        };
+        for id in &split.user {
+            cx.declare(*id);
+        }
+        for id in &split.plugin_globals {
+            cx.lay_out(*id)?;
+        }
+        cx.globals.extend(split.kernel_globals.iter().map(|id| (*id, GlobalHome::Object)));
+        Ok(cx)
+    }
+
+    /// A function of the script.
+    pub fn function(&self, id: FuncId) -> DefinedId {
+        *self.functions.get(&id).expect("the split names every function that userspace code reaches")
+    }
+
+    /// Where a global variable lives.
+    pub fn global(&self, id: GlobalId) -> GlobalHome {
+        *self.globals.get(&id).expect("the split names every global that userspace code reaches")
+    }
+
+    /// A function of the host, imported on first use.
+    pub fn host(&mut self, interface: &str, function: &str) -> ImportId {
+        self.module.import(self.abi.import(interface, function))
+    }
+
+    /// The function that drops a handle, imported on first use.
+    pub fn drop_handle(&mut self, interface: &str, resource: &str) -> ImportId {
+        self.module.import(self.abi.drop_import(interface, resource))
+    }
+
+    /// A routine of the runtime, made on first use.
+    pub fn routine(&mut self, routine: Routine) -> DefinedId {
+        if let Some(id) = self.routines.get(&routine) {
+            return *id;
+        }
+        let (params, results) = routine.signature();
+        let id = self.module.declare(routine.name(self.hir), params, results);
+        self.routines.insert(routine, id);
+        let code = routine.code(self);
+        self.module.define(id, code, None);
+        id
+    }
+
+    /// The wasm global that keeps a handle; `init` until somebody sets it.
+    pub fn kept(&mut self, what: Kept, init: i32) -> WasmGlobal {
+        if let Some(global) = self.kept.get(&what) {
+            return *global;
+        }
+        let global = self.module.global(init);
+        self.kept.insert(what, global);
+        global
+    }
+
+    /// The variables of the BPF object that some function uses, with the wasm globals that keep their handles.
+    pub fn kept_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
+        let variable = |(what, global): (&Kept, &WasmGlobal)| match what {
+            Kept::Variable(id) => Some((*id, *global)),
+            _ => None,
+        };
+        self.kept.iter().filter_map(variable).collect()
+    }
+
+    /// A constant text.
+    pub fn text(&mut self, text: impl AsRef<[u8]>) -> Text {
+        let bytes = text.as_ref();
+        Text { address: self.module.statics.constant(bytes), len: bytes.len() as u32 }
+    }
+
+    /// How a message starts that concerns this place: `counters.ks:7: `.
+    pub fn line_prefix(&self, span: Span) -> String {
+        let (file, line, _) = self.sources.place(span);
+        format!("{}:{line}: ", base_name(file))
+    }
+
+    /// How the message of a trap starts: `counters.ks:7:12: `.
+    pub fn place_prefix(&self, span: Span) -> String {
+        let (file, line, column) = self.sources.place(span);
+        format!("{}:{line}:{column}: ", base_name(file))
+    }
+
+    /// Core parameters and results of a function of the script: what is no scalar travels by address, a result
+    /// in memory that the caller names first.
+    fn declare(&mut self, id: FuncId) {
+        let function = &self.hir.functions[id];
+        let mut params: Vec<ValType> = Vec::new();
+        let mut results = Vec::new();
+        match self.scalar_type(function.ret) {
+            Some(ty) => results.push(ty),
+            None if function.ret != self.hir.types.common().void => params.push(ValType::I32),
+            None => {}
+        }
+        let param_types = function.params.iter().map(|param| function.locals[*param].ty);
+        params.extend(param_types.map(|ty| self.scalar_type(ty).unwrap_or(ValType::I32)));
+        let defined = self.module.declare(function.name.clone(), &params, &results);
+        self.functions.insert(id, defined);
+    }
+
+    /// The core type of a scalar; none for what lives in memory and for void.
+    pub fn scalar_type(&self, ty: TypeId) -> Option<ValType> {
+        let int = self.hir.types.scalar(ty)?;
+        Some(if int.bits == 64 { ValType::I64 } else { ValType::I32 })
+    }
+
+    fn lay_out(&mut self, id: GlobalId) -> Lower<()> {
+        let global = &self.hir.globals[id];
+        let align = self.hir.types.align(global.ty) as u32;
+        let address = self.module.statics.variable(&global.init, align);
+        if self.module.statics.overflow() {
+            return Err(too_large(global.span, "the variables of the userspace half", MAX_STATIC));
+        }
+        self.globals.insert(id, GlobalHome::Memory(address));
+        Ok(())
+    }
+}
+
+/// More memory than a plugin has.
+pub fn too_large(span: Span, what: &str, limit: u64) -> Box<Diagnostic> {
+    Box::new(
+        Diagnostic::error(1004, span, format!("{what} need more than {limit} bytes"))
+            .label("this does not fit the plugin's memory"),
+    )
+}
+
+/// The code of a routine with so many parameters.
+pub fn routine_code(routine: Routine) -> Code {
+    Code::new(routine.signature().0.len())
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}

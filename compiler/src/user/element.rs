@@ -1,0 +1,89 @@
+//! Keys of maps, presence, and additions to per-CPU elements.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::Var;
+use super::cx::Lower;
+use super::func::{Addr, FnCx};
+use super::place::Spot;
+use super::runtime::Routine;
+use super::scalar::convert;
+use crate::hir::{BinaryOp, Expr, MapId};
+use crate::source::Span;
+use crate::types::IntType;
+
+/// An index that no array kind has: the largest size is 2^32-1, so the largest index is below it.
+const ABSENT_INDEX: i32 = -1;
+const U32: IntType = IntType { bits: 32, signed: false };
+
+impl FnCx<'_, '_> {
+    /// Evaluates a key into memory of this statement, as the kernel's map has it.
+    pub fn key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
+        if self.cx.hir.maps[map].kind.is_array() {
+            return self.array_key(map, key);
+        }
+        let slot = self.slot(key.ty);
+        match self.cx.hir.types.scalar(key.ty) {
+            Some(int) => self.store(int, slot, |fcx| fcx.scalar(key))?,
+            None => self.aggregate(key, slot)?,
+        }
+        Ok(slot)
+    }
+
+    /// The key of an array kind has 4 bytes, whatever the script's type; what does not fit is an absent index.
+    fn array_key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
+        let int = self.int(key.ty);
+        let wide = IntType { bits: 64, signed: int.signed };
+        let slot = self.slot_bytes(4, 4);
+        let index = self.temp(ValType::I64);
+        self.scalar(key)?;
+        convert(&mut self.code, int, wide);
+        self.code.set(index);
+        self.store(U32, slot, |fcx| {
+            fcx.code.get(index).op(I::I32WrapI64).i32(ABSENT_INDEX);
+            fcx.code.get(index).i64(fcx.cx.hir.maps[map].max_entries.into());
+            fcx.code.ops_of([I::I64LtU, I::Select]);
+            Ok(())
+        })?;
+        Ok(slot)
+    }
+
+    /// Pushes whether there is an entry.
+    pub fn present(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
+        let key = self.key(map, key)?;
+        let value = self.slot(self.cx.hir.maps[map].value);
+        self.lookup(map, key, value, span);
+        Ok(())
+    }
+
+    /// `m[k] += e` and `-=` of a per-CPU map go to the slot of CPU 0. Says whether this was one. The arithmetic is
+    /// modular, so its type does not matter as long as it is not narrower than the value.
+    pub fn add_to_slot(
+        &mut self,
+        spot: &Spot,
+        op: BinaryOp,
+        (stored, arithmetic): (IntType, IntType),
+        value: Var,
+        span: Span,
+    ) -> Lower<bool> {
+        let Spot::Element { map, key, part: None } = *spot else { return Ok(false) };
+        let per_cpu = self.cx.hir.maps[map].kind.is_per_cpu();
+        let adds = matches!(op, BinaryOp::Add | BinaryOp::Sub) && arithmetic.bits >= stored.bits;
+        if !per_cpu || !adds {
+            return Ok(false);
+        }
+        let add = self.cx.routine(Routine::MapAdd(map));
+        self.push_addr(key);
+        if op == BinaryOp::Sub {
+            self.code.i64(0);
+        }
+        self.code.get(value);
+        convert(&mut self.code, arithmetic, IntType { bits: 64, signed: arithmetic.signed });
+        if op == BinaryOp::Sub {
+            self.code.op(I::I64Sub);
+        }
+        self.push_line(span);
+        self.code.call(add);
+        Ok(true)
+    }
+}

@@ -1,0 +1,214 @@
+//! Expressions that are scalars.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::arith::{self, Operands};
+use super::code::mem;
+use super::cx::Lower;
+use super::func::FnCx;
+use super::runtime::Routine;
+use super::scalar::{convert, is_not_zero, is_wide, normalise, push_const, val_type};
+use crate::builtins::perf::attachment;
+use crate::diag::Diagnostic;
+use crate::hir::{BinaryOp, Expr, ExprKind, FuncId, LogicOp, UnaryOp};
+use crate::source::Span;
+use crate::types::{IntType, TypeKind};
+
+impl FnCx<'_, '_> {
+    /// Pushes the value of an expression; pushes nothing if it is void.
+    pub fn scalar(&mut self, expr: &Expr) -> Lower<()> {
+        match &expr.kind {
+            ExprKind::Const(bits) => {
+                let int = self.int(expr.ty);
+                push_const(&mut self.code, int, *bits);
+            }
+            ExprKind::Load(place) => self.read_place(place)?,
+            ExprKind::Unary(op, operand) => self.unary(*op, operand)?,
+            ExprKind::Binary(op, left, right) => self.binary(*op, left, right)?,
+            ExprKind::Logic(op, left, right) => self.logic(*op, left, right)?,
+            ExprKind::Convert(operand) => self.convert(expr, operand)?,
+            ExprKind::Truth(operand) => self.truth(operand)?,
+            ExprKind::Present { map, key } => self.present(*map, key, expr.span)?,
+            ExprKind::Bound(local) => self.push_present(*local),
+            ExprKind::IsNull(operand) => self.is_null(operand)?,
+            ExprKind::Call { func, args } => self.call(*func, args)?,
+            ExprKind::User(builtin) => self.user_scalar(builtin, expr.span)?,
+            ExprKind::Bytes(_) | ExprKind::Struct(_) | ExprKind::Array(_) | ExprKind::Repeat(_) => {
+                return Err(unsupported(expr.span, "this value as a number is"));
+            }
+            ExprKind::Context { .. } | ExprKind::Kernel(_) => {
+                return Err(unsupported(
+                    expr.span,
+                    "in a userspace function, this builtin of the kernel half is",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes a bool for a branch.
+    pub fn condition(&mut self, expr: &Expr) -> Lower<()> {
+        let mark = self.mark();
+        self.scalar(expr)?;
+        self.release(mark);
+        Ok(())
+    }
+
+    /// Evaluates an expression for its effects.
+    pub fn discard(&mut self, expr: &Expr) -> Lower<()> {
+        let types = &self.cx.hir.types;
+        if expr.ty == types.common().void {
+            return self.scalar(expr);
+        }
+        if types.scalar(expr.ty).is_some() {
+            self.scalar(expr)?;
+            self.code.op(I::Drop);
+            return Ok(());
+        }
+        self.aggregate_addr(expr).map(|_| ())
+    }
+
+    /// Calls a function of the script with its arguments; a result that is no scalar must have been placed before.
+    pub fn call(&mut self, func: FuncId, args: &[Expr]) -> Lower<()> {
+        for arg in args {
+            if self.cx.hir.types.scalar(arg.ty).is_some() {
+                self.scalar(arg)?;
+            } else {
+                // The callee owns its parameters.
+                let slot = self.slot(arg.ty);
+                self.aggregate(arg, slot)?;
+                self.push_addr(slot);
+            }
+        }
+        let callee = self.cx.function(func);
+        self.code.call(callee);
+        Ok(())
+    }
+
+    fn unary(&mut self, op: UnaryOp, operand: &Expr) -> Lower<()> {
+        let int = self.int(operand.ty);
+        match op {
+            UnaryOp::Not => {
+                self.scalar(operand)?;
+                self.code.op(I::I32Eqz);
+            }
+            UnaryOp::Neg => {
+                push_const(&mut self.code, int, 0);
+                self.scalar(operand)?;
+                self.code.op(arith::instruction(BinaryOp::Sub, int));
+                normalise(&mut self.code, int);
+            }
+            UnaryOp::BitNot => {
+                self.scalar(operand)?;
+                push_const(&mut self.code, int, u64::MAX);
+                self.code.op(arith::instruction(BinaryOp::Xor, int));
+                normalise(&mut self.code, int);
+            }
+        }
+        Ok(())
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Lower<()> {
+        let Some(int) = self.cx.hir.types.scalar(left.ty) else {
+            return self.compare_texts(op, left, right);
+        };
+        self.scalar(left)?;
+        self.scalar(right)?;
+        if matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
+            self.amount_like(int, right);
+        }
+        let ty = val_type(int);
+        let operands = matches!(op, BinaryOp::Div | BinaryOp::Rem)
+            .then(|| Operands { left: self.temp(ty), right: self.temp(ty) });
+        arith::binary(&mut self.code, op, int, operands);
+        Ok(())
+    }
+
+    /// Gives the amount of a shift the width of what is shifted: its low bits count, and there are at least 8 of them.
+    fn amount_like(&mut self, int: IntType, amount: &Expr) {
+        match (is_wide(self.int(amount.ty)), is_wide(int)) {
+            (false, true) => self.code.op(I::I64ExtendI32U),
+            (true, false) => self.code.op(I::I32WrapI64),
+            _ => &mut self.code,
+        };
+    }
+
+    fn compare_texts(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Lower<()> {
+        let equal = self.cx.routine(Routine::TextEqual);
+        let a = self.stable_addr(left, std::slice::from_ref(right))?;
+        let b = self.aggregate_addr(right)?;
+        let size = |expr: &Expr| self.cx.hir.types.size(expr.ty) as u32;
+        let (a_size, b_size) = (size(left), size(right));
+        self.push_addr(a);
+        self.code.u32(a_size);
+        self.push_addr(b);
+        self.code.u32(b_size).call(equal);
+        if op == BinaryOp::Ne {
+            self.code.op(I::I32Eqz);
+        }
+        Ok(())
+    }
+
+    fn logic(&mut self, op: LogicOp, left: &Expr, right: &Expr) -> Lower<()> {
+        self.scalar(left)?;
+        self.code.if_value(ValType::I32);
+        match op {
+            LogicOp::And => {
+                self.scalar(right)?;
+                self.code.else_().i32(0).end();
+            }
+            LogicOp::Or => {
+                self.code.i32(1).else_();
+                self.scalar(right)?;
+                self.code.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn convert(&mut self, expr: &Expr, operand: &Expr) -> Lower<()> {
+        let Some(from) = self.cx.hir.types.scalar(operand.ty) else {
+            return Err(unsupported(expr.span, "this conversion is"));
+        };
+        self.scalar(operand)?;
+        let to = self.int(expr.ty);
+        convert(&mut self.code, from, to);
+        Ok(())
+    }
+
+    fn truth(&mut self, operand: &Expr) -> Lower<()> {
+        match self.cx.hir.types.scalar(operand.ty) {
+            Some(int) => {
+                self.scalar(operand)?;
+                is_not_zero(&mut self.code, int);
+            }
+            None => {
+                let text = self.aggregate_addr(operand)?;
+                self.load(IntType { bits: 8, signed: false }, text);
+                self.code.i32(0).op(I::I32Ne);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_null(&mut self, operand: &Expr) -> Lower<()> {
+        if let Some(int) = self.cx.hir.types.scalar(operand.ty) {
+            self.scalar(operand)?;
+            self.code.op(if is_wide(int) { I::I64Eqz } else { I::I32Eqz });
+            return Ok(());
+        }
+        let TypeKind::Struct(id) = *self.cx.hir.types.kind(operand.ty) else {
+            return Err(unsupported(operand.span, "comparing this with null is"));
+        };
+        let offset = self.cx.hir.types.field_offset(id, attachment::PERF_FD) as u32;
+        let addr = self.aggregate_addr(operand)?;
+        self.push_addr(addr);
+        self.code.op(I::I32Load(mem(offset))).i32(0).op(I::I32LtS);
+        Ok(())
+    }
+}
+
+/// What the front end lets through and this back end does not have.
+pub fn unsupported(span: Span, what: &str) -> Box<Diagnostic> {
+    Box::new(Diagnostic::not_yet(span, what))
+}

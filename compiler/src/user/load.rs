@@ -1,0 +1,46 @@
+//! `load`, `sleep` and what else is one host call.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, Kept};
+use super::runtime::{Routine, push_failed, reset_arena};
+use crate::hir::FuncId;
+
+/// EINTR of `include/uapi/asm-generic/errno-base.h`.
+const EINTR: i32 = 4;
+/// Nanoseconds of a millisecond.
+const NS_PER_MS: i64 = 1_000_000;
+
+/// [`Routine::Load`]: the second load of a program gives the handle of the first.
+pub fn load(cx: &mut Cx<'_>, code: &mut Code, program: FuncId) {
+    let kept = cx.kept(Kept::Program(program), 0);
+    let name = cx.text(&cx.hir.functions[program].name);
+    let load = cx.host("bpf", "[static]program.load");
+    let shape = cx.abi.result("bpf", "[static]program.load");
+    let warn = cx.routine(Routine::WarnError);
+    code.get_global(kept).if_();
+    code.get_global(kept).op(I::Return).end();
+    reset_arena(code);
+    code.u32(name.address).u32(name.len).u32(cx.returned).call(load);
+    push_failed(cx, code);
+    code.if_();
+    code.get(Var(0)).get(Var(1)).u32(cx.returned + shape.err().offset).call(warn);
+    code.i32(0).op(I::Return).end();
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
+    code.get_global(kept);
+}
+
+/// [`Routine::Sleep`].
+pub fn sleep(cx: &mut Cx<'_>, code: &mut Code) {
+    let ms = Var(0);
+    let sleep = cx.host("clock", "sleep");
+    let longest = (u64::MAX / NS_PER_MS as u64).cast_signed();
+    reset_arena(code);
+    code.get(ms).i64(NS_PER_MS).op(I::I64Mul);
+    code.i64(-1).get(ms).i64(longest).ops_of([I::I64LeU, I::Select]);
+    code.u32(cx.returned).call(sleep);
+    push_failed(cx, code);
+    code.if_value(ValType::I32);
+    code.i32(EINTR).else_().i32(0).end();
+}

@@ -1,0 +1,165 @@
+//! Maps: one set of routines for each map that the script uses.
+//!
+//! A map is opened at its first use, because opening creates the kernel's objects, which may need rights that a run
+//! without map accesses does without. A map that cannot be opened reads as empty and swallows writes, after one line.
+
+mod per_cpu;
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::abi::LIST_LEN;
+use super::code::{Code, Label, Var, mem};
+use super::cx::{Cx, Kept};
+use super::runtime::{Routine, push_failed, reset_arena};
+use crate::hir::MapId;
+
+/// The kept handle of a map before its first use. No handle is negative.
+const UNOPENED: i32 = -1;
+/// The kept handle of a map that could not be opened.
+pub const UNAVAILABLE: i32 = -2;
+
+/// Bytes of the key of a map of this kind, in the kernel.
+pub fn key_size(cx: &Cx<'_>, map: MapId) -> u32 {
+    let map = &cx.hir.maps[map];
+    if map.kind.is_array() { 4 } else { cx.hir.types.size(map.key) as u32 }
+}
+
+/// Bytes of a value, of one CPU.
+pub fn value_size(cx: &Cx<'_>, map: MapId) -> u32 {
+    cx.hir.types.size(cx.hir.maps[map].value) as u32
+}
+
+/// [`Routine::MapOpen`].
+pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+    let kept = cx.kept(Kept::Map(map), UNOPENED);
+    let name = cx.text(&cx.hir.maps[map].name);
+    let open = cx.host("maps", "[static]map.open");
+    let shape = cx.abi.result("maps", "[static]map.open");
+    let warn = cx.routine(Routine::WarnError);
+    code.get_global(kept).i32(UNOPENED).op(I::I32Ne).if_();
+    code.get_global(kept).op(I::Return).end();
+    reset_arena(code);
+    code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
+    push_failed(cx, code);
+    code.if_();
+    code.get(Var(0)).get(Var(1)).u32(cx.returned + shape.err().offset).call(warn);
+    code.i32(UNAVAILABLE).set_global(kept).else_();
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept).end();
+    code.get_global(kept);
+}
+
+/// [`Routine::MapLookup`].
+pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+    let to = Var(1);
+    let size = value_size(cx, map);
+    let absent = code.block();
+    let found = find(cx, code, Access { map, key: Var(0), place: Var(2), place_len: Var(3) }, absent);
+    if cx.hir.maps[map].kind.is_per_cpu() {
+        per_cpu::merge(cx, code, map, to, &found);
+    } else {
+        // A host that answers with another length has broken the contract.
+        code.get(found.len).u32(size).op(I::I32Ne).if_();
+        code.op(I::Unreachable).end();
+        code.get(to).get(found.address).u32(size).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    }
+    code.i32(1).op(I::Return).end();
+    code.get(to).i32(0).u32(size).op(I::MemoryFill(0));
+    code.i32(0);
+}
+
+/// [`Routine::MapStore`]. An entry that is gone is no failure if only an existing one was to be replaced.
+pub fn store(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+    let (key, value, mode, place, place_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
+    let handle = code.local(ValType::I32);
+    let size = value_size(cx, map);
+    let done = code.block();
+    push_open(cx, code, &Access { map, key, place, place_len });
+    code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
+    reset_arena(code);
+    code.get(handle).get(key).u32(key_size(cx, map)).get(value).u32(size).get(mode);
+    let err = call_update(cx, code);
+    push_failed(cx, code);
+    code.op(I::I32Eqz).br_if(done);
+    let gone = cx.abi.named("types", "error").field("kind").case("not-found").0;
+    code.u32(cx.returned).op(I::I32Load8U(mem(err))).u32(gone).op(I::I32Eq);
+    code.get(mode).i32(update_mode(cx, "exist")).ops_of([I::I32Eq, I::I32And]).br_if(done);
+    push_warn(cx, code, err, place, place_len);
+    code.end();
+}
+
+/// [`Routine::MapAdd`]: the other CPUs' slots go back as they were read.
+pub fn add(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+    let (key, delta, place, place_len) = (Var(0), Var(1), Var(2), Var(3));
+    let any = update_mode(cx, "any");
+    let create = code.block();
+    let found = find(cx, code, Access { map, key, place, place_len }, create);
+    per_cpu::add_to_first(cx, code, map, found.address, delta);
+    // The arena is not reset: the value lies in it.
+    code.get(found.handle).get(key).u32(key_size(cx, map)).get(found.address).get(found.len).i32(any);
+    let err = call_update(cx, code);
+    push_failed(cx, code);
+    code.if_();
+    push_warn(cx, code, err, place, place_len);
+    code.end().op(I::Return).end();
+    let first = cx.module.statics.reserve(8, 8);
+    let store = cx.routine(Routine::MapStore(map));
+    code.u32(first).get(delta).op(I::I64Store(mem(0)));
+    code.get(key).u32(first).i32(any).get(place).get(place_len).call(store);
+}
+
+/// The number of an update mode.
+pub fn update_mode(cx: &Cx<'_>, name: &str) -> i32 {
+    cx.abi.named("maps", "update-mode").enumerator(name).cast_signed()
+}
+
+/// An access to an entry: where the key lies, and the start of a message about it.
+struct Access {
+    map: MapId,
+    key: Var,
+    place: Var,
+    place_len: Var,
+}
+
+/// An entry that was found; the value lies in the arena.
+struct Found {
+    handle: Var,
+    address: Var,
+    len: Var,
+}
+
+fn push_open(cx: &mut Cx<'_>, code: &mut Code, access: &Access) {
+    let open = cx.routine(Routine::MapOpen(access.map));
+    code.get(access.place).get(access.place_len).call(open);
+}
+
+/// Looks an entry up. Branches to `absent` if there is none or the lookup failed, which then was reported.
+fn find(cx: &mut Cx<'_>, code: &mut Code, access: Access, absent: Label) -> Found {
+    let [handle, address, len] = [(); 3].map(|()| code.local(ValType::I32));
+    let lookup = cx.host("maps", "[method]map.lookup");
+    let shape = cx.abi.result("maps", "[method]map.lookup");
+    let value = shape.ok().some().offset;
+    push_open(cx, code, &access);
+    code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(absent);
+    reset_arena(code);
+    code.get(handle).get(access.key).u32(key_size(cx, access.map)).u32(cx.returned).call(lookup);
+    push_failed(cx, code);
+    code.if_();
+    push_warn(cx, code, shape.err().offset, access.place, access.place_len);
+    code.br(absent).end();
+    code.u32(cx.returned).ops_of([I::I32Load8U(mem(shape.ok().offset)), I::I32Eqz]).br_if(absent);
+    code.u32(cx.returned).op(I::I32Load(mem(value))).set(address);
+    code.u32(cx.returned).op(I::I32Load(mem(value + LIST_LEN))).set(len);
+    Found { handle, address, len }
+}
+
+/// Calls `update` with the arguments on the stack and gives the offset of its error.
+fn call_update(cx: &mut Cx<'_>, code: &mut Code) -> u32 {
+    let update = cx.host("maps", "[method]map.update");
+    code.u32(cx.returned).call(update);
+    cx.abi.result("maps", "[method]map.update").err().offset
+}
+
+fn push_warn(cx: &mut Cx<'_>, code: &mut Code, err: u32, place: Var, place_len: Var) {
+    let warn = cx.routine(Routine::WarnError);
+    code.get(place).get(place_len).u32(cx.returned + err).call(warn);
+}

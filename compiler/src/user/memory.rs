@@ -1,0 +1,114 @@
+//! The plugin's linear memory.
+//!
+//! ```text
+//! 0      16            stack          STACK_TOP   statics        arena
+//! | null | grows down from STACK_TOP  | constants, variables ... | answers cabi_realloc, grows up ...
+//! ```
+//!
+//! The stack holds what has no place in a Wasm local: structs, arrays, strings.
+
+use std::collections::BTreeMap;
+
+/// The lowest address that the stack may reach: below it, null is caught.
+pub const STACK_BOTTOM: u32 = 16;
+/// Where the stack starts; it has 1 MiB.
+pub const STACK_TOP: u32 = STACK_BOTTOM + (1 << 20);
+/// Bytes of a page of linear memory.
+pub const PAGE: u32 = 1 << 16;
+/// Most bytes that variables and constants may take together, so that an address always fits.
+pub const MAX_STATIC: u64 = 256 << 20;
+
+/// Constants and variables at fixed addresses behind the stack.
+#[derive(Debug)]
+pub struct Statics {
+    end: u32,
+    segments: Vec<(u32, Vec<u8>)>,
+    constants: BTreeMap<Vec<u8>, u32>,
+    overflow: bool,
+}
+
+impl Statics {
+    /// Nothing yet.
+    pub fn new() -> Statics {
+        Statics { end: STACK_TOP, segments: Vec::new(), constants: BTreeMap::new(), overflow: false }
+    }
+
+    /// The address of a constant; equal constants are stored once.
+    pub fn constant(&mut self, bytes: &[u8]) -> u32 {
+        if let Some(address) = self.constants.get(bytes) {
+            return *address;
+        }
+        let address = self.variable(bytes, 8);
+        self.constants.insert(bytes.to_vec(), address);
+        address
+    }
+
+    /// The address of a new variable with these first bytes.
+    pub fn variable(&mut self, init: &[u8], align: u32) -> u32 {
+        let address = self.reserve(init.len() as u64, align);
+        let used = init.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if used > 0 && !self.overflow {
+            self.segments.push((address, init[..used].to_vec()));
+        }
+        address
+    }
+
+    /// The address of so many zeros.
+    pub fn reserve(&mut self, bytes: u64, align: u32) -> u32 {
+        let address = self.end.next_multiple_of(align.max(1));
+        let end = u64::from(address).saturating_add(bytes);
+        if end > MAX_STATIC {
+            self.overflow = true;
+            return STACK_TOP;
+        }
+        self.end = end as u32;
+        address
+    }
+
+    /// Whether what was asked for is more than [`MAX_STATIC`]; addresses then mean nothing.
+    pub fn overflow(&self) -> bool {
+        self.overflow
+    }
+
+    /// The first free address.
+    pub fn end(&self) -> u32 {
+        self.end.next_multiple_of(16)
+    }
+
+    /// What the memory holds at first where it is not zero: neighbours are joined, so that there are few segments.
+    pub fn segments(&self) -> Vec<(u32, Vec<u8>)> {
+        let mut joined: Vec<(u32, Vec<u8>)> = Vec::new();
+        for (address, bytes) in &self.segments {
+            match joined.last_mut() {
+                Some((start, last)) if address - (*start + last.len() as u32) < 16 => {
+                    last.resize((address - *start) as usize, 0);
+                    last.extend_from_slice(bytes);
+                }
+                _ => joined.push((*address, bytes.clone())),
+            }
+        }
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_stored_once_and_zeros_not_at_all() {
+        let mut statics = Statics::new();
+        let first = statics.constant(b"page");
+        statics.variable(&[0; 100], 8);
+        let last = statics.variable(&[1, 0], 2);
+        assert_eq!(statics.constant(b"page"), first);
+        assert_eq!(statics.segments(), [(first, b"page".to_vec()), (last, vec![1])]);
+    }
+
+    #[test]
+    fn too_much_is_noticed() {
+        let mut statics = Statics::new();
+        statics.reserve(u64::MAX, 8);
+        assert!(statics.overflow());
+    }
+}

@@ -1,0 +1,132 @@
+//! The userspace half: typed tree to core Wasm module.
+//!
+//! ```text
+//! functions of the split -> symbolic code (func, stmt, expr, ..) -> module -> bytes
+//!                             calls routines (runtime, maps, perf, ..), each made on first use
+//! ```
+//!
+//! The module imports what the script uses of the contract and nothing else, exports `run`, `cabi_realloc` and its
+//! memory, and follows the canonical ABI (`abi`). Not here: the component around it (`plugin`).
+
+mod abi;
+mod aggregate;
+mod args;
+mod arith;
+mod binding;
+mod builtin;
+mod code;
+mod cx;
+mod element;
+mod expr;
+mod func;
+mod load;
+mod maps;
+mod memory;
+mod module;
+mod perf;
+mod place;
+mod print;
+mod runtime;
+mod scalar;
+mod stmt;
+mod text;
+mod variables;
+
+use wasm_encoder::ValType;
+
+use self::abi::Abi;
+use self::code::Code;
+use self::cx::{Cx, Lower, too_large};
+use self::expr::unsupported;
+use self::memory::MAX_STATIC;
+use self::runtime::Routine;
+use self::scalar::convert;
+use crate::diag::Diagnostic;
+use crate::hir::{FuncId, Hir};
+use crate::source::SourceMap;
+use crate::split::Split;
+use crate::types::{IntType, StructId, TypeKind};
+
+/// Compiles the userspace half to a core module. Without a `main` the module does nothing and succeeds.
+///
+/// # Errors
+/// What this version does not support, and variables that do not fit the plugin's memory; one per function at most.
+pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    let abi = Abi::new();
+    let mut cx = Cx::new(hir, split, sources, &abi).map_err(|error| vec![*error])?;
+    let mut errors = Vec::new();
+    for id in &split.user {
+        errors.extend(func::function(&mut cx, *id).err());
+    }
+    if errors.is_empty() {
+        errors.extend(entry(&mut cx).err());
+    }
+    match errors.is_empty() {
+        true => Ok(cx.module.finish()),
+        false => Err(errors.into_iter().map(|error| *error).collect()),
+    }
+}
+
+/// `run`: reads the words, opens the variables of the BPF object, calls `main`.
+fn entry(cx: &mut Cx<'_>) -> Lower<()> {
+    let mut code = Code::new(0);
+    match cx.hir.main {
+        Some(main) => call_main(cx, &mut code, main)?,
+        None => {
+            code.i32(0);
+        }
+    }
+    let run = cx.module.declare("ks:run", &[], &[ValType::I32]);
+    cx.module.define(run, code, None);
+    cx.module.export("run", run);
+    let realloc = cx.routine(Routine::Realloc);
+    cx.module.export("cabi_realloc", realloc);
+    match (cx.module.statics.overflow(), cx.hir.main) {
+        (true, Some(main)) => {
+            Err(too_large(cx.hir.functions[main].span, "the constants of the userspace half", MAX_STATIC))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId) -> Lower<()> {
+    let function = &cx.hir.functions[main];
+    let options = main_options(cx, main)?;
+    args::parse(cx, code, options, function.span)?;
+    variables::open_all(cx, code);
+    if let Some((_, address)) = options {
+        code.u32(address);
+    }
+    let callee = cx.function(main);
+    code.call(callee);
+    push_exit_code(cx, code, main)
+}
+
+/// The struct that `main` takes, with room for it.
+fn main_options(cx: &mut Cx<'_>, main: FuncId) -> Lower<Option<(StructId, u32)>> {
+    let function = &cx.hir.functions[main];
+    let Some(param) = function.params.first() else { return Ok(None) };
+    let local = &function.locals[*param];
+    match *cx.hir.types.kind(local.ty) {
+        TypeKind::Struct(id) if function.params.len() == 1 => {
+            let size = cx.hir.types.size(local.ty);
+            let address = cx.module.statics.reserve(size, cx.hir.types.align(local.ty) as u32);
+            Ok(Some((id, address)))
+        }
+        _ => Err(unsupported(local.span, "this parameter of `main` is")),
+    }
+}
+
+/// Turns the result of `main`, which is on the stack unless it is void, into an exit code.
+fn push_exit_code(cx: &Cx<'_>, code: &mut Code, main: FuncId) -> Lower<()> {
+    let function = &cx.hir.functions[main];
+    let types = &cx.hir.types;
+    if function.ret == types.common().void {
+        code.i32(0);
+        return Ok(());
+    }
+    let int =
+        types.scalar(function.ret).ok_or_else(|| unsupported(function.span, "this result of `main` is"))?;
+    convert(code, int, IntType { bits: 32, signed: true });
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! The core module under construction, and its encoding.
+
+use std::collections::BTreeMap;
+
+use wasm_encoder as wasm;
+use wasm_encoder::{Instruction, ValType};
+
+use super::abi::CoreImport;
+use super::code::{Callee, Code, DefinedId, ImportId, Op, Var, WasmGlobal};
+use super::memory::{PAGE, STACK_BOTTOM, STACK_TOP, Statics};
+use crate::index::{Id, IndexVec};
+
+/// The end of the stack: moves down when a frame is entered.
+pub const STACK_POINTER: WasmGlobal = WasmGlobal(0);
+/// The first free byte of the arena that answers `cabi_realloc`.
+pub const ARENA: WasmGlobal = WasmGlobal(1);
+/// Where the arena starts: a host call that may answer with lists begins there anew.
+pub const ARENA_START: WasmGlobal = WasmGlobal(2);
+
+/// The frame of a function on the stack in linear memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// The local that holds its address.
+    pub var: Var,
+    /// Its size.
+    pub bytes: u32,
+    /// `console.abort`, called if the stack has no room for it.
+    pub abort: ImportId,
+    /// Address and length of the text that it is given.
+    pub text: (u32, u32),
+}
+
+/// A core module.
+pub struct Module {
+    signatures: Vec<(Vec<ValType>, Vec<ValType>)>,
+    imports: IndexVec<ImportId, (CoreImport, u32)>,
+    import_ids: BTreeMap<(String, String), ImportId>,
+    defined: IndexVec<DefinedId, Defined>,
+    globals: Vec<i32>,
+    exports: Vec<(&'static str, DefinedId)>,
+    /// Constants and variables with a fixed address.
+    pub statics: Statics,
+}
+
+/// A function of the module; `code` is missing only between its declaration and its definition.
+struct Defined {
+    name: String,
+    signature: u32,
+    code: Option<(Code, Option<Frame>)>,
+}
+
+impl Module {
+    /// An empty module with the three globals of the stack and the arena.
+    pub fn new() -> Module {
+        Module {
+            signatures: Vec::new(),
+            imports: IndexVec::new(),
+            import_ids: BTreeMap::new(),
+            defined: IndexVec::new(),
+            globals: vec![STACK_TOP.cast_signed(), 0, 0],
+            exports: Vec::new(),
+            statics: Statics::new(),
+        }
+    }
+
+    /// An import, added on first use.
+    pub fn import(&mut self, import: CoreImport) -> ImportId {
+        let key = (import.module.clone(), import.name.clone());
+        if let Some(id) = self.import_ids.get(&key) {
+            return *id;
+        }
+        let signature = self.signature(&import.params, &import.results);
+        let id = self.imports.push((import, signature));
+        self.import_ids.insert(key, id);
+        id
+    }
+
+    /// A new function, to be defined later. The name is for people who read a trap.
+    pub fn declare(&mut self, name: impl Into<String>, params: &[ValType], results: &[ValType]) -> DefinedId {
+        let signature = self.signature(params, results);
+        self.defined.push(Defined { name: name.into(), signature, code: None })
+    }
+
+    /// The code of a declared function.
+    pub fn define(&mut self, id: DefinedId, code: Code, frame: Option<Frame>) {
+        self.defined[id].code = Some((code, frame));
+    }
+
+    /// A new 32-bit global with this first value.
+    pub fn global(&mut self, init: i32) -> WasmGlobal {
+        self.globals.push(init);
+        WasmGlobal(self.globals.len() as u32 - 1)
+    }
+
+    /// Exports a function.
+    pub fn export(&mut self, name: &'static str, function: DefinedId) {
+        self.exports.push((name, function));
+    }
+
+    /// The module as bytes.
+    pub fn finish(mut self) -> Vec<u8> {
+        let arena = self.statics.end();
+        self.globals[ARENA.0 as usize] = arena.cast_signed();
+        self.globals[ARENA_START.0 as usize] = arena.cast_signed();
+        let mut module = wasm::Module::new();
+        module.section(&self.type_section());
+        module.section(&self.import_section());
+        module.section(&self.function_section());
+        module.section(&memory_section(arena));
+        module.section(&self.global_section());
+        module.section(&self.export_section());
+        module.section(&self.code_section());
+        module.section(&self.data_section());
+        module.section(&self.name_section());
+        module.finish()
+    }
+
+    fn signature(&mut self, params: &[ValType], results: &[ValType]) -> u32 {
+        let wanted = |(p, r): &(Vec<ValType>, Vec<ValType>)| p == params && r == results;
+        let position = self.signatures.iter().position(wanted).unwrap_or_else(|| {
+            self.signatures.push((params.to_vec(), results.to_vec()));
+            self.signatures.len() - 1
+        });
+        position as u32
+    }
+
+    fn type_section(&self) -> wasm::TypeSection {
+        let mut section = wasm::TypeSection::new();
+        for (params, results) in &self.signatures {
+            section.ty().function(params.iter().copied(), results.iter().copied());
+        }
+        section
+    }
+
+    fn import_section(&self) -> wasm::ImportSection {
+        let mut section = wasm::ImportSection::new();
+        for (import, signature) in &self.imports {
+            section.import(&import.module, &import.name, wasm::EntityType::Function(*signature));
+        }
+        section
+    }
+
+    fn function_section(&self) -> wasm::FunctionSection {
+        let mut section = wasm::FunctionSection::new();
+        for function in &self.defined {
+            section.function(function.signature);
+        }
+        section
+    }
+
+    fn global_section(&self) -> wasm::GlobalSection {
+        let mut section = wasm::GlobalSection::new();
+        for init in &self.globals {
+            let ty = wasm::GlobalType { val_type: ValType::I32, mutable: true, shared: false };
+            section.global(ty, &wasm::ConstExpr::i32_const(*init));
+        }
+        section
+    }
+
+    fn export_section(&self) -> wasm::ExportSection {
+        let mut section = wasm::ExportSection::new();
+        section.export("memory", wasm::ExportKind::Memory, 0);
+        for (name, function) in &self.exports {
+            section.export(name, wasm::ExportKind::Func, self.index((*function).into()));
+        }
+        section
+    }
+
+    fn code_section(&self) -> wasm::CodeSection {
+        let mut section = wasm::CodeSection::new();
+        for function in &self.defined {
+            let (code, frame) = function.code.as_ref().expect("every declared function is defined");
+            section.function(&self.body(code, frame.as_ref()));
+        }
+        section
+    }
+
+    fn body(&self, code: &Code, frame: Option<&Frame>) -> wasm::Function {
+        let mut body = wasm::Function::new_with_locals_types(code.locals().iter().copied());
+        if let Some(frame) = frame {
+            self.enter(&mut body, frame);
+        }
+        for op in code.ops() {
+            match op {
+                Op::Wasm(instruction) => {
+                    body.instruction(instruction);
+                }
+                Op::Call(callee) => {
+                    body.instruction(&Instruction::Call(self.index(*callee)));
+                }
+                Op::LeaveFrame => {
+                    if let Some(frame) = frame {
+                        leave(&mut body, frame);
+                    }
+                }
+            }
+        }
+        body.instruction(&Instruction::End);
+        body
+    }
+
+    fn enter(&self, body: &mut wasm::Function, frame: &Frame) {
+        let needed = frame.bytes + STACK_BOTTOM;
+        body.instructions()
+            .global_get(STACK_POINTER.0)
+            .i32_const(needed.cast_signed())
+            .i32_lt_u()
+            .if_(wasm::BlockType::Empty)
+            .i32_const(frame.text.0.cast_signed())
+            .i32_const(frame.text.1.cast_signed())
+            .call(self.index(frame.abort.into()))
+            .unreachable()
+            .end()
+            .global_get(STACK_POINTER.0)
+            .i32_const(frame.bytes.cast_signed())
+            .i32_sub()
+            .local_tee(frame.var.0)
+            .global_set(STACK_POINTER.0);
+    }
+
+    fn data_section(&self) -> wasm::DataSection {
+        let mut section = wasm::DataSection::new();
+        for (address, bytes) in self.statics.segments() {
+            section.active(0, &wasm::ConstExpr::i32_const(address.cast_signed()), bytes);
+        }
+        section
+    }
+
+    fn name_section(&self) -> wasm::NameSection {
+        let mut names = wasm::NameMap::new();
+        for (id, function) in self.defined.iter_enumerated() {
+            names.append(self.index(id.into()), &function.name);
+        }
+        let mut section = wasm::NameSection::new();
+        section.functions(&names);
+        section
+    }
+
+    fn index(&self, callee: Callee) -> u32 {
+        let index = match callee {
+            Callee::Import(id) => id.index(),
+            Callee::Defined(id) => self.imports.len() + id.index(),
+        };
+        index as u32
+    }
+}
+
+fn leave(body: &mut wasm::Function, frame: &Frame) {
+    body.instructions()
+        .local_get(frame.var.0)
+        .i32_const(frame.bytes.cast_signed())
+        .i32_add()
+        .global_set(STACK_POINTER.0);
+}
+
+fn memory_section(arena: u32) -> wasm::MemorySection {
+    let mut section = wasm::MemorySection::new();
+    section.memory(wasm::MemoryType {
+        minimum: u64::from((arena + PAGE).div_ceil(PAGE)),
+        maximum: None,
+        memory64: false,
+        shared: false,
+        page_size_log2: None,
+    });
+    section
+}

@@ -1,0 +1,155 @@
+//! `attach` of a perf event: checks what only this side can see, opens the event, fills the attachment.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::super::abi::LIST_LEN;
+use super::super::code::{Code, Label, Var, mem};
+use super::super::cx::Cx;
+use super::super::runtime::{
+    Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
+};
+use super::{attachment_field, field};
+use crate::builtins::perf::{attachment, options};
+use crate::types::IntType;
+
+const TO: Var = Var(0);
+const OPTIONS: Var = Var(1);
+const PROGRAM: Var = Var(2);
+const HAS_PROGRAM: Var = Var(3);
+const FLAGS: Var = Var(4);
+const PLACE: Var = Var(5);
+const PLACE_LEN: Var = Var(6);
+
+/// The setters of the contract's `options`, with the field that each takes.
+const SETTERS: &[(&str, usize)] = &[
+    ("set-pid", options::PID),
+    ("set-cpu", options::CPU),
+    ("set-period", options::PERIOD),
+    ("set-wakeup", options::WAKEUP),
+    ("set-inherit", options::INHERIT),
+    ("set-exclude-kernel", options::EXCLUDE_KERNEL),
+    ("set-exclude-user", options::EXCLUDE_USER),
+];
+
+/// [`Routine::PerfAttach`].
+pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
+    let [event, leader, handle] = [(); 3].map(|()| code.local(ValType::I32));
+    let drop_event = cx.drop_handle("perf", "event");
+    store_invalid(cx, code);
+    let failed = code.block();
+    make_event(cx, code, event, failed);
+    let unattached = code.block();
+    check(cx, code, event, leader, unattached);
+    open(cx, code, event, leader, handle, unattached);
+    store_attachment(cx, code, handle);
+    code.end();
+    code.get(event).call(drop_event);
+    code.end();
+}
+
+fn store_invalid(cx: &Cx<'_>, code: &mut Code) {
+    for position in [attachment::PERF_FD, attachment::LINK_ID, attachment::PROG_FD] {
+        code.get(TO).i32(attachment::INVALID).op(I::I32Store(mem(attachment_field(cx, position))));
+    }
+    code.get(TO).i64(0).op(I::I64Store(mem(attachment_field(cx, attachment::GENERATION))));
+}
+
+fn make_event(cx: &mut Cx<'_>, code: &mut Code, event: Var, failed: Label) {
+    let numbered = cx.host("perf", "[static]event.numbered");
+    let shape = cx.abi.result("perf", "[static]event.numbered");
+    let value = option_field(cx, options::EVENT);
+    reset_arena(code);
+    code.get(OPTIONS).op(I::I64Load(mem(value))).i64(32).ops_of([I::I64ShrU, I::I32WrapI64]);
+    code.get(OPTIONS).op(I::I64Load32U(mem(value)));
+    code.u32(cx.returned).call(numbered);
+    warn_if_failed(cx, code, shape.err().offset, failed);
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(event);
+}
+
+/// Refuses what the host could not tell from a valid request.
+fn check(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, refused: Label) {
+    let handle = option_field(cx, options::GROUP) + attachment_field(cx, attachment::PERF_FD);
+    code.get(OPTIONS).op(I::I32Load(mem(handle))).tee(leader).i32(0).op(I::I32LeS);
+    code.get(leader).i32(attachment::NONE).ops_of([I::I32Ne, I::I32And]).if_();
+    refuse(cx, code, event, "stale or invalid leader: attach the leader first and test it for null", refused);
+    code.end();
+    code.get(HAS_PROGRAM).get(PROGRAM).ops_of([I::I32Eqz, I::I32And]).if_();
+    refuse(cx, code, event, "its program is not loaded: test the handle that `load` gave for null", refused);
+    code.end();
+    code.get(FLAGS).ops_of([I::I64Eqz, I::I32Eqz]).if_();
+    refuse(cx, code, event, "the flags of a perf event must be 0", refused);
+    code.end();
+}
+
+/// One line that names the event, then out.
+fn refuse(cx: &mut Cx<'_>, code: &mut Code, event: Var, reason: &str, refused: Label) {
+    let name = cx.host("perf", "[method]event.name");
+    let append = cx.routine(Routine::Append);
+    let warn = cx.host("console", "warn");
+    reset_arena(code);
+    code.get(event).u32(cx.returned).call(name);
+    let start = begin_message(code);
+    append_vars(cx, code, PLACE, PLACE_LEN);
+    append_text(cx, code, "cannot attach `");
+    code.u32(cx.returned).op(I::I32Load(mem(0))).u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).call(append);
+    append_text(cx, code, &format!("`: {reason}"));
+    end_message(code, start);
+    code.call(warn).br(refused);
+}
+
+fn open(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, handle: Var, failed: Label) {
+    let new_options = cx.host("perf", "[constructor]options");
+    let drop_options = cx.drop_handle("perf", "options");
+    let open = cx.host("perf", "open");
+    let shape = cx.abi.result("perf", "open");
+    let chosen = code.local(ValType::I32);
+    code.call(new_options).set(chosen);
+    for (setter, position) in SETTERS {
+        let call = cx.host("perf", &format!("[method]options.{setter}"));
+        code.get(chosen);
+        push_option(cx, code, *position);
+        code.call(call);
+    }
+    reset_arena(code);
+    code.get(event).get(chosen);
+    code.get(leader).i32(0).op(I::I32GtS).get(leader);
+    code.get(HAS_PROGRAM).get(PROGRAM);
+    code.u32(cx.returned).call(open);
+    code.get(chosen).call(drop_options);
+    warn_if_failed(cx, code, shape.err().offset, failed);
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(handle);
+}
+
+/// Pushes a field of the script's `perf_options` by the width that it has there.
+fn push_option(cx: &Cx<'_>, code: &mut Code, position: usize) {
+    let types = &cx.hir.types;
+    let crate::types::TypeKind::Struct(id) = types.kind(cx.hir.known.perf_options) else {
+        panic!("perf_options is a struct")
+    };
+    let int: IntType =
+        types.scalar(types.struct_def(*id).fields[position].ty).expect("the options are scalars");
+    code.get(OPTIONS).op(super::super::scalar::load_op(int, option_field(cx, position)));
+}
+
+fn store_attachment(cx: &mut Cx<'_>, code: &mut Code, handle: Var) {
+    let id = cx.host("perf", "[method]attachment.id");
+    let at = |position| mem(attachment_field(cx, position));
+    code.get(TO).get(handle).op(I::I32Store(at(attachment::PERF_FD)));
+    code.get(TO).get(handle).i32(0).get(HAS_PROGRAM).op(I::Select);
+    code.op(I::I32Store(at(attachment::LINK_ID)));
+    code.get(TO).get(PROGRAM).op(I::I32Store(at(attachment::PROG_FD)));
+    code.get(TO).get(handle).call(id).op(I::I64Store(at(attachment::GENERATION)));
+}
+
+/// If the host refused: one line, then out.
+fn warn_if_failed(cx: &mut Cx<'_>, code: &mut Code, err: u32, failed: Label) {
+    let warn = cx.routine(Routine::WarnError);
+    push_failed(cx, code);
+    code.if_();
+    code.get(PLACE).get(PLACE_LEN).u32(cx.returned + err).call(warn);
+    code.br(failed).end();
+}
+
+fn option_field(cx: &Cx<'_>, position: usize) -> u32 {
+    field(cx, cx.hir.known.perf_options, position)
+}

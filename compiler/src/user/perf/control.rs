@@ -1,0 +1,71 @@
+//! `enable`, `disable` and `reset`.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::super::code::{Code, Var, mem};
+use super::super::cx::Cx;
+use super::super::runtime::{
+    Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
+};
+use super::push_handle;
+
+/// EIO of `include/uapi/asm-generic/errno-base.h`: a failure without a number of its own.
+const EIO: i32 = 5;
+/// EBADF of the same: there is no attachment.
+const EBADF: i32 = 9;
+
+/// Which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Control {
+    /// Counts again.
+    Enable,
+    /// Stops counting.
+    Disable,
+    /// Counts from zero.
+    Reset,
+}
+
+impl Control {
+    /// The builtin's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Control::Enable => "enable",
+            Control::Disable => "disable",
+            Control::Reset => "reset",
+        }
+    }
+}
+
+/// [`Routine::PerfControl`].
+pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
+    let (attachment, place, place_len) = (Var(0), Var(1), Var(2));
+    let function = format!("[method]attachment.{}", control.name());
+    let call = cx.host("perf", &function);
+    let err = cx.abi.result("perf", &function).err();
+    let warn = cx.routine(Routine::WarnError);
+    let handle = code.local(ValType::I32);
+    push_handle(cx, code, attachment, handle);
+    code.i32(0).op(I::I32LeS).if_();
+    warn_invalid(cx, code, control.name(), place, place_len);
+    code.i32(EBADF).op(I::Return).end();
+    reset_arena(code);
+    code.get(handle).u32(cx.returned).call(call);
+    push_failed(cx, code);
+    code.op(I::I32Eqz).if_();
+    code.i32(0).op(I::Return).end();
+    code.get(place).get(place_len).u32(cx.returned + err.offset).call(warn);
+    let errno = err.field("errno");
+    code.u32(cx.returned).op(I::I32Load8U(mem(errno.offset))).if_value(ValType::I32);
+    code.u32(cx.returned).op(I::I32Load(mem(errno.some().offset))).else_().i32(EIO).end();
+}
+
+/// One line: a builtin was given an attachment that never was one.
+pub fn warn_invalid(cx: &mut Cx<'_>, code: &mut Code, builtin: &str, place: Var, place_len: Var) {
+    let warn = cx.host("console", "warn");
+    reset_arena(code);
+    let start = begin_message(code);
+    append_vars(cx, code, place, place_len);
+    append_text(cx, code, &format!("{builtin}: invalid attachment (`attach` failed, or never ran)"));
+    end_message(code, start);
+    code.call(warn);
+}

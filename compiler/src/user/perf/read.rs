@@ -1,0 +1,144 @@
+//! `read`: of one counter, and of a whole group.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::super::abi::{LIST_LEN, Shape};
+use super::super::code::{Code, Var, mem};
+use super::super::cx::Cx;
+use super::super::runtime::{Routine, append_text, begin_message, end_message, push_failed, reset_arena};
+use super::{control, field, push_handle};
+use crate::builtins::perf::{SNAPSHOT_ENTRIES, reading};
+
+const TO: Var = Var(0);
+const ATTACHMENT: Var = Var(1);
+const PLACE: Var = Var(2);
+const PLACE_LEN: Var = Var(3);
+
+/// [`Routine::PerfRead`]: fills all but the group's members, which nobody looks at.
+pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
+    let ok = call(cx, code, "[method]attachment.read");
+    let base = code.local(ValType::I32);
+    code.u32(cx.returned).set(base);
+    store_counts(cx, code, base, ok.field("raw"), ok.field("scaled"));
+    store_times(cx, code, ok);
+}
+
+/// [`Routine::PerfSnapshot`].
+pub fn snapshot(cx: &mut Cx<'_>, code: &mut Code) {
+    let ok = call(cx, code, "[method]attachment.snapshot");
+    let entry = ok.field("entries").element();
+    let [at, len, own] = [(); 3].map(|()| code.local(ValType::I32));
+    let entries = ok.field("entries").offset;
+    push_zeros(cx, code);
+    code.u32(cx.returned).op(I::I32Load(mem(entries))).set(at);
+    code.u32(cx.returned).op(I::I32Load(mem(entries + LIST_LEN))).set(len);
+    // A host that names a member outside the group has broken the contract.
+    code.u32(cx.returned).op(I::I32Load(mem(ok.field("own").offset))).tee(own).get(len);
+    code.op(I::I32GeU).if_();
+    code.op(I::Unreachable).end();
+    store_times(cx, code, ok);
+    code.get(at).get(own).u32(entry.size()).ops_of([I::I32Mul, I::I32Add]).set(own);
+    store_counts(cx, code, own, entry.field("raw"), entry.field("scaled"));
+    cut(cx, code, at, len, entry.field("id").offset);
+    code.get(TO).get(len).op(I::I32Store(mem(reading_field(cx, reading::COUNT))));
+    store_members(cx, code, at, len, entry);
+}
+
+/// Calls the host; a failure fills the result and returns.
+fn call<'a>(cx: &mut Cx<'a>, code: &mut Code, function: &str) -> Shape<'a> {
+    let abi = cx.abi;
+    let shape = abi.result("perf", function);
+    let host = cx.host("perf", function);
+    let warn = cx.routine(Routine::WarnError);
+    let handle = code.local(ValType::I32);
+    push_handle(cx, code, ATTACHMENT, handle);
+    code.i32(0).op(I::I32LeS).if_();
+    control::warn_invalid(cx, code, "read", PLACE, PLACE_LEN);
+    fail(cx, code);
+    code.end();
+    reset_arena(code);
+    code.get(handle).u32(cx.returned).call(host);
+    push_failed(cx, code);
+    code.if_();
+    code.get(PLACE).get(PLACE_LEN).u32(cx.returned + shape.err().offset).call(warn);
+    fail(cx, code);
+    code.end();
+    shape.ok()
+}
+
+/// Fills the result of a failure and returns.
+fn fail(cx: &Cx<'_>, code: &mut Code) {
+    push_zeros(cx, code);
+    for position in [reading::RAW, reading::SCALED] {
+        code.get(TO).i64(-1).op(I::I64Store(mem(reading_field(cx, position))));
+    }
+    code.op(I::Return);
+}
+
+fn push_zeros(cx: &Cx<'_>, code: &mut Code) {
+    let size = cx.hir.types.size(cx.hir.known.perf_read) as u32;
+    code.get(TO).i32(0).u32(size).op(I::MemoryFill(0));
+}
+
+fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape<'_>) {
+    for (position, name) in [(reading::TIME_ENABLED, "time-enabled"), (reading::TIME_RUNNING, "time-running")]
+    {
+        code.get(TO).u32(cx.returned).op(I::I64Load(mem(ok.field(name).offset)));
+        code.op(I::I64Store(mem(reading_field(cx, position))));
+    }
+}
+
+/// Stores `raw` and `scaled` of this attachment.
+fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape<'_>, scaled: Shape<'_>) {
+    let count = cx.routine(Routine::PerfCount);
+    code.get(TO).get(base).op(I::I64Load(mem(raw.offset))).get(ATTACHMENT).call(count);
+    code.op(I::I64Store(mem(reading_field(cx, reading::RAW))));
+    code.get(TO);
+    push_scaled(cx, code, base, scaled);
+    code.op(I::I64Store(mem(reading_field(cx, reading::SCALED))));
+}
+
+/// Pushes a scaled count; -1 if the event never ran, which the host says on standard error.
+fn push_scaled(cx: &mut Cx<'_>, code: &mut Code, base: Var, scaled: Shape<'_>) {
+    let count = cx.routine(Routine::PerfCount);
+    code.get(base).op(I::I32Load8U(mem(scaled.offset))).if_value(ValType::I64);
+    code.get(base).op(I::I64Load(mem(scaled.some().offset))).get(ATTACHMENT).call(count);
+    code.else_().i64(-1).end();
+}
+
+/// Cuts a group to the members that the language's arrays hold and says so once. The key is the leader's event.
+fn cut(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, id: u32) {
+    let most = SNAPSHOT_ENTRIES as u32;
+    let warn_once = cx.host("console", "warn-once");
+    let number = cx.routine(Routine::AppendNumber);
+    code.get(len).u32(most).op(I::I32GtU).if_();
+    let start = begin_message(code);
+    append_text(cx, code, "a group has ");
+    code.get(len).op(I::I64ExtendI32U).i32(0).call(number);
+    let rest = " live members: `values` and `ids` show the first 16, `raw` and `scaled` are right for each";
+    append_text(cx, code, rest);
+    code.get(at).op(I::I64Load(mem(id)));
+    end_message(code, start);
+    code.call(warn_once);
+    code.u32(most).set(len).end();
+}
+
+fn store_members(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, entry: Shape<'_>) {
+    let values = reading_field(cx, reading::VALUES);
+    let ids = reading_field(cx, reading::IDS);
+    let end = code.local(ValType::I32);
+    let to = code.local(ValType::I32);
+    code.get(TO).set(to);
+    code.get(at).get(len).u32(entry.size()).ops_of([I::I32Mul, I::I32Add]).set(end);
+    let next = code.loop_();
+    code.get(to);
+    push_scaled(cx, code, at, entry.field("scaled"));
+    code.op(I::I64Store(mem(values)));
+    code.get(to).get(at).op(I::I64Load(mem(entry.field("id").offset))).op(I::I64Store(mem(ids)));
+    code.get_plus(to, 8).set(to);
+    code.get_plus(at, entry.size()).tee(at).get(end).op(I::I32LtU).br_if(next).end();
+}
+
+fn reading_field(cx: &Cx<'_>, position: usize) -> u32 {
+    field(cx, cx.hir.known.perf_read, position)
+}

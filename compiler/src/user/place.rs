@@ -1,0 +1,354 @@
+//! Places: where something can be read and written.
+//!
+//! A place is first turned into a [`Spot`], which evaluates its keys and indices once, from left to right; the spot is
+//! then read, written, or both.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::Var;
+use super::cx::{GlobalHome, Kept, Lower};
+use super::func::{Addr, FnCx, Home};
+use super::runtime::Routine;
+use super::scalar::{convert, is_wide, push_const, val_type};
+use crate::hir::{Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
+use crate::source::Span;
+use crate::types::{IntType, TypeId, TypeKind};
+
+/// The integer that the contract's scalar variables are.
+const U64: IntType = IntType { bits: 64, signed: false };
+
+/// A place with its keys and indices evaluated.
+#[derive(Debug, Clone, Copy)]
+pub enum Spot {
+    /// A scalar local.
+    Local(LocalId, Var),
+    /// Memory that nothing else depends on.
+    Memory(Addr),
+    /// A local in memory that may be bound to a map element, or a part of it.
+    Bound { local: LocalId, addr: Addr, part: bool },
+    /// A variable of the BPF object, or a part of it.
+    Variable { id: GlobalId, part: Option<Part> },
+    /// A map element, or a part of it. The key lies in memory of this statement.
+    Element { map: MapId, key: Addr, part: Option<Part> },
+}
+
+/// A part of something that is not in the plugin's memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Part {
+    offset: u32,
+    dynamic: Option<Var>,
+}
+
+/// An index, in bytes.
+enum Bytes {
+    Constant(u32),
+    Dynamic(Var),
+}
+
+impl FnCx<'_, '_> {
+    /// Evaluates the keys and indices of a place.
+    pub fn spot(&mut self, place: &Place) -> Lower<Spot> {
+        Ok(match &place.kind {
+            PlaceKind::Local(id) => match self.homes[*id] {
+                Home::Scalar(var, _) => Spot::Local(*id, var),
+                Home::Memory(addr) if self.bindings[*id].is_some() => {
+                    Spot::Bound { local: *id, addr, part: false }
+                }
+                Home::Memory(addr) => Spot::Memory(addr),
+            },
+            PlaceKind::Global(id) => match self.cx.global(*id) {
+                GlobalHome::Memory(address) => Spot::Memory(Addr::fixed(address)),
+                GlobalHome::Object => Spot::Variable { id: *id, part: None },
+            },
+            PlaceKind::Element { map, key } => {
+                Spot::Element { map: *map, key: self.key(*map, key)?, part: None }
+            }
+            PlaceKind::Field { base, field } => {
+                let spot = self.spot(base)?;
+                let TypeKind::Struct(id) = self.cx.hir.types.kind(base.ty) else {
+                    panic!("a field is of a struct")
+                };
+                let offset = self.cx.hir.types.field_offset(*id, *field) as u32;
+                self.part(spot, Bytes::Constant(offset))
+            }
+            PlaceKind::Index { base, index } => {
+                let spot = self.spot(base)?;
+                let bytes = self.index(base.ty, index)?;
+                self.part(spot, bytes)
+            }
+            PlaceKind::Value(value) => Spot::Memory(self.aggregate_addr(value)?),
+        })
+    }
+
+    /// Pushes the scalar at a place.
+    pub fn read_place(&mut self, place: &Place) -> Lower<()> {
+        if let PlaceKind::Index { base, index } = &place.kind
+            && let TypeKind::Str(size) = self.cx.hir.types.kind(base.ty)
+        {
+            return self.read_character(base, *size, index);
+        }
+        let spot = self.spot(place)?;
+        self.read_scalar(&spot, self.int(place.ty), place.span);
+        Ok(())
+    }
+
+    /// Pushes the scalar at a spot.
+    pub fn read_scalar(&mut self, spot: &Spot, int: IntType, span: Span) {
+        match *spot {
+            Spot::Local(_, var) => {
+                self.code.get(var);
+            }
+            Spot::Variable { id, part: None } => {
+                let get = self.cx.host("globals", "[method]variable.get");
+                self.push_variable(id);
+                self.code.call(get);
+                convert(&mut self.code, U64, int);
+            }
+            _ => {
+                let addr = self.read_aggregate(spot, span);
+                self.load(int, addr);
+            }
+        }
+    }
+
+    /// The address at which the value of a spot can be read until something changes it.
+    pub fn read_aggregate(&mut self, spot: &Spot, span: Span) -> Addr {
+        match *spot {
+            Spot::Local(..) => panic!("a scalar local has no address"),
+            Spot::Memory(addr) | Spot::Bound { addr, .. } => addr,
+            Spot::Variable { id, part } => {
+                let whole = self.slot(self.cx.hir.globals[id].ty);
+                self.read_variable(id, whole);
+                self.part_addr(whole, part)
+            }
+            Spot::Element { map, key, part } => {
+                let whole = self.slot(self.cx.hir.maps[map].value);
+                self.lookup(map, key, whole, span);
+                self.code.op(I::Drop);
+                self.part_addr(whole, part)
+            }
+        }
+    }
+
+    /// Stores the scalar in a local at a spot.
+    pub fn write_scalar(&mut self, spot: &Spot, int: IntType, value: Var, span: Span) -> Lower<()> {
+        match *spot {
+            Spot::Local(local, var) => {
+                self.code.get(value).set(var);
+                self.unbind(local);
+            }
+            Spot::Variable { id, part: None } => {
+                let set = self.cx.routine(Routine::VariableSet);
+                self.push_variable(id);
+                self.code.get(value);
+                convert(&mut self.code, int, U64);
+                self.push_line(span);
+                self.code.call(set);
+            }
+            _ => {
+                let from = self.slot_bytes(int.bytes(), 8);
+                self.store_var(int, from, value);
+                self.write_bytes(spot, from, int.bytes(), span);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the value at an address, which has the spot's type, at the spot.
+    pub fn write_aggregate(&mut self, spot: &Spot, ty: TypeId, from: Addr, span: Span) -> Lower<()> {
+        let bytes = self.cx.hir.types.size(ty);
+        self.write_bytes(spot, from, bytes, span);
+        Ok(())
+    }
+
+    /// Replaces the scalar at a spot by what `change` makes of it on the stack; `result` is a local of its type.
+    pub fn update_scalar(
+        &mut self,
+        spot: &Spot,
+        int: IntType,
+        result: Var,
+        span: Span,
+        change: impl FnOnce(&mut Self),
+    ) -> Lower<()> {
+        let Spot::Element { map, key, part: Some(part) } = *spot else {
+            self.read_scalar(spot, int, span);
+            change(self);
+            self.code.set(result);
+            return self.write_scalar(spot, int, result, span);
+        };
+        let whole = self.slot(self.cx.hir.maps[map].value);
+        self.lookup(map, key, whole, span);
+        self.code.if_();
+        let addr = self.part_addr(whole, Some(part));
+        self.load(int, addr);
+        change(self);
+        self.code.set(result);
+        self.store_var(int, addr, result);
+        self.map_store(map, key, whole, "exist", span);
+        self.code.end();
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, spot: &Spot, from: Addr, bytes: u64, span: Span) {
+        match *spot {
+            Spot::Local(..) => panic!("a scalar local has no bytes"),
+            Spot::Memory(addr) => self.copy(addr, from, bytes),
+            Spot::Bound { local, addr, part } => {
+                self.copy(addr, from, bytes);
+                if part {
+                    self.write_back(local, span);
+                } else {
+                    self.unbind(local);
+                }
+            }
+            Spot::Variable { id, part } => {
+                self.write_variable(id, part.unwrap_or_default(), from, bytes, span)
+            }
+            Spot::Element { map, key, part: None } => self.map_store(map, key, from, "any", span),
+            Spot::Element { map, key, part: Some(part) } => {
+                let whole = self.slot(self.cx.hir.maps[map].value);
+                self.lookup(map, key, whole, span);
+                self.code.if_();
+                let to = self.part_addr(whole, Some(part));
+                self.copy(to, from, bytes);
+                self.map_store(map, key, whole, "exist", span);
+                self.code.end();
+            }
+        }
+    }
+
+    fn read_variable(&mut self, id: GlobalId, to: Addr) {
+        let read = self.cx.routine(Routine::VariableRead);
+        let size = self.cx.hir.types.size(self.cx.hir.globals[id].ty) as u32;
+        self.push_variable(id);
+        self.push_addr(to);
+        self.code.u32(size);
+        self.code.call(read);
+    }
+
+    fn write_variable(&mut self, id: GlobalId, part: Part, from: Addr, bytes: u64, span: Span) {
+        let write = self.cx.routine(Routine::VariableWrite);
+        self.push_variable(id);
+        self.code.u32(part.offset);
+        if let Some(dynamic) = part.dynamic {
+            self.code.get(dynamic).op(I::I32Add);
+        }
+        self.push_addr(from);
+        self.code.u32(bytes as u32);
+        self.push_line(span);
+        self.code.call(write);
+    }
+
+    fn push_variable(&mut self, id: GlobalId) {
+        let kept = self.cx.kept(Kept::Variable(id), 0);
+        self.code.get_global(kept);
+    }
+
+    fn part(&mut self, spot: Spot, bytes: Bytes) -> Spot {
+        match spot {
+            Spot::Local(..) => panic!("a scalar has no parts"),
+            Spot::Memory(addr) => Spot::Memory(self.moved(addr, bytes)),
+            Spot::Bound { local, addr, .. } => {
+                Spot::Bound { local, addr: self.moved(addr, bytes), part: true }
+            }
+            Spot::Variable { id, part } => Spot::Variable { id, part: Some(self.deeper(part, bytes)) },
+            Spot::Element { map, key, part } => {
+                Spot::Element { map, key, part: Some(self.deeper(part, bytes)) }
+            }
+        }
+    }
+
+    fn moved(&mut self, addr: Addr, bytes: Bytes) -> Addr {
+        match bytes {
+            Bytes::Constant(offset) => addr.plus(offset),
+            Bytes::Dynamic(var) => {
+                let base = self.temp(ValType::I32);
+                self.push_addr(addr);
+                self.code.get(var).op(I::I32Add).set(base);
+                Addr::of(base)
+            }
+        }
+    }
+
+    fn deeper(&mut self, part: Option<Part>, bytes: Bytes) -> Part {
+        let part = part.unwrap_or_default();
+        match (bytes, part.dynamic) {
+            (Bytes::Constant(offset), _) => Part { offset: part.offset + offset, ..part },
+            (Bytes::Dynamic(var), None) => Part { dynamic: Some(var), ..part },
+            (Bytes::Dynamic(var), Some(outer)) => {
+                let sum = self.temp(ValType::I32);
+                self.code.get(outer).get(var).op(I::I32Add).set(sum);
+                Part { dynamic: Some(sum), ..part }
+            }
+        }
+    }
+
+    fn part_addr(&mut self, whole: Addr, part: Option<Part>) -> Addr {
+        let part = part.unwrap_or_default();
+        let addr = whole.plus(part.offset);
+        part.dynamic.map_or(addr, |var| self.moved(addr, Bytes::Dynamic(var)))
+    }
+
+    /// Evaluates an index of an array; one that is out of range ends the plugin.
+    fn index(&mut self, array: TypeId, index: &Expr) -> Lower<Bytes> {
+        let TypeKind::Array(element, len) = *self.cx.hir.types.kind(array) else {
+            panic!("an index that is written is of an array")
+        };
+        let size = self.cx.hir.types.size(element) as u32;
+        if let ExprKind::Const(value) = index.kind
+            && value < len
+        {
+            return Ok(Bytes::Constant(value as u32 * size));
+        }
+        let int = self.int(index.ty);
+        let var = self.temp(val_type(int));
+        self.scalar(index)?;
+        self.code.set(var);
+        self.push_outside(int, var, len);
+        self.code.if_();
+        self.abort_index(int, var, len, index.span);
+        self.code.end();
+        let bytes = self.temp(ValType::I32);
+        self.code.get(var);
+        convert(&mut self.code, int, IntType { bits: 32, signed: false });
+        self.code.u32(size).op(I::I32Mul).set(bytes);
+        Ok(Bytes::Dynamic(bytes))
+    }
+
+    /// Pushes whether an index is outside: a negative one is a large unsigned number.
+    fn push_outside(&mut self, int: IntType, index: Var, len: u64) {
+        self.code.get(index);
+        push_const(&mut self.code, IntType { bits: if is_wide(int) { 64 } else { 32 }, signed: false }, len);
+        self.code.op(if is_wide(int) { I::I64GeU } else { I::I32GeU });
+    }
+
+    fn abort_index(&mut self, int: IntType, index: Var, len: u64, span: Span) {
+        let abort = self.cx.routine(Routine::AbortIndex);
+        let before = self.cx.text(format!("{}index ", self.cx.place_prefix(span)));
+        let behind = self.cx.text(format!(" is outside the array of {len} elements"));
+        self.push_text(before);
+        self.code.get(index);
+        convert(&mut self.code, int, IntType { bits: 64, signed: int.signed });
+        self.code.i32(int.signed.into());
+        self.push_text(behind);
+        self.code.call(abort).op(I::Unreachable);
+    }
+
+    /// A byte of a string; zero behind its end.
+    fn read_character(&mut self, base: &Place, size: u32, index: &Expr) -> Lower<()> {
+        let spot = self.spot(base)?;
+        let int = self.int(index.ty);
+        let var = self.temp(val_type(int));
+        self.scalar(index)?;
+        self.code.set(var);
+        let text = self.read_aggregate(&spot, base.span);
+        self.push_outside(int, var, u64::from(size));
+        self.code.if_value(ValType::I32);
+        self.code.i32(0).else_();
+        self.push_addr(text);
+        self.code.get(var);
+        convert(&mut self.code, int, IntType { bits: 32, signed: false });
+        self.code.op(I::I32Add).op(I::I32Load8U(super::code::mem(0))).end();
+        Ok(())
+    }
+}

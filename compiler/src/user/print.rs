@@ -1,0 +1,94 @@
+//! `print`: the format goes to the host with the values, each with its own width.
+
+use wasm_encoder::Instruction as I;
+
+use super::abi::{LIST_LEN, Shape};
+use super::code::mem;
+use super::cx::Lower;
+use super::expr::unsupported;
+use super::func::{Addr, FnCx};
+use super::runtime::Routine;
+use crate::hir::Expr;
+use crate::types::{IntType, TypeId, TypeKind};
+
+const U8: IntType = IntType { bits: 8, signed: false };
+const U32: IntType = IntType { bits: 32, signed: false };
+
+impl FnCx<'_, '_> {
+    /// Prints, and pushes 0.
+    pub fn print(&mut self, format: &[u8], args: &[Expr]) -> Lower<()> {
+        let print = self.cx.host("console", "print");
+        let abi = self.cx.abi;
+        let value = abi.named("console", "value");
+        let values = self.slot_bytes(u64::from(value.size()) * args.len() as u64, 8);
+        for (position, arg) in args.iter().enumerate() {
+            let to = values.plus(value.size() * position as u32);
+            self.print_value(value, arg, &args[position + 1..], to)?;
+        }
+        let format = self.cx.text(format);
+        self.push_text(format);
+        self.push_addr(values);
+        self.code.u32(args.len() as u32).call(print).i32(0);
+        Ok(())
+    }
+
+    /// Builds one value at `to`; `later` are the values behind it.
+    fn print_value(&mut self, value: Shape<'_>, arg: &Expr, later: &[Expr], to: Addr) -> Lower<()> {
+        let Some(case) = self.value_case(arg.ty) else {
+            return Err(unsupported(arg.span, "printing a value of this type is"));
+        };
+        let (number, payload) = value.case(case);
+        let payload = to.plus(payload.expect("every printed value has a payload").offset);
+        let tag = |fcx: &mut Self| {
+            fcx.store(U8, to, |fcx| {
+                fcx.code.u32(number);
+                Ok(())
+            })
+        };
+        if let Some(int) = self.cx.hir.types.scalar(arg.ty) {
+            self.store(int, payload, |fcx| fcx.scalar(arg))?;
+            return tag(self);
+        }
+        let text = self.stable_addr(arg, later)?;
+        tag(self)?;
+        let length = self.cx.routine(Routine::TextLength);
+        let size = self.cx.hir.types.size(arg.ty) as u32;
+        self.store(U32, payload, |fcx| {
+            fcx.push_addr(text);
+            Ok(())
+        })?;
+        self.push_addr(payload);
+        self.push_addr(text);
+        self.code.u32(size).call(length).op(I::I32Store(mem(LIST_LEN)));
+        Ok(())
+    }
+
+    /// The case of the contract's `value` for a type; none for what cannot be printed.
+    fn value_case(&self, ty: TypeId) -> Option<&'static str> {
+        let types = &self.cx.hir.types;
+        let common = types.common();
+        Some(match types.kind(ty) {
+            TypeKind::Bool => "boolean",
+            TypeKind::Char => "character",
+            TypeKind::Int(int) => number_case(*int),
+            TypeKind::Enum(id) => number_case(types.enum_def(*id).repr),
+            TypeKind::Str(_) => "text",
+            TypeKind::Array(element, _) if *element == common.u8 || *element == common.char => "text",
+            TypeKind::Ptr(_) => "pointer",
+            _ => return None,
+        })
+    }
+}
+
+fn number_case(int: IntType) -> &'static str {
+    match (int.bits, int.signed) {
+        (8, false) => "unsigned8",
+        (16, false) => "unsigned16",
+        (32, false) => "unsigned32",
+        (_, false) => "unsigned64",
+        (8, true) => "signed8",
+        (16, true) => "signed16",
+        (32, true) => "signed32",
+        (_, true) => "signed64",
+    }
+}

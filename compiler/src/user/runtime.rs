@@ -1,0 +1,279 @@
+//! The routines that compiled functions call, each made only if something needs it.
+//!
+//! Not here: what they do, but for memory and messages; each routine's code stands with its construct.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::abi::LIST_LEN;
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, routine_code};
+use super::memory::PAGE;
+use super::module::{ARENA, ARENA_START};
+use super::{load, maps, perf, text, variables};
+use crate::hir::{FuncId, Hir, MapId};
+
+/// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address, length).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Routine {
+    /// `cabi_realloc`: old address, old size, alignment, new size -> address.
+    Realloc,
+    /// Address, length: appends text to the message that is being written at the end of the arena.
+    Append,
+    /// Number, 1 if signed: appends it in decimal.
+    AppendNumber,
+    /// `where`, address of an `error`: one line on standard error.
+    WarnError,
+    /// `where`, address of an `error`: ends the plugin.
+    AbortError,
+    /// `where`, index, 1 if signed, text behind it (address, length): ends the plugin.
+    AbortIndex,
+    /// Address, size -> bytes before the first zero.
+    TextLength,
+    /// Destination, size, source, size: copies text; what is left of the destination is zero.
+    TextCopy,
+    /// Address, size, address, size -> 1 if the texts are equal.
+    TextEqual,
+    /// Handle, destination, size: copies a variable of the BPF object.
+    VariableRead,
+    /// Handle, offset, source, size, `where`: stores a part of a variable of the BPF object.
+    VariableWrite,
+    /// Handle, value, `where`: stores a scalar variable of the BPF object.
+    VariableSet,
+    /// `where` -> handle, or [`maps::UNAVAILABLE`].
+    MapOpen(MapId),
+    /// Address of the key, destination, `where` -> 1 if present; the destination is zero if absent.
+    MapLookup(MapId),
+    /// Address of the key, address of the value, update mode, `where`.
+    MapStore(MapId),
+    /// Address of the key, what to add, `where`: adds to the slot of CPU 0.
+    MapAdd(MapId),
+    /// Destination, options, program handle, 1 if there is a program, flags, `where`.
+    PerfAttach,
+    /// Destination, attachment, `where`.
+    PerfRead,
+    /// Destination, attachment, `where`.
+    PerfSnapshot,
+    /// Count, attachment -> the count as the language has it.
+    PerfCount,
+    /// Attachment, `where` -> 0 or errno.
+    PerfControl(perf::control::Control),
+    /// `where` -> handle, or 0.
+    Load(FuncId),
+    /// Milliseconds -> 0 or EINTR.
+    Sleep,
+}
+
+use ValType::{I32, I64};
+
+impl Routine {
+    /// Core parameters and results.
+    pub fn signature(self) -> (&'static [ValType], &'static [ValType]) {
+        match self {
+            Routine::Realloc => (&[I32; 4], &[I32]),
+            Routine::Append => (&[I32; 2], &[]),
+            Routine::AppendNumber => (&[I64, I32], &[]),
+            Routine::WarnError | Routine::AbortError => (&[I32; 3], &[]),
+            Routine::AbortIndex => (&[I32, I32, I64, I32, I32, I32], &[]),
+            Routine::TextLength => (&[I32; 2], &[I32]),
+            Routine::TextCopy => (&[I32; 4], &[]),
+            Routine::TextEqual => (&[I32; 4], &[I32]),
+            Routine::VariableRead => (&[I32; 3], &[]),
+            Routine::VariableWrite => (&[I32; 6], &[]),
+            Routine::VariableSet => (&[I32, I64, I32, I32], &[]),
+            Routine::MapOpen(_) | Routine::Load(_) => (&[I32; 2], &[I32]),
+            Routine::MapLookup(_) => (&[I32; 4], &[I32]),
+            Routine::MapStore(_) => (&[I32; 5], &[]),
+            Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
+            Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
+            Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
+            Routine::PerfCount => (&[I64, I32], &[I64]),
+            Routine::PerfControl(_) => (&[I32; 3], &[I32]),
+            Routine::Sleep => (&[I64], &[I32]),
+        }
+    }
+
+    /// A name for people who read a trap. No function of a script has a colon in its name.
+    pub fn name(self, hir: &Hir) -> String {
+        let name = match self {
+            Routine::Realloc => "realloc",
+            Routine::Append => "append",
+            Routine::AppendNumber => "append_number",
+            Routine::WarnError => "warn_error",
+            Routine::AbortError => "abort_error",
+            Routine::AbortIndex => "abort_index",
+            Routine::TextLength => "text_length",
+            Routine::TextCopy => "text_copy",
+            Routine::TextEqual => "text_equal",
+            Routine::VariableRead => "variable_read",
+            Routine::VariableWrite => "variable_write",
+            Routine::VariableSet => "variable_set",
+            Routine::MapOpen(map) => return format!("ks:map_open:{}", hir.maps[map].name),
+            Routine::MapLookup(map) => return format!("ks:map_lookup:{}", hir.maps[map].name),
+            Routine::MapStore(map) => return format!("ks:map_store:{}", hir.maps[map].name),
+            Routine::MapAdd(map) => return format!("ks:map_add:{}", hir.maps[map].name),
+            Routine::PerfAttach => "attach",
+            Routine::PerfRead => "read",
+            Routine::PerfSnapshot => "snapshot",
+            Routine::PerfCount => "count",
+            Routine::PerfControl(control) => control.name(),
+            Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
+            Routine::Sleep => "sleep",
+        };
+        format!("ks:{name}")
+    }
+
+    /// Its code.
+    pub fn code(self, cx: &mut Cx<'_>) -> Code {
+        let mut code = routine_code(self);
+        match self {
+            Routine::Realloc => realloc(&mut code),
+            Routine::Append => append(cx, &mut code),
+            Routine::AppendNumber => append_number(cx, &mut code),
+            Routine::WarnError => warn_error(cx, &mut code),
+            Routine::AbortError => abort_error(cx, &mut code),
+            Routine::AbortIndex => abort_index(cx, &mut code),
+            Routine::TextLength => text::length(&mut code),
+            Routine::TextCopy => text::copy(cx, &mut code),
+            Routine::TextEqual => text::equal(cx, &mut code),
+            Routine::VariableRead => variables::read(cx, &mut code),
+            Routine::VariableWrite => variables::write(cx, &mut code),
+            Routine::VariableSet => variables::set(cx, &mut code),
+            Routine::MapOpen(map) => maps::open(cx, &mut code, map),
+            Routine::MapLookup(map) => maps::lookup(cx, &mut code, map),
+            Routine::MapStore(map) => maps::store(cx, &mut code, map),
+            Routine::MapAdd(map) => maps::add(cx, &mut code, map),
+            Routine::PerfAttach => perf::attach::code(cx, &mut code),
+            Routine::PerfRead => perf::read::scalar(cx, &mut code),
+            Routine::PerfSnapshot => perf::read::snapshot(cx, &mut code),
+            Routine::PerfCount => perf::count::code(cx, &mut code),
+            Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
+            Routine::Load(program) => load::load(cx, &mut code, program),
+            Routine::Sleep => load::sleep(cx, &mut code),
+        }
+        code
+    }
+}
+
+/// Frees everything that the host has put into the arena.
+pub fn reset_arena(code: &mut Code) {
+    code.get_global(ARENA_START).set_global(ARENA);
+}
+
+/// Starts a message at the end of the arena, behind what the host has put there, and gives its start.
+pub fn begin_message(code: &mut Code) -> Var {
+    let start = code.local(I32);
+    code.get_global(ARENA).set(start);
+    start
+}
+
+/// Appends a constant text to a message.
+pub fn append_text(cx: &mut Cx<'_>, code: &mut Code, text: &str) {
+    let text = cx.text(text);
+    let append = cx.routine(Routine::Append);
+    code.u32(text.address).u32(text.len).call(append);
+}
+
+/// Pushes address and length of a message.
+pub fn end_message(code: &mut Code, start: Var) {
+    code.get(start).get_global(ARENA).get(start).op(I::I32Sub);
+}
+
+/// Appends the text whose address and length stand in two locals.
+pub fn append_vars(cx: &mut Cx<'_>, code: &mut Code, address: Var, len: Var) {
+    let append = cx.routine(Routine::Append);
+    code.get(address).get(len).call(append);
+}
+
+/// Pushes the discriminant of the result that the host has just given: not 0 is an error.
+pub fn push_failed(cx: &Cx<'_>, code: &mut Code) {
+    code.u32(cx.returned).op(I::I32Load8U(mem(0)));
+}
+
+fn realloc(code: &mut Code) {
+    let (old, old_size, align, new_size) = (Var(0), Var(1), Var(2), Var(3));
+    let start = code.local(I32);
+    let end = code.local(I64);
+    let limit = code.local(I64);
+    code.get_global(ARENA).get(align).op(I::I32Add).i32(1).op(I::I32Sub);
+    code.i32(0).get(align).ops_of([I::I32Sub, I::I32And]).set(start);
+    code.get(start).op(I::I64ExtendI32U).get(new_size).ops_of([I::I64ExtendI32U, I::I64Add]).set(end);
+    code.ops_of([I::MemorySize(0), I::I64ExtendI32U]).i64(i64::from(PAGE)).op(I::I64Mul).set(limit);
+    code.get(end).get(limit).op(I::I64GtU).if_();
+    code.get(end).get(limit).op(I::I64Sub).i64(i64::from(PAGE) - 1).op(I::I64Add);
+    code.i64(i64::from(PAGE)).ops_of([I::I64DivU, I::I32WrapI64, I::MemoryGrow(0)]);
+    // The host may not be called from here, so there are no words for this.
+    code.i32(-1).op(I::I32Eq).if_();
+    code.op(I::Unreachable).end().end();
+    code.get(end).op(I::I32WrapI64).set_global(ARENA);
+    code.get(start).get(old).get(old_size);
+    code.get(new_size).get(old_size).get(new_size).ops_of([I::I32LtU, I::Select]);
+    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.get(start);
+}
+
+fn append(cx: &mut Cx<'_>, code: &mut Code) {
+    let (address, len) = (Var(0), Var(1));
+    let realloc = cx.routine(Routine::Realloc);
+    code.i32(0).i32(0).i32(1).get(len).call(realloc);
+    code.get(address).get(len).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+}
+
+/// The longest number has 20 characters.
+const NUMBER_BYTES: u32 = 24;
+
+fn append_number(cx: &mut Cx<'_>, code: &mut Code) {
+    let (value, signed) = (Var(0), Var(1));
+    let digits_end = cx.module.statics.reserve(u64::from(NUMBER_BYTES), 1) + NUMBER_BYTES;
+    let negative = code.local(I32);
+    let at = code.local(I32);
+    let put = |code: &mut Code| {
+        code.get(at).i32(1).op(I::I32Sub).tee(at);
+    };
+    code.get(value).i64(0).op(I::I64LtS).get(signed).op(I::I32And).tee(negative).if_();
+    code.i64(0).get(value).op(I::I64Sub).set(value).end();
+    code.u32(digits_end).set(at);
+    let next = code.loop_();
+    put(code);
+    code.get(value).i64(10).ops_of([I::I64RemU, I::I32WrapI64]).i32(i32::from(b'0')).op(I::I32Add);
+    code.op(I::I32Store8(mem(0)));
+    code.get(value).i64(10).op(I::I64DivU).tee(value).i64(0).op(I::I64Ne).br_if(next).end();
+    code.get(negative).if_();
+    put(code);
+    code.i32(i32::from(b'-')).op(I::I32Store8(mem(0))).end();
+    let append = cx.routine(Routine::Append);
+    code.get(at).u32(digits_end).get(at).op(I::I32Sub).call(append);
+}
+
+/// Writes `where` and the error's words as a message and pushes it.
+fn push_error(cx: &mut Cx<'_>, code: &mut Code) {
+    let (where_address, where_len, error) = (Var(0), Var(1), Var(2));
+    let words = cx.abi.named("types", "error").field("message").offset;
+    let append = cx.routine(Routine::Append);
+    let start = begin_message(code);
+    append_vars(cx, code, where_address, where_len);
+    code.get(error).op(I::I32Load(mem(words))).get(error).op(I::I32Load(mem(words + LIST_LEN))).call(append);
+    end_message(code, start);
+}
+
+fn warn_error(cx: &mut Cx<'_>, code: &mut Code) {
+    push_error(cx, code);
+    let warn = cx.host("console", "warn");
+    code.call(warn);
+}
+
+fn abort_error(cx: &mut Cx<'_>, code: &mut Code) {
+    push_error(cx, code);
+    let abort = cx.host("console", "abort");
+    code.call(abort).op(I::Unreachable);
+}
+
+fn abort_index(cx: &mut Cx<'_>, code: &mut Code) {
+    let start = begin_message(code);
+    append_vars(cx, code, Var(0), Var(1));
+    let number = cx.routine(Routine::AppendNumber);
+    code.get(Var(2)).get(Var(3)).call(number);
+    append_vars(cx, code, Var(4), Var(5));
+    end_message(code, start);
+    let abort = cx.host("console", "abort");
+    code.call(abort).op(I::Unreachable);
+}

@@ -1,0 +1,50 @@
+//! Strings: N bytes, text up to the first zero.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::{Code, Var, mem};
+use super::cx::Cx;
+use super::runtime::Routine;
+
+/// [`Routine::TextLength`].
+pub fn length(code: &mut Code) {
+    let (address, size) = (Var(0), Var(1));
+    let len = code.local(ValType::I32);
+    let done = code.block();
+    let next = code.loop_();
+    code.get(len).get(size).op(I::I32GeU).br_if(done);
+    code.get(address).get(len).ops_of([I::I32Add, I::I32Load8U(mem(0)), I::I32Eqz]).br_if(done);
+    code.get(len).i32(1).op(I::I32Add).set(len).br(next).end().end();
+    code.get(len);
+}
+
+/// [`Routine::TextCopy`].
+pub fn copy(cx: &mut Cx<'_>, code: &mut Code) {
+    let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));
+    let length = cx.routine(Routine::TextLength);
+    let len = code.local(ValType::I32);
+    let room = code.local(ValType::I32);
+    code.get(to_size).i32(1).op(I::I32Sub).tee(room);
+    code.get(from).get(from_size).call(length).tee(len);
+    code.get(room).get(len).ops_of([I::I32LtU, I::Select]).set(len);
+    code.get(to).get(from).get(len).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.get(to).get(len).op(I::I32Add).i32(0).get(to_size).get(len).op(I::I32Sub).op(I::MemoryFill(0));
+}
+
+/// [`Routine::TextEqual`].
+pub fn equal(cx: &mut Cx<'_>, code: &mut Code) {
+    let (left, left_size, right, right_size) = (Var(0), Var(1), Var(2), Var(3));
+    let length = cx.routine(Routine::TextLength);
+    let rest = code.local(ValType::I32);
+    code.get(left).get(left_size).call(length).tee(rest);
+    code.get(right).get(right_size).call(length).op(I::I32Ne).if_();
+    code.i32(0).op(I::Return).end();
+    let done = code.block();
+    let next = code.loop_();
+    code.get(rest).op(I::I32Eqz).br_if(done);
+    code.get(rest).i32(1).op(I::I32Sub).set(rest);
+    code.get(left).get(rest).ops_of([I::I32Add, I::I32Load8U(mem(0))]);
+    code.get(right).get(rest).ops_of([I::I32Add, I::I32Load8U(mem(0)), I::I32Eq]).br_if(next);
+    code.i32(0).op(I::Return).end().end();
+    code.i32(1);
+}

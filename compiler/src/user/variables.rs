@@ -1,0 +1,74 @@
+//! Global variables that live in the BPF object because a kernel function uses them.
+//!
+//! Their handles are opened once, when `run` starts. The object has every variable that the compiler put there, so a
+//! failure is a broken promise and ends the plugin.
+
+use wasm_encoder::Instruction as I;
+
+use super::abi::LIST_LEN;
+use super::code::{Code, Var, mem};
+use super::cx::Cx;
+use super::runtime::{Routine, push_failed, reset_arena};
+
+/// Opens the variables that some function uses.
+pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
+    for (id, kept) in cx.kept_variables() {
+        let global = &cx.hir.globals[id];
+        let name = cx.text(&global.name);
+        let place = cx.text(format!("{}variable `{}`: ", cx.line_prefix(global.span), global.name));
+        let open = cx.host("globals", "[static]variable.open");
+        let shape = cx.abi.result("globals", "[static]variable.open");
+        reset_arena(code);
+        code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
+        push_failed(cx, code);
+        code.if_();
+        code.u32(place.address).u32(place.len);
+        push_abort(cx, code, shape.err().offset);
+        code.end();
+        code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
+    }
+}
+
+/// [`Routine::VariableRead`].
+pub fn read(cx: &mut Cx<'_>, code: &mut Code) {
+    let (handle, to, size) = (Var(0), Var(1), Var(2));
+    let read = cx.host("globals", "[method]variable.read");
+    reset_arena(code);
+    code.get(handle).u32(cx.returned).call(read);
+    // A host that answers with another length has broken the contract.
+    code.u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).get(size).op(I::I32Ne).if_();
+    code.op(I::Unreachable).end();
+    code.get(to).u32(cx.returned).op(I::I32Load(mem(0))).get(size);
+    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+}
+
+/// [`Routine::VariableWrite`].
+pub fn write(cx: &mut Cx<'_>, code: &mut Code) {
+    let write = cx.host("globals", "[method]variable.write");
+    let err = cx.abi.result("globals", "[method]variable.write").err().offset;
+    reset_arena(code);
+    code.get(Var(0)).get(Var(1)).get(Var(2)).get(Var(3)).u32(cx.returned).call(write);
+    abort_if_failed(cx, code, Var(4), Var(5), err);
+}
+
+/// [`Routine::VariableSet`].
+pub fn set(cx: &mut Cx<'_>, code: &mut Code) {
+    let set = cx.host("globals", "[method]variable.set");
+    let err = cx.abi.result("globals", "[method]variable.set").err().offset;
+    reset_arena(code);
+    code.get(Var(0)).get(Var(1)).u32(cx.returned).call(set);
+    abort_if_failed(cx, code, Var(2), Var(3), err);
+}
+
+fn abort_if_failed(cx: &mut Cx<'_>, code: &mut Code, place: Var, place_len: Var, err: u32) {
+    push_failed(cx, code);
+    code.if_();
+    code.get(place).get(place_len);
+    push_abort(cx, code, err);
+    code.end();
+}
+
+fn push_abort(cx: &mut Cx<'_>, code: &mut Code, err: u32) {
+    let abort = cx.routine(Routine::AbortError);
+    code.u32(cx.returned + err).call(abort).op(I::Unreachable);
+}

@@ -1,0 +1,77 @@
+//! Every file below `cases/` is a script that the verifier must accept. Its first lines say what a run must lead to:
+//! `// expect NAME = JSON` for a global variable, `// returns N`, or `// load only`. Adding a case is adding a file.
+
+use std::path::{Path, PathBuf};
+
+use crate::kernel::Loaded;
+use crate::object;
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/cases");
+    let entries = std::fs::read_dir(folder).expect("the cases are there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    let wanted = std::env::var("KS_CASE").unwrap_or_default();
+    paths.retain(|path| path.to_string_lossy().contains(&wanted));
+    paths
+}
+
+#[test]
+fn root_every_case_loads_and_does_what_it_says() {
+    let mut failures = Vec::new();
+    for path in cases() {
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let script = std::fs::read_to_string(&path).expect("a case is readable");
+        println!("{name}: {} instructions", object(&script).disassembly().lines().count());
+        match std::panic::catch_unwind(|| check(&script)) {
+            Ok(wrong) => failures.extend(wrong.into_iter().map(|what| format!("{name}: {what}"))),
+            Err(_) => failures.push(format!("{name}: does not load")),
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What is not as the script says.
+fn check(script: &str) -> Vec<String> {
+    let object = object(script);
+    Loaded::load(object.elf());
+    if script.starts_with("// load only") {
+        return Vec::new();
+    }
+    let runnable = Loaded::load_runnable(object.elf());
+    let result = runnable.run("watch");
+    let mut wrong = Vec::new();
+    let mut globals = runnable.globals("bss");
+    globals.extend(runnable.globals("data"));
+    for line in script.lines().map_while(|line| line.strip_prefix("// ")) {
+        if let Some(expected) = line.strip_prefix("returns ") {
+            if result.to_string() != expected {
+                wrong.push(format!("returned {result}, not {expected}"));
+            }
+        } else if let Some((name, value)) =
+            line.strip_prefix("expect ").and_then(|rest| rest.split_once(" = "))
+        {
+            let expected: serde_json::Value = serde_json::from_str(value).expect("JSON");
+            if globals.get(name) != Some(&expected) {
+                wrong.push(format!("{name} is {:?}, not {expected}", globals.get(name)));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn root_map_entries_are_what_the_script_stored() {
+    let object = object(include_str!("cases/maps.ks"));
+    let loaded = Loaded::load_runnable(object.elf());
+    loaded.run("watch");
+    let names: std::collections::BTreeMap<String, u64> = loaded
+        .entries("names")
+        .into_iter()
+        .map(|(key, value)| (key.to_string(), value.as_u64().expect("a number")))
+        .collect();
+    assert_eq!(names.values().copied().collect::<Vec<_>>(), [2, 3], "{names:?}");
+    let stats = loaded.entries("stats");
+    assert_eq!(stats.len(), 1, "a part of an absent entry creates nothing: {stats:?}");
+    assert_eq!(stats[0].1["kind"], 3);
+}

@@ -1,0 +1,45 @@
+//! Scripts through the kernel back end: what is made of them, and (tests named `root_`) what the real loader, verifier and
+//! kernel make of that.
+
+#[path = "../object/bpffs.rs"]
+#[expect(dead_code, reason = "shared with the tests of objects, which also look at refusals")]
+mod bpffs;
+mod kernel;
+mod load;
+mod run;
+mod text;
+
+use ks_compiler::diag::Diagnostic;
+use ks_compiler::kernel::{Object, compile};
+use ks_compiler::pipeline;
+use ks_compiler::split::split;
+use ks_wit::section::Arch;
+
+/// The kernel half of a script; some global variables start with other bytes than it says.
+fn build(script: &str, inits: &[(&str, Vec<u8>)]) -> Result<Object, Vec<Diagnostic>> {
+    let checked =
+        pipeline::parse("folder/case.ks", script.as_bytes()).expect("cases are short").check("case");
+    let errors: Vec<_> = checked.diagnostics.iter().map(|one| one.message.clone()).collect();
+    let mut hir = checked.hir.unwrap_or_else(|| panic!("{errors:?} in\n{script}"));
+    for global in hir.globals.iter_mut() {
+        if let Some((_, bytes)) = inits.iter().find(|(name, _)| *name == global.name) {
+            assert_eq!(global.init.len(), bytes.len(), "{}", global.name);
+            global.init = bytes.clone();
+        }
+    }
+    compile(&hir, &split(&hir), &checked.sources, Arch::X86_64)
+}
+
+/// The kernel half of a script without errors.
+fn object(script: &str) -> Object {
+    object_with(script, &[])
+}
+
+fn object_with(script: &str, inits: &[(&str, Vec<u8>)]) -> Object {
+    build(script, inits).unwrap_or_else(|errors| panic!("{errors:#?}\n{script}"))
+}
+
+/// A script with one perf program.
+fn perf_program(items: &str, body: &str) -> String {
+    format!("{items}\n@perf_event\nfn watch(ctx: *bpf_perf_event_data) -> i32 {{\n{body}\n}}\n")
+}

@@ -1,0 +1,47 @@
+//! What the stages print, what is refused, and that nothing changes from build to build.
+
+use ks_compiler::diag::Severity;
+
+use crate::kernel::Loaded;
+use crate::{build, object, perf_program};
+
+#[test]
+fn a_program_that_counts_is_five_instructions() {
+    let object = object(&perf_program("var hits: u64 = 0", "hits += 1\nreturn 0"));
+    assert!(object.mir().contains("atomic_add8"), "{}", object.mir());
+    assert!(object.disassembly().contains("lock *(u64 *)"), "{}", object.disassembly());
+    // The name, and five lines.
+    assert_eq!(object.disassembly().lines().count(), 6, "{}", object.disassembly());
+}
+
+#[test]
+fn the_same_script_gives_the_same_bytes() {
+    let script = include_str!("cases/maps.ks");
+    assert_eq!(object(script).elf(), object(script).elf());
+}
+
+#[test]
+fn too_many_locals_are_refused_and_many_are_warned_about() {
+    let locals = |bytes: u32| perf_program("", &format!("var a: u8[{bytes}] = [0]\na[1] = 1\nreturn 0"));
+    let refused = build(&locals(600), &[]).expect_err("600 bytes");
+    assert_eq!(refused.iter().map(|one| one.code.to_string()).collect::<Vec<_>>(), ["KS1001"]);
+    let warned = object(&locals(300));
+    assert_eq!(warned.warnings()[0].code.to_string(), "KS1002");
+    assert!(object(&locals(200)).warnings().is_empty());
+}
+
+#[test]
+fn a_chain_of_frames_beyond_the_stack_is_not_supported_yet() {
+    let helper = "@helper\nfn deep(n: u32) -> u32 {\nvar a: u8[400] = [0]\na[n] = 1\nreturn a[n]\n}";
+    let script = perf_program(helper, "var b: u8[400] = [0]\nb[3] = 2\nreturn deep(b[3])");
+    let errors = build(&script, &[]).expect_err("800 bytes of stack");
+    assert_eq!(errors[0].code.to_string(), "KS9901");
+    assert_eq!(errors[0].severity, Severity::Error);
+}
+
+#[test]
+fn root_the_kernel_shows_the_scripts_lines() {
+    let script = perf_program("var hits: u64 = 0", "hits += 1\nreturn 0");
+    let dump = Loaded::load(object(&script).elf()).translated("watch");
+    assert!(dump.contains("hits += 1 [file:case.ks line_num:4 line_col:1]"), "{dump}");
+}

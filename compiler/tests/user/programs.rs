@@ -1,0 +1,207 @@
+//! What scripts compute, in core modules that need nothing of the kernel.
+
+use crate::compile;
+use crate::machine::{Outcome, Value, run};
+
+/// What a script prints, a line each; numbers as signed or unsigned by their type.
+fn output(text: &str) -> Vec<String> {
+    let outcome = run(&compile(text).core);
+    assert_eq!((outcome.code, &outcome.aborted), (Some(0), &None));
+    lines(&outcome)
+}
+
+fn lines(outcome: &Outcome) -> Vec<String> {
+    let show = |value: &Value| match value {
+        Value::Number("i8", bits) => (*bits as i8).to_string(),
+        Value::Number("i16", bits) => (*bits as i16).to_string(),
+        Value::Number("i32", bits) => (*bits as i32).to_string(),
+        Value::Number("i64", bits) => bits.cast_signed().to_string(),
+        Value::Number(_, bits) => bits.to_string(),
+        Value::Text(text) => text.clone(),
+    };
+    outcome.printed.iter().map(|line| line.iter().map(show).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn arithmetic_wraps_at_its_width() {
+    let text = r#"
+fn narrow(x: u64) -> u8 {
+    return x
+}
+fn main() -> i32 {
+    var a: u8 = 250
+    var b: u8 = 10
+    var c: i8 = 127
+    var one: i8 = 1
+    var zero: u64 = 0
+    var big: u64 = 18446744073709551615
+    print("%u", a + b)
+    print("%d", c + one)
+    print("%u %u", big / zero, big % zero)
+    print("%u", big + 1)
+    print("%u", narrow(big))
+    a += 10
+    print("%u", a)
+    c -= 255
+    print("%d", c)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["4", "-128", "0 18446744073709551615", "0", "255", "4", "-128"]);
+}
+
+#[test]
+fn loops_run_as_often_as_they_say() {
+    let text = r#"
+fn main() -> i32 {
+    var sum: u64 = 0
+    for (i in 0..10) {
+        if (i == 3) {
+            continue
+        }
+        if (i == 7) {
+            break
+        }
+        for (j in i..5) {
+            sum += 1
+        }
+        sum += i
+    }
+    print("%u", sum)
+    var n = 0
+    while (n < 100) {
+        n += 1
+        if (n == 42) {
+            break
+        }
+    }
+    print("%u", n)
+    var first = 9
+    for (k in first..3) {
+        print("never")
+    }
+    return 0
+}
+"#;
+    // 0+1+2+4+5+6 and 5+4+3+1 inner turns.
+    assert_eq!(output(text), ["31", "42"]);
+}
+
+#[test]
+fn structs_and_arrays_are_copied() {
+    let text = r#"
+struct Point {
+    x: u8,
+    y: i64,
+}
+struct Line {
+    start: Point,
+    stop: Point,
+    tags: u16[3],
+}
+var origin: Point
+fn move_by(p: Point, by: i64) -> Point {
+    p.y = p.y + by
+    origin.y = 77
+    return p
+}
+fn swap(l: Line) -> Line {
+    return Line { start: l.stop, stop: l.start, tags: l.tags }
+}
+fn main() -> i32 {
+    var p = Point { x: 1, y: 2 }
+    var q = move_by(p, 5)
+    print("%d %d %d", p.y, q.y, origin.y)
+    var l = Line { start: p, stop: q, tags: [7, 8] }
+    l = swap(l)
+    print("%d %d %u %u", l.start.y, l.stop.y, l.tags[1], l.tags[2])
+    var at: u32 = 2
+    l.tags[at] = 9
+    l.tags[at] += 4
+    var copy = l
+    l.tags[2] = 0
+    print("%u %u", copy.tags[at], l.tags[at])
+    origin = move_by(origin, 3)
+    print("%d", origin.y)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["2 7 77", "7 2 8 0", "13 0", "80"]);
+}
+
+#[test]
+fn strings_compare_and_convert_by_their_text() {
+    let text = r#"
+fn name() -> str(8) {
+    return "walnut"
+}
+fn main() -> i32 {
+    var a: str(16) = "walnut"
+    var b: str(4) = name()
+    print("%s %s", a, b)
+    if (a == name()) {
+        print("equal")
+    }
+    if (a != b) {
+        print("cut")
+    }
+    var at = 1
+    print("%c %u", a[at], a[at] == 'a')
+    at = 400
+    print("%u", a[at] == '\0')
+    var empty: str(3) = ""
+    if (empty) {
+        print("never")
+    }
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["walnut wal", "equal", "cut", "97 1", "1"]);
+}
+
+#[test]
+fn an_index_outside_its_array_ends_the_plugin_at_its_place() {
+    let text =
+        "var a: u32[4]\nfn main() -> i32 {\n    var i: i32 = -3\n    print(\"%u\", a[i])\n    return 0\n}\n";
+    let outcome = run(&compile(text).core);
+    assert_eq!(outcome.code, None);
+    assert_eq!(outcome.aborted.as_deref(), Some("test.ks:4:19: index -3 is outside the array of 4 elements"));
+}
+
+#[test]
+fn a_full_stack_ends_the_plugin_at_its_function() {
+    let text = "fn deep(n: u64) -> u64 {\n    var a: u64[1000]\n    a[0] = n\n    var b = deep(n + 1)\n    \
+                return a[0] + b\n}\nfn main() -> i32 {\n    print(\"%u\", deep(0))\n    return 0\n}\n";
+    let outcome = run(&compile(text).core);
+    assert_eq!(outcome.code, None);
+    assert_eq!(
+        outcome.aborted.as_deref(),
+        Some("test.ks:1:4: the stack of the plugin (1 MiB) is full in `deep`")
+    );
+}
+
+#[test]
+fn values_are_printed_as_they_were_when_their_turn_came() {
+    let text = r#"
+var s: str(8) = "before"
+var n: u32 = 1
+fn change() -> u32 {
+    s = "after"
+    n = n + 1
+    return n
+}
+fn main() -> i32 {
+    print("%s %u %u %s %u", s, n, change(), s, n)
+    var i: bool = s == "before"
+    print("{} {}", i, s != "before")
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["before 1 2 after 2", "0 1"]);
+}
+
+#[test]
+fn the_exit_code_is_that_of_main() {
+    let outcome = run(&compile("fn main() -> i32 {\n    return -1\n}\n").core);
+    assert_eq!(outcome.code, Some(-1));
+}
