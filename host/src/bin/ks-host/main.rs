@@ -1,0 +1,3 @@
+//! The host, not yet joined.
+
+fn main() {}

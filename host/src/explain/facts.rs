@@ -1,0 +1,152 @@
+//! What this machine and this process are like, as far as it explains a refusal.
+
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// A capability that perf and BPF ask for. The numbers are those of `include/uapi/linux/capability.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// CAP_SYS_ADMIN.
+    SysAdmin = 21,
+    /// CAP_PERFMON, since Linux 5.8.
+    Perfmon = 38,
+    /// CAP_BPF, since Linux 5.8.
+    Bpf = 39,
+}
+
+/// Facts of this machine. None means that it could not be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// `kernel.perf_event_paranoid`: -1 allows everything, 2 only user space of own tasks, 3 (Debian) nothing.
+    pub paranoid: Option<i32>,
+    /// Effective capabilities of the calling thread, a bit per number.
+    pub capabilities: Option<u64>,
+    /// Online CPUs, as the kernel writes them: `0-3,8`.
+    pub online_cpus: Option<String>,
+    /// Whether the kernel publishes a PMU of a CPU core.
+    pub hardware_pmu: Option<bool>,
+    /// Whether the observed task exists; true for the calling thread.
+    pub task_exists: Option<bool>,
+    /// Most descriptors that this process may have open.
+    pub descriptor_limit: Option<u64>,
+    /// Major and minor version of the kernel.
+    pub kernel: Option<(u32, u32)>,
+}
+
+impl Facts {
+    /// Reads the facts, with `pid` as the observed task (0 and -1: no particular one).
+    ///
+    /// Source: proc(5); `Documentation/admin-guide/perf-security.rst`; `/sys/devices/system/cpu/online`.
+    pub fn read(pid: i32) -> Facts {
+        Facts {
+            paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
+            capabilities: effective_capabilities(),
+            online_cpus: text("/sys/devices/system/cpu/online"),
+            hardware_pmu: core_pmu(),
+            task_exists: Some(pid <= 0 || Path::new("/proc").join(pid.to_string()).exists()),
+            descriptor_limit: descriptor_limit(),
+            kernel: text("/proc/sys/kernel/osrelease").as_deref().and_then(version),
+        }
+    }
+
+    /// Whether the thread has a capability, or CAP_SYS_ADMIN, which the kernel takes in its place.
+    pub(super) fn has(&self, capability: Capability) -> Option<bool> {
+        let bits = 1 << capability as u64 | 1 << Capability::SysAdmin as u64;
+        self.capabilities.map(|effective| effective & bits != 0)
+    }
+
+    /// Whether a CPU is online.
+    pub(super) fn is_online(&self, cpu: i32) -> Option<bool> {
+        let ranges = cpu_ranges(self.online_cpus.as_deref()?)?;
+        Some(ranges.iter().any(|range| range.contains(&cpu)))
+    }
+}
+
+fn text(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn number(path: &str) -> Option<i32> {
+    text(path)?.parse().ok()
+}
+
+fn effective_capabilities() -> Option<u64> {
+    let status = text("/proc/thread-self/status")?;
+    let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(hex.trim(), 16).ok()
+}
+
+fn descriptor_limit() -> Option<u64> {
+    let limits = text("/proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// A core PMU is `cpu` on most x86 (type 4, PERF_TYPE_RAW), `cpu_core` and `cpu_atom` on hybrid ones; elsewhere it lists
+/// the CPUs it belongs to in a file `cpus`, where an uncore PMU has `cpumask`.
+fn core_pmu() -> Option<bool> {
+    let mut pmus = fs::read_dir("/sys/bus/event_source/devices").ok()?.flatten();
+    Some(pmus.any(|pmu| {
+        let path = pmu.path();
+        let is_raw = fs::read_to_string(path.join("type")).is_ok_and(|type_| type_.trim() == "4");
+        is_raw || path.join("cpus").exists()
+    }))
+}
+
+/// `6.18.44-fc` is (6, 18).
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// `0-3,8` is 0 to 3 and 8.
+fn cpu_ranges(list: &str) -> Option<Vec<RangeInclusive<i32>>> {
+    list.split(',')
+        .map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read_as_the_kernel_writes_them() {
+        let facts = Facts { online_cpus: Some("0-3,8,10-11".to_owned()), ..Facts::default() };
+        let online: Vec<i32> = (0..13).filter(|cpu| facts.is_online(*cpu) == Some(true)).collect();
+        assert_eq!(online, [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(Facts::default().is_online(0), None, "not known");
+        assert_eq!(cpu_ranges("0-x"), None);
+    }
+
+    #[test]
+    fn releases_start_with_two_numbers() {
+        assert_eq!(version("6.18.44-fc-v595"), Some((6, 18)));
+        assert_eq!(version("4.12-rc1"), Some((4, 12)));
+        assert_eq!(version("linux"), None);
+    }
+
+    #[test]
+    fn sys_admin_stands_for_the_finer_capabilities() {
+        let with = |bits| Facts { capabilities: Some(bits), ..Facts::default() }.has(Capability::Perfmon);
+        assert_eq!(with(1 << 38), Some(true));
+        assert_eq!(with(1 << 21), Some(true));
+        assert_eq!(with(1 << 39), Some(false));
+        assert_eq!(Facts::default().has(Capability::Perfmon), None);
+    }
+
+    #[test]
+    fn this_machine_tells_its_facts() {
+        let facts = Facts::read(i32::MAX);
+        assert!(facts.paranoid.is_some() && facts.capabilities.is_some() && facts.hardware_pmu.is_some());
+        assert_eq!(facts.is_online(0), Some(true));
+        assert_eq!(facts.task_exists, Some(false));
+        assert!(facts.descriptor_limit.is_some_and(|limit| limit > 2));
+        assert!(facts.kernel.is_some_and(|version| version >= (4, 0)));
+        assert_eq!(Facts::read(0).task_exists, Some(true));
+    }
+}

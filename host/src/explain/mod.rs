@@ -1,0 +1,73 @@
+//! From an errno and facts of this machine to a reason and an advice.
+//!
+//! In: what was tried, the call and its errno, and [`Facts`], which are read when something has failed. Out: an
+//! [`Explanation`]. The rules are pure functions, so that the answer for any machine can be tested on this one.
+//!
+//! Not here: what the errno is turned into on the plugin's side.
+
+mod facts;
+pub mod perf;
+
+use std::fmt;
+
+pub use facts::{Capability, Facts};
+
+/// What kind of failure something is. The cases mirror `error-kind` of the plugin contract, as far as the kernel
+/// interfaces produce them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A capability or a sysctl is missing.
+    NotPermitted,
+    /// What was named does not exist: a task, a CPU, a tracepoint.
+    NotFound,
+    /// The request can never succeed as it stands.
+    Invalid,
+    /// Something exclusive is taken.
+    Busy,
+    /// A limit of the process or of the hardware is reached.
+    Limit,
+    /// The handle was detached, or its leader was.
+    Stale,
+    /// This kernel or this CPU cannot do it.
+    Unsupported,
+    /// Any other answer of the kernel.
+    Kernel,
+}
+
+/// Why something failed and what helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The kind, to decide by.
+    pub kind: Kind,
+    /// The cause, as far as this machine's facts tell. One line.
+    pub because: Option<String>,
+    /// What a person can do. One line.
+    pub remedy: Option<String>,
+}
+
+impl Explanation {
+    fn new(kind: Kind, because: impl Into<String>) -> Explanation {
+        Explanation { kind, because: Some(because.into()), remedy: None }
+    }
+
+    fn unknown() -> Explanation {
+        Explanation { kind: Kind::Kernel, because: None, remedy: None }
+    }
+
+    fn with_remedy(self, remedy: impl Into<String>) -> Explanation {
+        Explanation { remedy: Some(remedy.into()), ..self }
+    }
+}
+
+/// The lines `because:` and `do:`, each after a line end; nothing for what is not known.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(because) = &self.because {
+            write!(f, "\n  because: {because}")?;
+        }
+        if let Some(remedy) = &self.remedy {
+            write!(f, "\n  do: {remedy}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,442 @@
+//! Refusals of perf events: every errno that `perf_event_open(2)`, its ioctls and reads give, by its cause here.
+//!
+//! Source: perf_event_open(2), "ERRORS"; `kernel/events/core.c` and `kernel/events/hw_breakpoint.c`, v6.18.
+
+use std::fmt;
+
+use nix::errno::Errno;
+
+use super::{Capability, Explanation, Facts, Kind};
+
+#[cfg(test)]
+mod tests;
+
+/// What an event is, as far as it decides about the cause of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventClass {
+    /// Counted by the CPU core: hardware, hardware cache and raw events.
+    Hardware,
+    /// Counted by the kernel.
+    Software {
+        /// It happens in the kernel only, so that counting user space only would count nothing.
+        in_kernel_only: bool,
+    },
+    /// A static tracepoint, by its id.
+    Tracepoint,
+    /// A hardware breakpoint.
+    Breakpoint {
+        /// Where.
+        address: u64,
+        /// Bytes.
+        len: u32,
+        /// Loads are watched, stores are not.
+        loads_only: bool,
+    },
+    /// An event of a PMU that the kernel publishes.
+    Pmu,
+}
+
+/// What was being done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Opening an event on its own.
+    Open,
+    /// Opening an event as a member of a group.
+    Join {
+        /// The leader's event.
+        leader: String,
+        /// Events in the group before.
+        size: usize,
+    },
+    /// Reading.
+    Read,
+    /// Starting.
+    Enable,
+    /// Stopping.
+    Disable,
+    /// Setting to zero.
+    Reset,
+}
+
+/// What was tried, with which values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// What was being done.
+    pub action: Action,
+    /// The event, as the user named it.
+    pub event: String,
+    /// What the event is.
+    pub class: EventClass,
+    /// The task as it was given: -1 every task, 0 the calling thread.
+    pub pid: i32,
+    /// The CPU as it was given: -1 any.
+    pub cpu: i32,
+    /// Whether children count, too.
+    pub inherit: bool,
+    /// Whether the kernel's part is left out.
+    pub exclude_kernel: bool,
+    /// Whether a program runs at each overflow.
+    pub sampling: bool,
+}
+
+/// One line: ``cannot add `branch_misses` to the group led by `cpu_cycles` (pid 4242, any cpu)``.
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = &self.event;
+        match &self.action {
+            Action::Open => write!(f, "cannot open `{event}`")?,
+            Action::Join { leader, .. } => write!(f, "cannot add `{event}` to the group led by `{leader}`")?,
+            Action::Read => write!(f, "cannot read `{event}`")?,
+            Action::Enable => write!(f, "cannot enable `{event}`")?,
+            Action::Disable => write!(f, "cannot disable `{event}`")?,
+            Action::Reset => write!(f, "cannot reset `{event}`")?,
+        }
+        match self.pid {
+            -1 => f.write_str(" (every task, ")?,
+            pid => write!(f, " (pid {pid}, ")?,
+        }
+        match self.cpu {
+            -1 => f.write_str("any cpu)"),
+            cpu => write!(f, "cpu {cpu})"),
+        }
+    }
+}
+
+/// The call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// perf_event_open(2).
+    Open,
+    /// PERF_EVENT_IOC_ID.
+    Id,
+    /// PERF_EVENT_IOC_RESET.
+    Reset,
+    /// Linking the program: bpf(2), BPF_LINK_CREATE.
+    Link,
+    /// PERF_EVENT_IOC_ENABLE.
+    Enable,
+    /// PERF_EVENT_IOC_DISABLE.
+    Disable,
+    /// read(2).
+    Read,
+}
+
+/// The name as manual pages write it.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Call::Open => "perf_event_open",
+            Call::Id => "ioctl(PERF_EVENT_IOC_ID)",
+            Call::Reset => "ioctl(PERF_EVENT_IOC_RESET)",
+            Call::Link => "bpf(BPF_LINK_CREATE)",
+            Call::Enable => "ioctl(PERF_EVENT_IOC_ENABLE)",
+            Call::Disable => "ioctl(PERF_EVENT_IOC_DISABLE)",
+            Call::Read => "read",
+        })
+    }
+}
+
+/// A refusal by the kernel, and what is known about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What was tried.
+    pub attempt: Attempt,
+    /// The call.
+    pub call: Call,
+    /// What it answered.
+    pub errno: Errno,
+    /// This machine, when it happened.
+    pub facts: Facts,
+}
+
+/// The attempt, the call with its errno, the cause, the advice.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  kernel: {}: {:?}{}", self.attempt, self.call, self.errno, explain(self))
+    }
+}
+
+/// Names the cause of a refusal. An errno with several causes is decided by the facts; what they do not decide is
+/// said as the possibilities that are left.
+pub fn explain(failure: &Failure) -> Explanation {
+    let Failure { attempt, call, errno, facts } = failure;
+    match (call, errno) {
+        (Call::Link, errno) => link(*errno, facts),
+        (Call::Read, Errno::ECHILD) => mismatched_children(),
+        (Call::Open, Errno::ENOENT | Errno::EOPNOTSUPP) => no_counter(attempt, *errno, facts),
+        (Call::Open, Errno::EACCES | Errno::EPERM) => not_permitted(attempt, facts),
+        (Call::Open, Errno::EINVAL) => invalid(attempt, facts),
+        (Call::Open, Errno::ENOSPC) => no_room(attempt),
+        (Call::Open, Errno::ESRCH) => no_task(attempt, facts),
+        (Call::Open, Errno::ENODEV) => no_cpu(attempt, facts).unwrap_or_else(|| device_is_gone(attempt)),
+        (Call::Open, Errno::EMFILE) => descriptors(facts),
+        (Call::Open, Errno::ENFILE) => {
+            Explanation::new(Kind::Limit, "the whole machine has as many files open as fs.file-max allows")
+        }
+        (Call::Open, Errno::EBUSY) => Explanation::new(
+            Kind::Busy,
+            format!(
+                "another event has the PMU of `{}` for itself (an exclusive or pinned event)",
+                attempt.event
+            ),
+        )
+        .with_remedy("end the other profiler, or open the event later"),
+        (Call::Open, Errno::ENOMEM) => {
+            Explanation::new(Kind::Limit, "the kernel has no memory for another event")
+        }
+        (Call::Open, Errno::E2BIG) => Explanation::new(
+            Kind::Unsupported,
+            "this kernel is older than an option that was asked for: its perf_event_attr is shorter",
+        ),
+        (Call::Open, Errno::ENOSYS) => Explanation::new(
+            Kind::Unsupported,
+            "this kernel was built without perf events (CONFIG_PERF_EVENTS)",
+        ),
+        _ => Explanation::unknown(),
+    }
+}
+
+fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
+    let event = &attempt.event;
+    let because = match (attempt.class, facts.hardware_pmu) {
+        (EventClass::Hardware, Some(false)) => format!(
+            "this machine has no hardware counters (usually a virtual machine without a PMU), so nothing counts `{event}`"
+        ),
+        (EventClass::Hardware, _) if errno == Errno::EOPNOTSUPP && attempt.sampling => {
+            format!(
+                "the PMU that counts `{event}` cannot interrupt at an overflow, or the event does not exist on this CPU"
+            )
+        }
+        (EventClass::Hardware, _) => format!("this CPU has no counter for `{event}`"),
+        (EventClass::Software { .. }, _) => format!("this kernel does not count `{event}`"),
+        (EventClass::Tracepoint, _) => "this kernel was built without tracepoint events".to_owned(),
+        (EventClass::Breakpoint { .. }, _) => "this CPU or kernel has no such hardware breakpoint".to_owned(),
+        (EventClass::Pmu, _) => {
+            format!("the PMU of `{event}` does not know this event, or not with these options")
+        }
+    };
+    let explanation = Explanation::new(Kind::Unsupported, because);
+    match attempt.class {
+        EventClass::Hardware | EventClass::Software { .. } | EventClass::Pmu => explanation
+            .with_remedy(format!("use a software event, which works here: `{}`", software_event(event))),
+        EventClass::Tracepoint | EventClass::Breakpoint { .. } => explanation,
+    }
+}
+
+/// The software event that tells something similar: time for cycles and instructions, faults for what memory does.
+fn software_event(event: &str) -> &'static str {
+    let is_about_memory =
+        ["cache", "tlb", "llc", "node"].iter().any(|word| event.to_ascii_lowercase().contains(word));
+    if is_about_memory { "page_faults" } else { "task_clock" }
+}
+
+fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
+    let explanation =
+        |because: String, remedy: String| Explanation::new(Kind::NotPermitted, because).with_remedy(remedy);
+    if facts.has(Capability::Perfmon) == Some(true) {
+        return explanation(
+            "ks-host has CAP_PERFMON: a security module, a seccomp filter or a user namespace refuses"
+                .to_owned(),
+            "look into the kernel log, or run outside of the container".to_owned(),
+        );
+    }
+    let wanted = paranoid_needed(attempt);
+    let allowed_by_setting = facts.paranoid.is_some_and(|level| level <= wanted);
+    if allowed_by_setting && attempt.pid > 0 {
+        return explanation(
+            format!(
+                "the task {} belongs to another user or is protected, and ks-host has no CAP_PERFMON",
+                attempt.pid
+            ),
+            "give ks-host CAP_PERFMON, or run it as the task's user".to_owned(),
+        );
+    }
+    let level = facts.paranoid.map_or("not readable".to_owned(), |level| level.to_string());
+    let because = format!("kernel.perf_event_paranoid is {level} and ks-host has no CAP_PERFMON");
+    explanation(because, format!("give ks-host CAP_PERFMON, or {}", without_capability(attempt, facts)))
+}
+
+/// What helps a process that gets no capability.
+fn without_capability(attempt: &Attempt, facts: &Facts) -> String {
+    let can_leave_out_kernel =
+        !attempt.exclude_kernel && attempt.class != EventClass::Software { in_kernel_only: true };
+    let user_space = if can_leave_out_kernel { ", user space only (`exclude_kernel`)" } else { "" };
+    let own_task = if can_leave_out_kernel { PARANOID_OWN_USER_SPACE } else { paranoid_of_task(attempt) };
+    let is_low_enough = facts.paranoid.is_some_and(|level| level <= own_task);
+    match (attempt.pid, is_low_enough) {
+        (-1, true) => format!("count an own task (`pid: 0, cpu: -1`){user_space}"),
+        (-1, false) => format!("lower the setting to {PARANOID_EVERY_TASK}"),
+        (_, true) => "count user space only (`exclude_kernel`)".to_owned(),
+        (_, false) if can_leave_out_kernel => {
+            format!("lower the setting to {own_task} and count user space only (`exclude_kernel`)")
+        }
+        (_, false) => format!("lower the setting to {own_task}"),
+    }
+}
+
+/// The highest `perf_event_paranoid` at which a process without capabilities may count every task of a CPU, its own
+/// tasks with the kernel, its own tasks in user space.
+///
+/// Source: `perf_allow_cpu` and `perf_allow_kernel` in `include/linux/perf_event.h`, v6.18.
+const PARANOID_EVERY_TASK: i32 = 0;
+const PARANOID_OWN_TASK: i32 = 1;
+const PARANOID_OWN_USER_SPACE: i32 = 2;
+
+fn paranoid_needed(attempt: &Attempt) -> i32 {
+    if attempt.pid == -1 { PARANOID_EVERY_TASK } else { paranoid_of_task(attempt) }
+}
+
+fn paranoid_of_task(attempt: &Attempt) -> i32 {
+    if attempt.exclude_kernel { PARANOID_OWN_USER_SPACE } else { PARANOID_OWN_TASK }
+}
+
+/// EINVAL has most causes. Those that the facts prove come first, then those that the kind of event makes likely.
+fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
+    if let Some(explanation) = no_cpu(attempt, facts) {
+        return explanation;
+    }
+    if attempt.inherit && facts.kernel.is_some_and(|version| version < GROUP_INHERIT_SINCE) {
+        return Explanation::new(Kind::Unsupported, "kernels before 4.13 refuse `inherit` with group reads")
+            .with_remedy("open the event without `inherit`");
+    }
+    match attempt.class {
+        EventClass::Tracepoint => Explanation::new(
+            Kind::NotFound,
+            format!("the kernel has no tracepoint with the id of `{}`", attempt.event),
+        ),
+        EventClass::Breakpoint { address, len, loads_only } => breakpoint(address, len, loads_only),
+        EventClass::Pmu if attempt.pid >= 0 => Explanation::new(
+            Kind::Invalid,
+            format!(
+                "the PMU of `{}` counts whole CPUs, not tasks, or the config is none of its events",
+                attempt.event
+            ),
+        )
+        .with_remedy("open it with pid -1 and a cpu"),
+        _ => invalid_in_group(attempt),
+    }
+}
+
+/// Since this version inherited events can be read as groups (`perf_event_alloc`, v4.13).
+const GROUP_INHERIT_SINCE: (u32, u32) = (4, 13);
+
+fn invalid_in_group(attempt: &Attempt) -> Explanation {
+    match &attempt.action {
+        Action::Join { leader, size } => Explanation::new(
+            Kind::Invalid,
+            format!(
+                "`{}` and `{leader}` are of PMUs that cannot be mixed in a group, or the {} events do not fit on the \
+                 counters together",
+                attempt.event,
+                size + 1
+            ),
+        )
+        .with_remedy("open it outside of the group, or with fewer hardware events in the group"),
+        _ => Explanation::new(Kind::Invalid, "the kernel knows no such combination of event and options"),
+    }
+}
+
+fn breakpoint(address: u64, len: u32, loads_only: bool) -> Explanation {
+    if !address.is_multiple_of(u64::from(len)) {
+        return Explanation::new(
+            Kind::Invalid,
+            format!("the address {address:#x} is not a multiple of the breakpoint's length, {len} bytes"),
+        )
+        .with_remedy("align the address, or use a shorter length");
+    }
+    let explanation = Explanation::new(Kind::Invalid, "this CPU cannot watch that address in that way");
+    if loads_only {
+        return explanation.with_remedy("watch loads and stores: x86 cannot watch loads alone");
+    }
+    explanation
+}
+
+/// ENODEV and EINVAL for a CPU that is not there. None if it is, or if that is not known.
+fn no_cpu(attempt: &Attempt, facts: &Facts) -> Option<Explanation> {
+    let online = facts.online_cpus.as_deref()?;
+    let is_missing = attempt.cpu >= 0 && facts.is_online(attempt.cpu) == Some(false);
+    is_missing.then(|| {
+        Explanation::new(Kind::NotFound, format!("cpu {} is offline or does not exist", attempt.cpu))
+            .with_remedy(format!("name a CPU that is online: {online}"))
+    })
+}
+
+fn device_is_gone(attempt: &Attempt) -> Explanation {
+    Explanation::new(Kind::NotFound, format!("the PMU of `{}` is not there (any more)", attempt.event))
+}
+
+fn no_room(attempt: &Attempt) -> Explanation {
+    let together = match &attempt.action {
+        Action::Join { leader, size } => {
+            format!(" (the group led by `{leader}` would have {} events)", size + 1)
+        }
+        _ => String::new(),
+    };
+    match attempt.class {
+        EventClass::Breakpoint { .. } => Explanation::new(
+            Kind::Limit,
+            format!("every breakpoint of the CPU is taken; most have 4 for each task{together}"),
+        )
+        .with_remedy("detach a breakpoint first"),
+        _ => Explanation::new(Kind::Limit, format!("the PMU has no room for `{}`{together}", attempt.event))
+            .with_remedy("use fewer events in the group"),
+    }
+}
+
+fn no_task(attempt: &Attempt, facts: &Facts) -> Explanation {
+    let because = match facts.task_exists {
+        Some(true) => format!("the task {} was ending", attempt.pid),
+        _ => format!("there is no task {}", attempt.pid),
+    };
+    Explanation::new(Kind::NotFound, because)
+}
+
+fn descriptors(facts: &Facts) -> Explanation {
+    let limit = facts.descriptor_limit.map_or(String::new(), |limit| format!(", {limit}"));
+    Explanation::new(Kind::Limit, format!("ks-host has as many descriptors open as its limit allows{limit}"))
+        .with_remedy("detach what is not needed, or raise the limit (`ulimit -n`)")
+}
+
+/// Source: `__perf_read_group_add` in `kernel/events/core.c`, since v6.6.
+fn mismatched_children() -> Explanation {
+    Explanation::new(
+        Kind::Kernel,
+        "a child inherited the group before its last member joined, so that the two differ; the kernel reads the \
+         group again when that child has ended",
+    )
+    .with_remedy("complete a group with `inherit` before the task creates children")
+}
+
+fn link(errno: Errno, facts: &Facts) -> Explanation {
+    match errno {
+        Errno::EEXIST => {
+            Explanation::new(Kind::Busy, "an event takes one program only, and this one has it already")
+                .with_remedy("open the event once more for the second program")
+        }
+        Errno::EACCES | Errno::EPERM => {
+            let missing = [(Capability::Bpf, "CAP_BPF"), (Capability::Perfmon, "CAP_PERFMON")]
+                .map(|(capability, name)| (facts.has(capability) == Some(false)).then_some(name))
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>();
+            match missing.as_slice() {
+                [] => Explanation::new(Kind::NotPermitted, "a security module refuses to link the program"),
+                missing => Explanation::new(
+                    Kind::NotPermitted,
+                    format!("ks-host has no {}", missing.join(" and no ")),
+                )
+                .with_remedy(format!("give ks-host {}", missing.join(" and "))),
+            }
+        }
+        Errno::EINVAL if facts.kernel.is_some_and(|version| version < PERF_LINK_SINCE) => {
+            Explanation::new(Kind::Unsupported, "kernels before 5.15 have no links for perf events")
+        }
+        Errno::EINVAL | Errno::EPROTO | Errno::EOPNOTSUPP => {
+            Explanation::new(Kind::Invalid, "this kind of event does not run this kind of program")
+        }
+        _ => Explanation::unknown(),
+    }
+}
+
+/// BPF_LINK_CREATE takes perf events since this version (`bpf_perf_link_attach`).
+const PERF_LINK_SINCE: (u32, u32) = (5, 15);

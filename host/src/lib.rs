@@ -1,0 +1,24 @@
+//! Runs plugins in a sandbox and connects them to perf events and BPF objects.
+//!
+//! ```text
+//! plugin file -> plugin (sections, engine, instance) -> world (the WIT imports) -> perf -> kernel
+//!                                                                               -> bpf  -> kernel
+//! ```
+//!
+//! `perf`, `bpf` and `plugin` do not know each other; `world` is where they meet, `explain` has the words for what the
+//! kernel refused, and [`Host`] puts all of it together:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use ks_host::{Host, RunOptions, plugin::Plugin};
+//!
+//! let plugin = Plugin::from_file("group.wasm".as_ref())?;
+//! let outcome = Host::new()?.prepare(&plugin)?.run(RunOptions::new("group.wasm"));
+//! std::process::exit(outcome.exit_code().into());
+//! # }
+//! ```
+#![deny(unsafe_code)]
+
+pub mod explain;
+pub mod perf;
+

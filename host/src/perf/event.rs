@@ -1,0 +1,274 @@
+//! What is counted.
+
+use std::fmt;
+
+use perf_event_open_sys::bindings;
+
+use super::error::PerfError;
+use super::{names, sysfs};
+use crate::explain::perf::EventClass;
+
+/// How an access to a breakpoint's address is counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Loads.
+    #[doc(alias = "HW_BREAKPOINT_R")]
+    pub read: bool,
+    /// Stores.
+    #[doc(alias = "HW_BREAKPOINT_W")]
+    pub write: bool,
+    /// Instruction fetches; excludes the other two.
+    #[doc(alias = "HW_BREAKPOINT_X")]
+    pub execute: bool,
+}
+
+impl Access {
+    /// `HW_BREAKPOINT_*` of `include/uapi/linux/hw_breakpoint.h`.
+    pub(super) fn bits(self) -> u32 {
+        let bit = |set: bool, bit: u32| if set { bit } else { bindings::HW_BREAKPOINT_EMPTY };
+        bit(self.read, bindings::HW_BREAKPOINT_R)
+            | bit(self.write, bindings::HW_BREAKPOINT_W)
+            | bit(self.execute, bindings::HW_BREAKPOINT_X)
+    }
+}
+
+/// `r`, `w`, `rw` or `x`.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (set, letter) in [(self.read, "r"), (self.write, "w"), (self.execute, "x")] {
+            if set {
+                f.write_str(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is counted: the type and configuration of an event, not yet opened, and the name under which messages show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    name: String,
+    kind: Kind,
+}
+
+/// The fields of `perf_event_attr` that choose the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter { type_: u32, config: u64 },
+    Breakpoint { address: u64, len: u32, access: Access },
+}
+
+/// Why a description of an event can never be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEvent {
+    /// Type 5 without an address.
+    #[error("a breakpoint needs an address, a length and an access: it has a constructor of its own")]
+    NumberedBreakpoint,
+    /// A hardware, software or cache config outside the kernel's enumeration.
+    #[error("the kernel's header defines no event {config:#x} of type {type_} ({})", type_word(*.type_))]
+    UndefinedConfig {
+        /// `perf_event_attr.type`.
+        type_: u32,
+        /// `perf_event_attr.config`.
+        config: u64,
+    },
+    /// A breakpoint of this many bytes.
+    #[error("a breakpoint covers 1, 2, 4 or 8 bytes, not {0}")]
+    BreakpointLength(u32),
+    /// A breakpoint without an access.
+    #[error("a breakpoint counts loads, stores or instruction fetches: none was named")]
+    NoAccess,
+    /// A breakpoint for fetches and for something else.
+    #[error("a breakpoint on instruction fetches cannot count loads or stores too")]
+    MixedAccess,
+    /// A breakpoint for fetches of this many bytes.
+    #[error("a breakpoint on instruction fetches has the length 8, not {0}")]
+    ExecuteLength(u32),
+}
+
+impl Event {
+    /// The event with these numbers: `perf_event_attr.type` and `.config`.
+    ///
+    /// Types 0 (hardware), 1 (software), 2 (tracepoint, config is its id), 3 (hardware cache), 4 (raw) and those under
+    /// `/sys/bus/event_source/devices` are accepted. The upper 32 bits of a hardware or cache config choose one of
+    /// several core PMUs by its type; 0 leaves it to the kernel.
+    ///
+    /// Errors: [`PerfError::InvalidEvent`] (type 5, a config that the header does not define),
+    /// [`PerfError::UnknownPmu`].
+    ///
+    /// Source: perf_event_open(2); `enum perf_type_id` in `include/uapi/linux/perf_event.h`, v6.18.
+    pub fn numbered(type_: u32, config: u64) -> Result<Event, PerfError> {
+        let name = match type_ {
+            bindings::PERF_TYPE_BREAKPOINT => return Err(InvalidEvent::NumberedBreakpoint.into()),
+            bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => core_event_name(type_, config)?,
+            bindings::PERF_TYPE_SOFTWARE => {
+                names::name_of(type_, config).ok_or(InvalidEvent::UndefinedConfig { type_, config })?
+            }
+            bindings::PERF_TYPE_TRACEPOINT => format!("tracepoint:{config}"),
+            bindings::PERF_TYPE_RAW => format!("r{config:x}"),
+            _ => format!("{}/config={config:#x}/", pmu(type_)?),
+        };
+        Ok(Event { name, kind: Kind::Counter { type_, config } })
+    }
+
+    /// The event of this name, in the language's spelling (`page_faults`) or that of `perf list` (`page-faults`,
+    /// `faults`, `L1-dcache-load-misses`). Messages show it as it is written here.
+    ///
+    /// Errors: [`PerfError::UnknownEvent`], with near names.
+    pub fn named(name: &str) -> Result<Event, PerfError> {
+        match names::find(name) {
+            Some((type_, config)) => {
+                Ok(Event { name: name.to_owned(), kind: Kind::Counter { type_, config } })
+            }
+            None => Err(PerfError::UnknownEvent { name: name.to_owned(), near: names::near(name) }),
+        }
+    }
+
+    /// A hardware breakpoint: counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.
+    ///
+    /// Errors: [`PerfError::InvalidEvent`] (length, no access, fetches together with another access or with a length
+    /// other than 8). Whether the CPU can watch that address is known when it is opened.
+    ///
+    /// Source: `include/uapi/linux/hw_breakpoint.h`; perf_event_open(2), `bp_type`, `bp_addr`, `bp_len`.
+    #[doc(alias = "PERF_TYPE_BREAKPOINT")]
+    pub fn breakpoint(address: u64, len: u32, access: Access) -> Result<Event, PerfError> {
+        let refusal = match access {
+            _ if ![1, 2, 4, 8].contains(&len) => Some(InvalidEvent::BreakpointLength(len)),
+            Access { read: false, write: false, execute: false } => Some(InvalidEvent::NoAccess),
+            Access { execute: true, read, write } if read || write => Some(InvalidEvent::MixedAccess),
+            Access { execute: true, .. } if len != 8 => Some(InvalidEvent::ExecuteLength(len)),
+            _ => None,
+        };
+        match refusal {
+            Some(reason) => Err(reason.into()),
+            None => Ok(Event {
+                name: format!("breakpoint:{address:#x}:{len}:{access}"),
+                kind: Kind::Breakpoint { address, len, access },
+            }),
+        }
+    }
+
+    /// The name under which messages show this event, for example `page_faults` or `breakpoint:0x7f00:4:w`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What an explanation of a refusal needs to know of the event.
+    pub(super) fn class(&self) -> EventClass {
+        match self.kind {
+            Kind::Breakpoint { address, len, access } => {
+                EventClass::Breakpoint { address, len, loads_only: access.read && !access.write }
+            }
+            Kind::Counter { type_, .. } => match type_ {
+                bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE | bindings::PERF_TYPE_RAW => {
+                    EventClass::Hardware
+                }
+                bindings::PERF_TYPE_SOFTWARE => {
+                    EventClass::Software { in_kernel_only: self.is_in_kernel_only() }
+                }
+                bindings::PERF_TYPE_TRACEPOINT => EventClass::Tracepoint,
+                _ => EventClass::Pmu,
+            },
+        }
+    }
+
+    /// Context, migration and cgroup switches happen in the kernel only: without it they would count a silent 0.
+    ///
+    /// Source: `perf_sw_event_sched` in `include/linux/perf_event.h`, which passes kernel registers.
+    pub(super) fn is_in_kernel_only(&self) -> bool {
+        let Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config } = self.kind else { return false };
+        [
+            bindings::PERF_COUNT_SW_CONTEXT_SWITCHES,
+            bindings::PERF_COUNT_SW_CPU_MIGRATIONS,
+            bindings::PERF_COUNT_SW_CGROUP_SWITCHES,
+        ]
+        .map(u64::from)
+        .contains(&config)
+    }
+}
+
+/// The name of a hardware or cache event, after its PMU if the upper half of the config names one.
+fn core_event_name(type_: u32, config: u64) -> Result<String, PerfError> {
+    let (core_pmu, generic) =
+        ((config >> bindings::PERF_PMU_TYPE_SHIFT) as u32, config & u64::from(bindings::PERF_HW_EVENT_MASK));
+    let name = names::name_of(type_, generic).ok_or(InvalidEvent::UndefinedConfig { type_, config })?;
+    match core_pmu {
+        0 => Ok(name),
+        core_pmu => Ok(format!("{}/{name}/", pmu(core_pmu)?)),
+    }
+}
+
+fn pmu(type_: u32) -> Result<String, PerfError> {
+    sysfs::pmu_name(type_).ok_or(PerfError::UnknownPmu { type_ })
+}
+
+fn type_word(type_: u32) -> &'static str {
+    match type_ {
+        bindings::PERF_TYPE_HARDWARE => "hardware",
+        bindings::PERF_TYPE_SOFTWARE => "software",
+        _ => "hardware cache",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORES: Access = Access { read: false, write: true, execute: false };
+    const FETCHES: Access = Access { read: false, write: false, execute: true };
+
+    fn refused(event: Result<Event, PerfError>) -> InvalidEvent {
+        match event {
+            Err(PerfError::InvalidEvent(reason)) => reason,
+            other => panic!("not refused as invalid: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_name_is_shown_as_it_was_written() {
+        assert_eq!(Event::named("page-faults").unwrap().name(), "page-faults");
+        assert_eq!(Event::named("page-faults").unwrap().kind(), Event::named("page_faults").unwrap().kind());
+    }
+
+    #[test]
+    fn numbers_are_shown_by_name() {
+        for (type_, config, name) in [
+            (0, 3, "cache_misses"),
+            (1, 2, "page_faults"),
+            (2, 77, "tracepoint:77"),
+            (3, 0x1_00_02, "LLC-load-misses"),
+            (4, 0x3c, "r3c"),
+        ] {
+            assert_eq!(Event::numbered(type_, config).unwrap().name(), name);
+        }
+    }
+
+    #[test]
+    fn undefined_numbers_are_refused() {
+        assert_eq!(refused(Event::numbered(0, 10)), InvalidEvent::UndefinedConfig { type_: 0, config: 10 });
+        assert_eq!(refused(Event::numbered(1, 12)), InvalidEvent::UndefinedConfig { type_: 1, config: 12 });
+        assert_eq!(
+            refused(Event::numbered(1, 1 << 32)),
+            InvalidEvent::UndefinedConfig { type_: 1, config: 1 << 32 }
+        );
+        assert_eq!(refused(Event::numbered(3, 7)), InvalidEvent::UndefinedConfig { type_: 3, config: 7 });
+        assert_eq!(refused(Event::numbered(5, 0)), InvalidEvent::NumberedBreakpoint);
+        assert!(matches!(Event::numbered(0xffff_fff0, 0), Err(PerfError::UnknownPmu { type_: 0xffff_fff0 })));
+        assert!(matches!(Event::numbered(0, 0xffff_fff0_0000_0001), Err(PerfError::UnknownPmu { .. })));
+    }
+
+    #[test]
+    fn breakpoints_are_checked() {
+        assert_eq!(Event::breakpoint(0x7f00, 4, STORES).unwrap().name(), "breakpoint:0x7f00:4:w");
+        assert!(Event::breakpoint(0x7f00, 8, FETCHES).is_ok());
+        assert_eq!(refused(Event::breakpoint(0x7f00, 3, STORES)), InvalidEvent::BreakpointLength(3));
+        assert_eq!(refused(Event::breakpoint(0x7f00, 4, FETCHES)), InvalidEvent::ExecuteLength(4));
+        assert_eq!(refused(Event::breakpoint(0x7f00, 4, Access::default())), InvalidEvent::NoAccess);
+        let both = Access { execute: true, ..STORES };
+        assert_eq!(refused(Event::breakpoint(0x7f00, 8, both)), InvalidEvent::MixedAccess);
+    }
+}

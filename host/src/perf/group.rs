@@ -1,0 +1,425 @@
+//! One group: a leader and its members, started, stopped and read together. An event of its own is a group of one.
+//!
+//! What the kernel does, and this module makes good (seen on 6.18):
+//!
+//! - The RESET ioctl clears counts, not times, and not what ended children have counted. So counts AND times of every
+//!   restart are remembered, from one read, and subtracted from later readings ([`Baseline`]).
+//! - A group read reports the leader's times, also through a member's descriptor. The times of a member that was
+//!   stopped or reset on its own are worked out from the leader's ([`Counter::stopped`]).
+//! - Enabling a member of a running group does not put it on a counter before the task's next context switch if its
+//!   PMU is another one than the leader's (`__perf_event_enable` reschedules the member's PMU only; `page_faults` in a
+//!   group led by `task_clock` is such a pair), and PERF_IOC_FLAG_GROUP enables the leader first. So members are
+//!   enabled while the leader is off, and the leader last: then all of them start at the same instant.
+
+use std::iter;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+
+use super::attachments::AttachmentId;
+use super::error::{PerfError, Refusal};
+use super::read::{Buffer, GroupCounts, ReadFailure};
+use super::scale::{Scaled, State, Times, scale};
+use super::sys::{self, Scope};
+use crate::explain::perf::{Action, Attempt, Call};
+
+/// One counter, read once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Events of this attachment since its last restart, as the kernel counted them.
+    pub raw: u64,
+    /// `raw * time_enabled / time_running`, rounded toward zero, worked out in 128 bits. None if the event never ran.
+    pub scaled: Option<u64>,
+    /// `scaled` would be above `u64::MAX`, which it is instead.
+    pub saturated: bool,
+    /// Nanoseconds since the restart in which the event was enabled and its task, if it has one, ran.
+    pub time_enabled: u64,
+    /// Nanoseconds of these in which the event was on a counter.
+    pub time_running: u64,
+    /// What the two times say.
+    pub state: State,
+    /// Only some of the CPUs or core kinds that were asked for have counted. An attachment is one kernel event on one
+    /// CPU or with one task, so this is false.
+    pub partial: bool,
+}
+
+/// One event of a group in a [`Snapshot`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The kernel's id of the event (PERF_EVENT_IOC_ID).
+    pub id: u64,
+    /// As in [`Reading`].
+    pub raw: u64,
+    /// As in [`Reading`]. A member that was stopped or reset on its own is scaled by its own times.
+    pub scaled: Option<u64>,
+}
+
+/// A whole group, read at one moment by one system call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Of the attachment that was read, as in [`Reading`]. All events of a group have the same times, but those that
+    /// were stopped or reset on their own.
+    pub time_enabled: u64,
+    /// As `time_enabled`.
+    pub time_running: u64,
+    /// What the two times say.
+    pub state: State,
+    /// As in [`Reading`].
+    pub partial: bool,
+    /// The index in `entries` of the attachment that was read.
+    pub own: usize,
+    /// The leader, then the live members in the order in which they joined.
+    pub entries: Vec<Entry>,
+}
+
+/// What a group observes: the same for all of its events.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    /// As it was given.
+    pub(super) pid: i32,
+    /// `pid`, or the id of the thread that 0 stood for.
+    pub(super) task: i32,
+    pub(super) cpu: i32,
+    pub(super) inherit: bool,
+}
+
+/// What the kernel had counted at the last restart.
+#[derive(Debug, Clone, Copy, Default)]
+struct Baseline {
+    count: u64,
+    times: Times,
+}
+
+/// One kernel event. Its drop stops it, unlinks the program and closes the event, in this order: the link holds a
+/// reference to the event, and children of an inheriting event run the program until the event is closed.
+#[derive(Debug)]
+pub(super) struct Counter {
+    pub(super) id: AttachmentId,
+    pub(super) attempt: Attempt,
+    kernel_id: u64,
+    baseline: Baseline,
+    /// The leader's times when this member was stopped on its own.
+    stopped: Option<Times>,
+    link: Option<OwnedFd>,
+    event: OwnedFd,
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // Closing ends the event whatever this answers; stopped first, it runs its program no more while it unlinks.
+        let _ = sys::disable(self.event.as_fd(), Scope::Event);
+    }
+}
+
+impl Counter {
+    /// Takes over an event that was opened disabled.
+    pub(super) fn new(id: AttachmentId, attempt: Attempt, kernel_id: u64, event: OwnedFd) -> Counter {
+        Counter { id, attempt, kernel_id, baseline: Baseline::default(), stopped: None, link: None, event }
+    }
+
+    pub(super) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// Keeps the link of a program until this event ends.
+    pub(super) fn own_link(&mut self, link: OwnedFd) {
+        self.link = Some(link);
+    }
+
+    pub(super) fn has_program(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// The error for a call that failed while doing `action`.
+    fn error(&self, action: Action, call: Call, errno: Errno) -> PerfError {
+        PerfError::kernel(Attempt { action, ..self.attempt.clone() }, call, errno)
+    }
+
+    fn read_error(&self, action: Action, failure: ReadFailure) -> PerfError {
+        match failure {
+            ReadFailure::Errno(errno) => self.error(action, Call::Read, errno),
+            ReadFailure::EndOfFile => {
+                PerfError::EndOfFile(Box::new(Attempt { action, ..self.attempt.clone() }))
+            }
+            ReadFailure::Malformed => self.answer_error(action),
+        }
+    }
+
+    fn answer_error(&self, action: Action) -> PerfError {
+        PerfError::Answer(Box::new(Attempt { action, ..self.attempt.clone() }))
+    }
+
+    /// The leader's times as they concern this counter: they stand still while it is stopped on its own.
+    fn effective(&self, leader: Times) -> Times {
+        self.stopped.unwrap_or(leader)
+    }
+
+    /// Count and times since the last restart. None if the answer lacks this event.
+    fn measure(&self, counts: &GroupCounts<'_>) -> Option<(u64, Times)> {
+        let raw = counts.count(self.kernel_id)?.saturating_sub(self.baseline.count);
+        Some((raw, self.effective(counts.times).since(self.baseline.times)))
+    }
+
+    /// Makes this moment the start of count and times. None if the answer lacks this event.
+    fn rebase(&mut self, counts: &GroupCounts<'_>) -> Option<()> {
+        let count = counts.count(self.kernel_id)?;
+        self.baseline = Baseline { count, times: self.effective(counts.times) };
+        Some(())
+    }
+
+    /// Ends a stop: the time that the leader ran meanwhile is none of this member's.
+    fn resume(&mut self, leader: Times) {
+        if let Some(stopped) = self.stopped.take() {
+            self.baseline.times = self.baseline.times.plus(leader.since(stopped));
+        }
+    }
+}
+
+/// A leader with its members.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) target: Target,
+    /// In the order in which they joined. Before `leader`, so that they are dropped first.
+    members: Vec<Counter>,
+    leader: Counter,
+    enabled: bool,
+    buffer: Buffer,
+}
+
+impl Group {
+    /// Starts an event as a group of its own.
+    pub(super) fn start_alone(leader: Counter, target: Target) -> Result<Group, PerfError> {
+        sys::enable(leader.event())
+            .map_err(|errno| leader.error(leader.attempt.action.clone(), Call::Enable, errno))?;
+        Ok(Group { target, members: Vec::new(), leader, enabled: true, buffer: Buffer::default() })
+    }
+
+    /// Leader first, then members in the order in which they joined.
+    pub(super) fn counters(&self) -> impl Iterator<Item = &Counter> {
+        iter::once(&self.leader).chain(&self.members)
+    }
+
+    pub(super) fn leader(&self) -> &Counter {
+        &self.leader
+    }
+
+    /// Live events, the leader included.
+    pub(super) fn size(&self) -> usize {
+        1 + self.members.len()
+    }
+
+    /// The members, newest first.
+    pub(super) fn newest_members_first(&self) -> impl Iterator<Item = AttachmentId> {
+        self.members.iter().rev().map(|member| member.id)
+    }
+
+    /// Refuses what the kernel would refuse with a bare EINVAL.
+    pub(super) fn check_target(&self, member: &Target) -> Result<(), Refusal> {
+        let leader = &self.target;
+        if leader.task != member.task {
+            Err(Refusal::OtherPid { leader: leader.pid, member: member.pid })
+        } else if leader.cpu != member.cpu {
+            Err(Refusal::OtherCpu { leader: leader.cpu, member: member.cpu })
+        } else if leader.inherit != member.inherit {
+            Err(Refusal::OtherInherit { leader: leader.inherit, member: member.inherit })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Opens a member with the leader's descriptor and starts the whole group from zero, also what was stopped. If
+    /// anything fails the group goes on as it was.
+    pub(super) fn join(
+        &mut self,
+        open: impl FnOnce(BorrowedFd<'_>) -> Result<Counter, PerfError>,
+    ) -> Result<(), PerfError> {
+        let joined = open(self.leader.event()).and_then(|member| {
+            let action = member.attempt.action.clone();
+            self.members.push(member);
+            self.restart(&action).inspect_err(|_| drop(self.members.pop()))
+        });
+        if joined.is_err() && self.enabled {
+            // A hardware member may have moved a software group to another context before it was refused. What is
+            // running already takes no notice; a failure here could add nothing to the error at hand.
+            let _ = self.switch_on(&Action::Enable);
+        }
+        joined
+    }
+
+    /// Closes a member. The others go on.
+    pub(super) fn remove_member(&mut self, id: AttachmentId) {
+        self.members.retain(|member| member.id != id);
+    }
+
+    /// Stops, sets to zero and starts the whole group. What was stopped on its own starts too.
+    fn restart(&mut self, action: &Action) -> Result<(), PerfError> {
+        self.switch_off(action)?;
+        // The first read has no other use than to fail before anything is lost: a group that children have inherited
+        // cannot be read any more after a member has joined (ECHILD).
+        self.counts(action)?;
+        for member in &mut self.members {
+            member.stopped = None;
+        }
+        self.rebase_all(action)?;
+        self.switch_on(action)?;
+        self.enabled = true;
+        Ok(())
+    }
+
+    fn switch_off(&self, action: &Action) -> Result<(), PerfError> {
+        sys::disable(self.leader.event(), Scope::Group)
+            .map_err(|errno| self.leader.error(action.clone(), Call::Disable, errno))
+    }
+
+    /// Enables what is not stopped on its own, the leader last.
+    fn switch_on(&self, action: &Action) -> Result<(), PerfError> {
+        let members = self.members.iter().filter(|member| member.stopped.is_none());
+        for counter in members.chain(iter::once(&self.leader)) {
+            sys::enable(counter.event())
+                .map_err(|errno| counter.error(action.clone(), Call::Enable, errno))?;
+        }
+        Ok(())
+    }
+
+    /// Sets all counts to zero and remembers what is left of counts and times.
+    fn rebase_all(&mut self, action: &Action) -> Result<(), PerfError> {
+        sys::reset(self.leader.event(), Scope::Group)
+            .map_err(|errno| self.leader.error(action.clone(), Call::Reset, errno))?;
+        let live = self.size();
+        let Group { leader, members, buffer, .. } = self;
+        let counts = buffer
+            .read(leader.event(), live)
+            .map_err(|failure| leader.read_error(action.clone(), failure))?;
+        for counter in iter::once(leader).chain(members) {
+            counter.rebase(&counts).ok_or_else(|| counter.answer_error(action.clone()))?;
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self, action: &Action) -> Result<GroupCounts<'_>, PerfError> {
+        let live = self.size();
+        let leader = &self.leader;
+        self.buffer.read(leader.event(), live).map_err(|failure| leader.read_error(action.clone(), failure))
+    }
+
+    /// Reads the group through the event of `id` and tells what concerns that one.
+    pub(super) fn read(&mut self, id: AttachmentId) -> Result<Reading, PerfError> {
+        let live = self.size();
+        let Group { leader, members, buffer, .. } = self;
+        let own = iter::once(&*leader).chain(&*members).find(|counter| counter.id == id);
+        let own = own.ok_or(PerfError::Stale(id))?;
+        let counts =
+            buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
+        let (raw, times) = own.measure(&counts).ok_or_else(|| own.answer_error(Action::Read))?;
+        let Scaled { value, saturated } = scale(raw, times);
+        Ok(Reading {
+            raw,
+            scaled: value,
+            saturated,
+            time_enabled: times.enabled,
+            time_running: times.running,
+            state: times.state(),
+            partial: false,
+        })
+    }
+
+    /// Reads the group through the event of `id` and tells everything.
+    pub(super) fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
+        let live = self.size();
+        let Group { leader, members, buffer, .. } = self;
+        let counters = || iter::once(&*leader).chain(&*members);
+        let (position, own) =
+            counters().enumerate().find(|(_, counter)| counter.id == id).ok_or(PerfError::Stale(id))?;
+        let counts =
+            buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
+        let entries = counters()
+            .map(|counter| {
+                let (raw, times) = counter.measure(&counts)?;
+                Some(Entry { id: counter.kernel_id, raw, scaled: scale(raw, times).value })
+            })
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| own.answer_error(Action::Read))?;
+        let times = own.effective(counts.times).since(own.baseline.times);
+        Ok(Snapshot {
+            time_enabled: times.enabled,
+            time_running: times.running,
+            state: times.state(),
+            partial: false,
+            own: position,
+            entries,
+        })
+    }
+
+    /// Starts the whole group if `id` leads it, with the members that were stopped on their own; else this member.
+    pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        let whole = id == self.leader.id;
+        let is_stopped =
+            self.members.iter().any(|member| (whole || member.id == id) && member.stopped.is_some());
+        if is_stopped {
+            let resumed = self.resume(id);
+            if self.enabled {
+                self.enable_leader()?;
+            }
+            resumed?;
+        }
+        if whole {
+            self.switch_on(&Action::Enable)?;
+            self.enabled = true;
+        }
+        Ok(())
+    }
+
+    /// Enables stopped members while the leader is off, where the times stand still.
+    fn resume(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        sys::disable(self.leader.event(), Scope::Event)
+            .map_err(|errno| self.leader.error(Action::Enable, Call::Disable, errno))?;
+        let now = self.counts(&Action::Enable)?.times;
+        let whole = id == self.leader.id;
+        for member in self.members.iter_mut().filter(|member| whole || member.id == id) {
+            sys::enable(member.event()).map_err(|errno| member.error(Action::Enable, Call::Enable, errno))?;
+            member.resume(now);
+        }
+        Ok(())
+    }
+
+    fn enable_leader(&self) -> Result<(), PerfError> {
+        sys::enable(self.leader.event())
+            .map_err(|errno| self.leader.error(Action::Enable, Call::Enable, errno))
+    }
+
+    /// Stops the whole group if `id` leads it, else this member.
+    pub(super) fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        if id == self.leader.id {
+            self.switch_off(&Action::Disable)?;
+            self.enabled = false;
+            return Ok(());
+        }
+        let live = self.size();
+        let member = self.members.iter_mut().find(|member| member.id == id).ok_or(PerfError::Stale(id))?;
+        sys::disable(member.event(), Scope::Event)
+            .map_err(|errno| member.error(Action::Disable, Call::Disable, errno))?;
+        let counts = self
+            .buffer
+            .read(member.event(), live)
+            .map_err(|failure| member.read_error(Action::Disable, failure))?;
+        member.stopped.get_or_insert(counts.times);
+        Ok(())
+    }
+
+    /// Sets counts and times to zero: of the whole group if `id` leads it, else of this member. What counts goes on
+    /// counting.
+    pub(super) fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
+        if id == self.leader.id {
+            return self.rebase_all(&Action::Reset);
+        }
+        let live = self.size();
+        let member = self.members.iter_mut().find(|member| member.id == id).ok_or(PerfError::Stale(id))?;
+        sys::reset(member.event(), Scope::Event)
+            .map_err(|errno| member.error(Action::Reset, Call::Reset, errno))?;
+        let counts = self
+            .buffer
+            .read(member.event(), live)
+            .map_err(|failure| member.read_error(Action::Reset, failure))?;
+        member.rebase(&counts).ok_or_else(|| member.answer_error(Action::Reset))
+    }
+}

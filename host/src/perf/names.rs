@@ -1,0 +1,187 @@
+//! The events that the kernel's header names, in the language's spelling and in that of `perf list`.
+//!
+//! Names are compared without case, with `-` and `_` the same.
+//!
+//! Source: `enum perf_hw_id`, `perf_sw_ids`, `perf_hw_cache_id` of `include/uapi/linux/perf_event.h`, v6.18;
+//! `tools/perf/util/evsel.c` for the spellings of `perf list`.
+
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_HW_CACHE_MAX, PERF_COUNT_HW_CACHE_OP_MAX, PERF_COUNT_HW_CACHE_RESULT_MAX, PERF_TYPE_HARDWARE,
+    PERF_TYPE_HW_CACHE, PERF_TYPE_SOFTWARE,
+};
+
+/// One row: type, config, the language's name, further names of `perf list`.
+struct Named {
+    type_: u32,
+    config: u64,
+    name: &'static str,
+    aliases: &'static [&'static str],
+}
+
+const fn hardware(config: u64, name: &'static str, aliases: &'static [&'static str]) -> Named {
+    Named { type_: PERF_TYPE_HARDWARE, config, name, aliases }
+}
+
+const fn software(config: u64, name: &'static str, aliases: &'static [&'static str]) -> Named {
+    Named { type_: PERF_TYPE_SOFTWARE, config, name, aliases }
+}
+
+const EVENTS: [Named; 22] = [
+    hardware(0, "cpu_cycles", &["cycles"]),
+    hardware(1, "instructions", &[]),
+    hardware(2, "cache_references", &[]),
+    hardware(3, "cache_misses", &[]),
+    hardware(4, "branch_instructions", &["branches"]),
+    hardware(5, "branch_misses", &[]),
+    hardware(6, "bus_cycles", &[]),
+    hardware(7, "stalled_cycles_frontend", &["idle_cycles_frontend"]),
+    hardware(8, "stalled_cycles_backend", &["idle_cycles_backend"]),
+    hardware(9, "ref_cpu_cycles", &["ref_cycles"]),
+    software(0, "cpu_clock", &[]),
+    software(1, "task_clock", &[]),
+    software(2, "page_faults", &["faults"]),
+    software(3, "context_switches", &["cs"]),
+    software(4, "cpu_migrations", &["migrations"]),
+    software(5, "page_faults_min", &["minor_faults"]),
+    software(6, "page_faults_maj", &["major_faults"]),
+    software(7, "alignment_faults", &[]),
+    software(8, "emulation_faults", &[]),
+    software(9, "dummy", &[]),
+    software(10, "bpf_output", &[]),
+    software(11, "cgroup_switches", &[]),
+];
+
+const CACHES: [&str; PERF_COUNT_HW_CACHE_MAX as usize] =
+    ["L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "branch", "node"];
+const CACHE_OPS: [&str; PERF_COUNT_HW_CACHE_OP_MAX as usize] = ["load", "store", "prefetch"];
+const CACHE_RESULTS: [&str; PERF_COUNT_HW_CACHE_RESULT_MAX as usize] = ["access", "miss"];
+
+/// The type and config of the event of this name.
+pub(super) fn find(name: &str) -> Option<(u32, u64)> {
+    let wanted = normal(name);
+    let generic =
+        EVENTS.iter().find(|event| event.name == wanted || event.aliases.contains(&wanted.as_str()));
+    match generic {
+        Some(event) => Some((event.type_, event.config)),
+        None => cache_events()
+            .find(|(_, name)| normal(name) == wanted)
+            .map(|(config, _)| (PERF_TYPE_HW_CACHE, config)),
+    }
+}
+
+/// The name of the event with these numbers: the language's for generic events, that of `perf list` for cache events.
+pub(super) fn name_of(type_: u32, config: u64) -> Option<String> {
+    if type_ == PERF_TYPE_HW_CACHE {
+        return cache_events().find(|(cache, _)| *cache == config).map(|(_, name)| name);
+    }
+    EVENTS
+        .iter()
+        .find(|event| event.type_ == type_ && event.config == config)
+        .map(|event| event.name.to_owned())
+}
+
+/// Names that a person may have meant, the nearest first, at most three.
+pub(super) fn near(name: &str) -> Vec<String> {
+    let wanted = normal(name);
+    let most_edits = wanted.len() / 4 + 1;
+    let generic =
+        EVENTS.iter().flat_map(|event| std::iter::once(event.name).chain(event.aliases.iter().copied()));
+    let mut candidates: Vec<(usize, String)> = generic
+        .map(str::to_owned)
+        .chain(cache_events().map(|(_, name)| name))
+        .map(|candidate| (edits(&wanted, &normal(&candidate)), candidate))
+        .filter(|(distance, _)| *distance <= most_edits)
+        .collect();
+    candidates.sort();
+    candidates.into_iter().take(3).map(|(_, candidate)| candidate).collect()
+}
+
+/// Every cache event: config and name.
+fn cache_events() -> impl Iterator<Item = (u64, String)> {
+    (0_u64..).zip(CACHES).flat_map(|(cache, cache_name)| {
+        (0_u64..).zip(CACHE_OPS).flat_map(move |(op, op_name)| {
+            (0_u64..).zip(CACHE_RESULTS).map(move |(result, result_name)| {
+                let name = match (op_name, result_name) {
+                    (op, "miss") => format!("{cache_name}-{op}-misses"),
+                    ("prefetch", _) => format!("{cache_name}-prefetches"),
+                    (op, _) => format!("{cache_name}-{op}s"),
+                };
+                (cache | op << 8 | result << 16, name)
+            })
+        })
+    })
+}
+
+fn normal(name: &str) -> String {
+    name.to_ascii_lowercase().replace('-', "_")
+}
+
+/// The number of inserted, removed or replaced bytes between two words (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.bytes().enumerate() {
+        let mut next = Vec::with_capacity(row.len());
+        let mut left = i + 1;
+        next.push(left);
+        for (pair, b) in row.windows(2).zip(to.bytes()) {
+            let &[diagonal, above] = pair else { continue };
+            left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perf_event_open_sys::bindings::{
+        PERF_COUNT_HW_MAX, PERF_COUNT_HW_REF_CPU_CYCLES, PERF_COUNT_SW_CGROUP_SWITCHES, PERF_COUNT_SW_MAX,
+    };
+
+    #[test]
+    fn both_spellings_name_the_same_event() {
+        for (spellings, numbers) in [
+            (&["cpu_cycles", "cpu-cycles", "cycles", "CPU-Cycles"][..], (0, 0)),
+            (&["branch_instructions", "branch-instructions", "branches"], (0, 4)),
+            (&["ref_cpu_cycles", "ref-cycles"], (0, u64::from(PERF_COUNT_HW_REF_CPU_CYCLES))),
+            (&["page_faults", "page-faults", "faults"], (1, 2)),
+            (&["context-switches", "cs"], (1, 3)),
+            (&["cpu-migrations", "migrations"], (1, 4)),
+            (&["page_faults_min", "minor-faults"], (1, 5)),
+            (&["page_faults_maj", "major-faults"], (1, 6)),
+            (&["cgroup-switches"], (1, u64::from(PERF_COUNT_SW_CGROUP_SWITCHES))),
+            (&["L1-dcache-load-misses", "l1_dcache_load_misses"], (3, 0x1_00_00)),
+            (&["dTLB-store-misses"], (3, 0x1_01_03)),
+            (&["LLC-prefetches"], (3, 0x0_02_02)),
+        ] {
+            for spelling in spellings {
+                assert_eq!(find(spelling), Some(numbers), "{spelling}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_config_of_the_header_has_a_name_that_finds_it() {
+        let generic = (0..u64::from(PERF_COUNT_HW_MAX))
+            .map(|config| (PERF_TYPE_HARDWARE, config))
+            .chain((0..u64::from(PERF_COUNT_SW_MAX)).map(|config| (PERF_TYPE_SOFTWARE, config)));
+        let cache = (0..u64::from(PERF_COUNT_HW_CACHE_MAX))
+            .flat_map(|cache| [0, 1 << 8, 2 << 8].map(|op| cache | op))
+            .flat_map(|cache| [0, 1 << 16].map(|result| cache | result))
+            .map(|config| (PERF_TYPE_HW_CACHE, config));
+        for (type_, config) in generic.chain(cache) {
+            let name = name_of(type_, config).unwrap_or_else(|| panic!("{type_}/{config:#x} has no name"));
+            assert_eq!(find(&name), Some((type_, config)), "{name}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_near() {
+        assert_eq!(near("cache_miss").first().map(String::as_str), Some("cache_misses"));
+        assert_eq!(near("page-fault").first().map(String::as_str), Some("page_faults"));
+        assert!(near("elephants").is_empty());
+        assert!(near("").is_empty() || near("").iter().all(|name| name.len() <= 1));
+    }
+}

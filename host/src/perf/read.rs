@@ -1,0 +1,107 @@
+//! The kernel's answer to a read of a group.
+//!
+//! With `PERF_FORMAT_GROUP | ID | TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING` it is words of 64 bits:
+//!
+//! ```text
+//! number of events, time enabled, time running, (count, id) of the leader, (count, id) of a member ...
+//! ```
+//!
+//! The answer is the same whichever descriptor of the group is read: leader first, and the times are the leader's,
+//! also if the descriptor is a member's. So entries are found by id, never by position.
+//!
+//! Source: `enum perf_event_read_format` in `include/uapi/linux/perf_event.h`; `perf_read_group` in
+//! `kernel/events/core.c`, v6.18.
+
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+
+use super::scale::Times;
+use super::sys;
+
+/// Words before the first entry.
+const HEAD: usize = 3;
+/// Words of an entry: count and id.
+const ENTRY: usize = 2;
+
+/// Why a group could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadFailure {
+    /// The system call failed.
+    Errno(Errno),
+    /// Nothing came: the event is in error state.
+    EndOfFile,
+    /// The answer is not as long as it says.
+    Malformed,
+}
+
+/// Room for the answer, kept between reads so that a read allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct Buffer(Vec<u64>);
+
+impl Buffer {
+    /// Reads the group that `event` belongs to. `live` is the number of its events: the kernel refuses a buffer that
+    /// has not room for all of them (ENOSPC).
+    pub(super) fn read(
+        &mut self,
+        event: BorrowedFd<'_>,
+        live: usize,
+    ) -> Result<GroupCounts<'_>, ReadFailure> {
+        self.0.resize(HEAD + ENTRY * live, 0);
+        let length = sys::read(event, &mut self.0).map_err(ReadFailure::Errno)?;
+        if length == 0 {
+            return Err(ReadFailure::EndOfFile);
+        }
+        self.0.get(..length / size_of::<u64>()).and_then(parse).ok_or(ReadFailure::Malformed)
+    }
+}
+
+/// The counts of a group at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GroupCounts<'a> {
+    /// The leader's times since it was opened.
+    pub(super) times: Times,
+    entries: &'a [u64],
+}
+
+impl GroupCounts<'_> {
+    /// The count of the event with this kernel id, since it was opened or reset.
+    pub(super) fn count(&self, kernel_id: u64) -> Option<u64> {
+        self.entries.chunks_exact(ENTRY).find_map(|entry| match *entry {
+            [count, id] if id == kernel_id => Some(count),
+            _ => None,
+        })
+    }
+}
+
+/// Takes an answer apart. None if its length does not agree with its number of entries.
+fn parse(words: &[u64]) -> Option<GroupCounts<'_>> {
+    let (&[number, enabled, running], entries) = words.split_first_chunk::<HEAD>()?;
+    let length = usize::try_from(number).ok()?.checked_mul(ENTRY)?;
+    (number > 0 && entries.len() == length)
+        .then_some(GroupCounts { times: Times { enabled, running }, entries })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_found_by_its_id() {
+        let counts = parse(&[2, 30, 20, 7, 101, 9, 105]).unwrap();
+        assert_eq!(counts.times, Times { enabled: 30, running: 20 });
+        assert_eq!(counts.count(105), Some(9));
+        assert_eq!(counts.count(101), Some(7));
+        assert_eq!(counts.count(7), None, "a count is not an id");
+    }
+
+    #[test]
+    fn a_length_that_disagrees_with_the_number_is_refused() {
+        assert!(parse(&[]).is_none());
+        assert!(parse(&[1, 30]).is_none());
+        assert!(parse(&[0, 30, 20]).is_none());
+        assert!(parse(&[2, 30, 20, 7, 101]).is_none());
+        assert!(parse(&[1, 30, 20, 7, 101, 9, 105]).is_none());
+        assert!(parse(&[u64::MAX, 30, 20, 7, 101]).is_none());
+    }
+}

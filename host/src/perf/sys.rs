@@ -1,0 +1,154 @@
+//! Every system call on perf events, through one enum and one function: one place to trace and to count.
+//!
+//! Closing is the drop of an [`OwnedFd`].
+//!
+//! Source: perf_event_open(2); `include/uapi/linux/perf_event.h`.
+#![expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::libc;
+use perf_event_open_sys::bindings::{self, perf_event_attr};
+
+/// One event, or the group that it leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(alias = "PERF_IOC_FLAG_GROUP")]
+pub(super) enum Scope {
+    Event,
+    Group,
+}
+
+impl Scope {
+    fn flags(self) -> libc::c_ulong {
+        match self {
+            Scope::Event => 0,
+            Scope::Group => libc::c_ulong::from(bindings::PERF_IOC_FLAG_GROUP),
+        }
+    }
+}
+
+/// A system call with its operands.
+enum Request<'a> {
+    Open { attr: &'a perf_event_attr, pid: i32, cpu: i32, leader: Option<BorrowedFd<'a>> },
+    Id { event: BorrowedFd<'a> },
+    Enable { event: BorrowedFd<'a> },
+    Disable { event: BorrowedFd<'a>, scope: Scope },
+    Reset { event: BorrowedFd<'a>, scope: Scope },
+    Read { event: BorrowedFd<'a>, words: &'a mut [u64] },
+}
+
+impl Request<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Request::Open { .. } => "perf_event_open",
+            Request::Id { .. } => "PERF_EVENT_IOC_ID",
+            Request::Enable { .. } => "PERF_EVENT_IOC_ENABLE",
+            Request::Disable { .. } => "PERF_EVENT_IOC_DISABLE",
+            Request::Reset { .. } => "PERF_EVENT_IOC_RESET",
+            Request::Read { .. } => "read",
+        }
+    }
+}
+
+/// Opens an event, close-on-exec, as a member of `leader`'s group if there is one.
+#[doc(alias = "perf_event_open")]
+pub(super) fn open(
+    attr: &perf_event_attr,
+    pid: i32,
+    cpu: i32,
+    leader: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd, Errno> {
+    loop {
+        match perform(Request::Open { attr, pid, cpu, leader }) {
+            // A signal came while the kernel waited for the observed task's exec to end.
+            Err(Errno::EINTR) => continue,
+            Err(errno) => return Err(errno),
+            Ok(number) => {
+                let fd = RawFd::try_from(number).map_err(|_| Errno::EBADF)?;
+                // SAFETY: the kernel has just returned this descriptor; nothing else knows it yet.
+                return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+        }
+    }
+}
+
+/// The kernel's id of an event: what its entry carries in a group read.
+#[doc(alias = "PERF_EVENT_IOC_ID")]
+pub(super) fn id(event: BorrowedFd<'_>) -> Result<u64, Errno> {
+    perform(Request::Id { event })
+}
+
+/// Starts one event. A member runs only while its leader does.
+#[doc(alias = "PERF_EVENT_IOC_ENABLE")]
+pub(super) fn enable(event: BorrowedFd<'_>) -> Result<(), Errno> {
+    perform(Request::Enable { event }).map(drop)
+}
+
+/// Stops an event, or the group it leads.
+#[doc(alias = "PERF_EVENT_IOC_DISABLE")]
+pub(super) fn disable(event: BorrowedFd<'_>, scope: Scope) -> Result<(), Errno> {
+    perform(Request::Disable { event, scope }).map(drop)
+}
+
+/// Sets the count to zero, not the times, and not what ended children have counted.
+#[doc(alias = "PERF_EVENT_IOC_RESET")]
+pub(super) fn reset(event: BorrowedFd<'_>, scope: Scope) -> Result<(), Errno> {
+    perform(Request::Reset { event, scope }).map(drop)
+}
+
+/// Reads into `words`. The result is the number of bytes, 0 if the event is in error state.
+pub(super) fn read(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Errno> {
+    perform(Request::Read { event, words }).map(|length| usize::try_from(length).unwrap_or(usize::MAX))
+}
+
+/// Makes one system call. The result is what the kernel returned, or the id for [`Request::Id`].
+fn perform(request: Request<'_>) -> Result<u64, Errno> {
+    tracing::trace!(call = request.name());
+    match request {
+        Request::Open { attr, pid, cpu, leader } => {
+            let leader = leader.map_or(-1, |fd| fd.as_raw_fd());
+            let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC);
+            // SAFETY: `attr` is a live `perf_event_attr` whose `size` is that of the type (set in `attr.rs`), so the
+            // kernel reads no byte behind it. It writes `size` only for E2BIG from a smaller kernel structure; the
+            // copy below takes that write.
+            let answer = unsafe {
+                let mut attr = *attr;
+                libc::syscall(libc::SYS_perf_event_open, &raw mut attr, pid, cpu, leader, flags)
+            };
+            checked(answer)
+        }
+        Request::Id { event } => {
+            let mut id = 0_u64;
+            // SAFETY: PERF_EVENT_IOC_ID writes one u64 to its argument, which lives on this frame.
+            let answer = unsafe { libc::ioctl(event.as_raw_fd(), request_code(bindings::ID), &raw mut id) };
+            checked(libc::c_long::from(answer)).map(|_| id)
+        }
+        Request::Enable { event } => control(event, bindings::ENABLE, Scope::Event),
+        Request::Disable { event, scope } => control(event, bindings::DISABLE, scope),
+        Request::Reset { event, scope } => control(event, bindings::RESET, scope),
+        Request::Read { event, words } => {
+            // SAFETY: the pointer and the length in bytes are those of one exclusively borrowed slice, and any bit
+            // pattern is a u64.
+            let answer =
+                unsafe { libc::read(event.as_raw_fd(), words.as_mut_ptr().cast(), size_of_val(words)) };
+            u64::try_from(answer).map_err(|_| Errno::last())
+        }
+    }
+}
+
+/// An ioctl whose argument is a flag word.
+fn control(event: BorrowedFd<'_>, code: bindings::perf_event_ioctls, scope: Scope) -> Result<u64, Errno> {
+    // SAFETY: these requests take their argument by value; the kernel touches no memory of ours.
+    let answer = unsafe { libc::ioctl(event.as_raw_fd(), request_code(code), scope.flags()) };
+    checked(libc::c_long::from(answer))
+}
+
+/// An ioctl number in the type that this C library wants (musl's is signed).
+fn request_code(code: bindings::perf_event_ioctls) -> libc::Ioctl {
+    code as libc::Ioctl
+}
+
+fn checked(answer: libc::c_long) -> Result<u64, Errno> {
+    u64::try_from(answer).map_err(|_| Errno::last())
+}
