@@ -19,6 +19,11 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod bpf;
 pub mod explain;
 pub mod perf;
+pub mod plugin;
+mod run;
+pub mod world;
 
+pub use run::{Host, PreparedPlugin, RunOptions};

@@ -5,6 +5,7 @@
 //!
 //! Not here: what the errno is turned into on the plugin's side.
 
+pub mod bpf;
 mod facts;
 pub mod perf;
 

@@ -1,3 +1,73 @@
-//! The host, not yet joined.
+//! `ks-host`: runs plugins, and shows what they ask for before they run.
 
-fn main() {}
+mod inspect;
+mod run;
+mod signals;
+mod trace;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use ks_host::plugin::{Plugin, PluginError};
+
+/// Exit code of a host that failed; also of a plugin that trapped.
+const HOST_FAILURE: u8 = 125;
+/// Exit code for a file that is not a plugin.
+const NOT_A_PLUGIN: u8 = 127;
+
+/// Runs a KernelScript plugin in a sandbox: `ks-host PLUGIN -- WORDS`.
+///
+/// Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host failed; 127
+/// if the file is not a plugin; 130 if it had to be ended. Ctrl-C asks the plugin to stop; a second one ends it.
+#[derive(Debug, Parser)]
+#[command(name = "ks-host", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Option<run::Args>,
+    /// Shows on standard error what the host does; twice: also what libbpf says.
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows what a plugin contains and asks for, without running it.
+    Inspect(inspect::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // Words for standard output (help, version) are what was asked for; any other answer is a mistake. Nobody
+            // is left to be told if they cannot be written.
+            let _ = answer.print();
+            return ExitCode::from(if answer.use_stderr() { HOST_FAILURE } else { 0 });
+        }
+    };
+    trace::start(cli.verbose);
+    let code = match (cli.command, cli.run) {
+        (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
+        (None, Some(args)) => run::run(args),
+        // clap shows the help if there is neither.
+        (None, None) => Ok(HOST_FAILURE),
+    };
+    ExitCode::from(code.unwrap_or_else(|error| {
+        eprintln!("ks-host: {error:#}");
+        HOST_FAILURE
+    }))
+}
+
+/// Reads a plugin; says on standard error why a file is none.
+fn read_plugin(path: &Path) -> Result<Plugin, u8> {
+    Plugin::from_file(path).map_err(|error| not_a_plugin(path, &error))
+}
+
+/// Says why a file is not a plugin, and gives the exit code for it.
+fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
+    eprintln!("ks-host: {} is not a plugin: {error}", path.display());
+    NOT_A_PLUGIN
+}

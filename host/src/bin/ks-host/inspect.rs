@@ -1,0 +1,158 @@
+//! `ks-host inspect PLUGIN`: what a plugin contains and asks for, without running it.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use ks_host::plugin::Plugin;
+use ks_wit::manifest::{Event, Manifest};
+use serde::Serialize;
+
+use crate::read_plugin;
+
+/// What to show, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The plugin file.
+    plugin: PathBuf,
+    /// Writes JSON, for tools.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the plugin and gives the exit code.
+pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
+    let plugin = match read_plugin(&args.plugin) {
+        Ok(plugin) => plugin,
+        Err(code) => return Ok(code),
+    };
+    let text = if args.json { json(&plugin)? } else { text(&plugin) };
+    match io::stdout().write_all(text.as_bytes()) {
+        // A reader that has seen enough (`| head`) is no failure.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
+        _ => Ok(0),
+    }
+}
+
+/// The JSON form. Members are added, never changed.
+#[derive(Serialize)]
+struct Description<'a> {
+    bytes: usize,
+    imports: &'a [String],
+    objects: Vec<ObjectDescription<'a>>,
+    manifests: &'a [Manifest],
+}
+
+#[derive(Serialize)]
+struct ObjectDescription<'a> {
+    name: &'a str,
+    arch: String,
+    bytes: usize,
+}
+
+fn json(plugin: &Plugin) -> anyhow::Result<String> {
+    let objects = plugin
+        .objects()
+        .iter()
+        .map(|object| ObjectDescription {
+            name: &object.name,
+            arch: object.arch.to_string(),
+            bytes: object.elf.len(),
+        })
+        .collect();
+    let description = Description {
+        bytes: plugin.bytes().len(),
+        imports: plugin.imports(),
+        objects,
+        manifests: plugin.manifests(),
+    };
+    Ok(serde_json::to_string_pretty(&description)? + "\n")
+}
+
+fn text(plugin: &Plugin) -> String {
+    let mut out = String::new();
+    for manifest in plugin.manifests() {
+        describe_manifest(&mut out, manifest);
+    }
+    if plugin.manifests().is_empty() {
+        out.push_str("no manifest: this plugin was not made by the KernelScript compiler\n");
+    }
+    let objects = plugin
+        .objects()
+        .iter()
+        .map(|object| {
+            vec![object.name.clone(), object.arch.to_string(), format!("{} bytes", object.elf.len())]
+        })
+        .collect();
+    table(&mut out, "BPF objects", objects);
+    table(&mut out, "imports", plugin.imports().iter().map(|import| vec![import.clone()]).collect());
+    let _ = writeln!(out, "\n{} bytes in all", plugin.bytes().len());
+    out
+}
+
+fn describe_manifest(out: &mut String, manifest: &Manifest) {
+    let source = format!("{} (sha256 {})", manifest.source.file, manifest.source.sha256);
+    for (label, value) in
+        [("project", &manifest.project), ("source", &source), ("compiler", &manifest.compiler)]
+    {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{label:<9} {}", printable(value));
+    }
+    table(out, "events that it opens", manifest.events.iter().map(event_row).collect());
+    let programs = manifest.programs.iter().map(|program| vec![program.name.clone(), program.kind.clone()]);
+    table(out, "programs", programs.collect());
+    let maps = manifest.maps.iter().map(|map| {
+        let types = format!("{} -> {}", map.key, map.value);
+        vec![map.name.clone(), map.kind.clone(), types, format!("at most {}", map.max_entries)]
+    });
+    table(out, "maps", maps.collect());
+    let globals = manifest.globals.iter().map(|global| vec![global.name.clone(), global.ty.clone()]);
+    table(out, "globals", globals.collect());
+}
+
+/// One event: what, of which task, on which CPU, with which program, and where the script says so.
+fn event_row(event: &Event) -> Vec<String> {
+    let name = event.event.clone().unwrap_or_else(|| "(chosen at run time)".into());
+    let task = match event.pid {
+        None => "a task chosen at run time".into(),
+        Some(-1) => "every task".into(),
+        Some(0) => "its own thread".into(),
+        Some(pid) => format!("task {pid}"),
+    };
+    let cpu = match event.cpu {
+        None => "a CPU chosen at run time".into(),
+        Some(-1) => "any CPU".into(),
+        Some(cpu) => format!("CPU {cpu}"),
+    };
+    let program = match &event.program {
+        None => "counted only".into(),
+        Some(program) => format!("runs `{program}`"),
+    };
+    vec![name, task, cpu, program, format!("line {}", event.line)]
+}
+
+/// A heading and aligned rows; nothing if there are none.
+fn table(out: &mut String, heading: &str, rows: Vec<Vec<String>>) {
+    if rows.is_empty() {
+        return;
+    }
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
+        .map(Option::unwrap_or_default)
+        .collect();
+    let _ = writeln!(out, "\n{heading}");
+    for row in &rows {
+        let line: String =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:<width$}")).collect();
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+/// A plugin's own words cannot move the cursor or colour the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}

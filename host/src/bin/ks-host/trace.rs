@@ -1,0 +1,62 @@
+//! `-v`: what the library reports through `tracing`, on standard error.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Writes events up to this level; nothing without `-v`.
+pub(crate) fn start(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => Level::DEBUG,
+        _ => Level::TRACE,
+    };
+    // Fails only if a subscriber was set before, and this is the only place.
+    let _ = tracing::subscriber::set_global_default(Stderr { level, last_span: AtomicU64::new(0) });
+}
+
+/// One line an event; spans are not shown.
+struct Stderr {
+    level: Level,
+    last_span: AtomicU64,
+}
+
+impl Subscriber for Stderr {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // The engine's own events are of use to its authors only.
+        let ours =
+            ["ks_host", "libbpf", "verifier"].iter().any(|target| metadata.target().starts_with(target));
+        ours && *metadata.level() <= self.level
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(self.last_span.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        eprintln!("[{}]{}", event.metadata().target(), line.0);
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// The message, then `name=value` for each other field.
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, " {value:?}"),
+            name => write!(self.0, " {name}={value:?}"),
+        };
+    }
+}

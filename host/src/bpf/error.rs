@@ -1,0 +1,141 @@
+//! What can go wrong with BPF, as data. [`crate::explain::bpf`] has the words for a person.
+
+use nix::errno::Errno;
+
+use super::program::ProgramKind;
+use super::verifier_log::VerifierLog;
+
+/// A failure of this module.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BpfError {
+    /// The plugin file has no BPF object for this machine.
+    #[error("the plugin file holds no BPF object for this machine")]
+    NoObject,
+    /// The object has no such program, map or variable.
+    #[error("the BPF object has no {what} `{name}`")]
+    NotFound {
+        /// What was looked for: `program`, `map` or `variable`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// The names that the object has.
+        known: Vec<String>,
+    },
+    /// An object that is refused before libbpf or the kernel sees it.
+    #[error("the BPF object is refused: {0}")]
+    Unsound(String),
+    /// libbpf or the kernel did not take the object.
+    #[error("the BPF object cannot be loaded: {}", .0.errno)]
+    Load(Box<LoadError>),
+    /// A program of a kind that this host does not attach.
+    #[error("`{program}` is a {kind} program, which this host does not attach")]
+    UnsupportedKind {
+        /// The program.
+        program: String,
+        /// Its kind.
+        kind: ProgramKind,
+    },
+    /// A perf_event program is attached by opening an event with it.
+    #[error("`{program}` is a perf_event program: it is attached by opening an event with it")]
+    NeedsEvent {
+        /// The program.
+        program: String,
+    },
+    /// A program of another kind cannot run on the overflow of an event.
+    #[error("`{program}` is a {kind} program: only a perf_event program runs on an event's overflow")]
+    NotForEvents {
+        /// The program.
+        program: String,
+        /// Its kind.
+        kind: ProgramKind,
+    },
+    /// Flags for a kind that has none.
+    #[error("`{program}` cannot be attached with flags {flags:#x}: its kind has none")]
+    Flags {
+        /// The program.
+        program: String,
+        /// What was passed.
+        flags: u32,
+    },
+    /// A target that cannot be one.
+    #[error("`{target}` is no target for `{program}`: {expected}")]
+    Target {
+        /// The program.
+        program: String,
+        /// What was passed.
+        target: String,
+        /// What a target of its kind looks like.
+        expected: &'static str,
+    },
+    /// tracefs is not mounted.
+    #[error("tracefs is not mounted, so tracepoints cannot be found by name")]
+    NoTracefs,
+    /// The program is attached there already.
+    #[error("`{program}` is already attached to `{target}`")]
+    AlreadyAttached {
+        /// The program.
+        program: String,
+        /// The target.
+        target: String,
+    },
+    /// Bytes of another size than the map or variable has.
+    #[error("{what} of `{name}` has {expected} bytes, not {given}")]
+    Size {
+        /// For example `a key`.
+        what: &'static str,
+        /// The map or variable.
+        name: String,
+        /// The right size.
+        expected: usize,
+        /// What was passed.
+        given: usize,
+    },
+    /// A write to a constant that programs have already been verified with.
+    #[error("`{name}` is a constant: it can be written before the object is loaded only")]
+    Constant {
+        /// The variable.
+        name: String,
+    },
+    /// libbpf holds no memory for the variable's section.
+    #[error("`{name}` cannot be reached: this kernel does not map `{section}`")]
+    NotMapped {
+        /// The variable.
+        name: String,
+        /// Its section.
+        section: String,
+    },
+    /// Any other refusal of the kernel.
+    #[error("cannot {tried}: {call}: {errno}")]
+    Kernel {
+        /// What was tried, after "cannot".
+        tried: String,
+        /// The call that failed, for example `bpf(BPF_LINK_CREATE)`.
+        call: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+/// A load that failed: the errno that libbpf passed on and everything that was said about it.
+#[derive(Debug, Clone)]
+pub struct LoadError {
+    /// The object's name.
+    pub object: String,
+    /// What libbpf returned.
+    pub errno: Errno,
+    /// The program that the verifier refused, and its log.
+    pub verifier: Option<(String, VerifierLog)>,
+    /// What libbpf printed, line by line, without its prefix.
+    pub libbpf: Vec<String>,
+}
+
+impl BpfError {
+    /// The errno, if a call failed.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            BpfError::Load(load) => Some(load.errno),
+            BpfError::Kernel { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The memory of a global data section: libbpf's image before the load, the map's own pages after it.
+//!
+//! libbpf keeps the initial contents in anonymous memory and, when it has created the map, maps the map's pages over
+//! them at the same address (`bpf_object__populate_internal_map`, libbpf 1.7). From then on BPF programs write what is
+//! read here.
+#![expect(unsafe_code, reason = "atomic access to memory that the kernel writes, too")]
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use libbpf_rs::AsRawLibbpf;
+use libbpf_sys::bpf_map;
+
+/// The memory of one section, for as long as the object it belongs to is borrowed.
+#[derive(Debug)]
+pub(super) struct Image<'object> {
+    base: NonNull<u8>,
+    len: usize,
+    object: PhantomData<&'object ()>,
+}
+
+impl<'object> Image<'object> {
+    /// The image of a map of an open or loaded object; `None` if libbpf keeps none. The memory is page-aligned.
+    pub(super) fn of<M: AsRawLibbpf<LibbpfType = bpf_map>>(
+        map: &M,
+        _object: &'object impl Sized,
+    ) -> Option<Image<'object>> {
+        let mut len: libbpf_sys::size_t = 0;
+        // SAFETY: the map is a live one of an object; libbpf writes the size where the pointer says.
+        let base = unsafe {
+            libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), (&raw mut len).cast())
+        };
+        let base = NonNull::new(base.cast::<u8>())?;
+        Some(Image { base, len: usize::try_from(len).ok()?, object: PhantomData })
+    }
+
+    /// One atomic load of 1, 2, 4 or 8 bytes, extended with zeros. `None` for another width, outside the image, or
+    /// off its alignment.
+    pub(super) fn load(&self, offset: usize, width: usize) -> Option<u64> {
+        let at = self.at(offset, width)?.as_ptr();
+        // SAFETY: `at` checked that the bytes lie inside the image and are aligned; everything here and every BPF
+        // program of ours accesses them by their natural width.
+        // ORDERING: relaxed. BPF programs publish nothing through these variables; a value is read for itself.
+        Some(unsafe {
+            match width {
+                1 => u64::from(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
+                2 => u64::from(AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed)),
+                4 => u64::from(AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed)),
+                8 => AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed),
+                _ => return None,
+            }
+        })
+    }
+
+    /// One atomic store of the low 1, 2, 4 or 8 bytes. `None` as for [`Image::load`]. The image must be writable: a
+    /// loaded `.rodata` is not.
+    pub(super) fn store(&self, offset: usize, width: usize, value: u64) -> Option<()> {
+        let at = self.at(offset, width)?.as_ptr();
+        // SAFETY: as in `load`; `Object::check_writable` keeps stores off read-only pages. The conversions keep the low
+        // bytes, which is what is asked for.
+        // ORDERING: as in `load`.
+        unsafe {
+            match width {
+                1 => AtomicU8::from_ptr(at).store(value as u8, Ordering::Relaxed),
+                2 => AtomicU16::from_ptr(at.cast()).store(value as u16, Ordering::Relaxed),
+                4 => AtomicU32::from_ptr(at.cast()).store(value as u32, Ordering::Relaxed),
+                8 => AtomicU64::from_ptr(at.cast()).store(value, Ordering::Relaxed),
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// A copy of all bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        (0..self.len).filter_map(|offset| self.load(offset, 1)).map(|byte| byte as u8).collect()
+    }
+
+    /// A pointer to `width` bytes inside the image, aligned to `width`.
+    fn at(&self, offset: usize, width: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(width)?;
+        let aligned = width.is_power_of_two() && offset.is_multiple_of(width);
+        if end > self.len || !aligned {
+            return None;
+        }
+        // SAFETY: the result is inside the image.
+        Some(unsafe { self.base.add(offset) })
+    }
+}

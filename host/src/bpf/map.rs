@@ -1,0 +1,166 @@
+//! Maps: lookup, update, delete, with the sizes checked.
+
+use libbpf_rs::MapCore;
+use nix::errno::Errno;
+
+use super::error::BpfError;
+use super::sys::RawMap;
+
+/// The shape of a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapShape {
+    /// `enum bpf_map_type`.
+    pub ty: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value; in per-CPU kinds, of one CPU's value.
+    pub value_size: u32,
+    /// Most entries.
+    pub max_entries: u32,
+    /// One value per possible CPU.
+    pub per_cpu: bool,
+}
+
+/// When an update may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateMode {
+    /// Create or replace.
+    #[doc(alias = "BPF_ANY")]
+    Any,
+    /// Create only.
+    #[doc(alias = "BPF_NOEXIST")]
+    NoExist,
+    /// Replace only.
+    #[doc(alias = "BPF_EXIST")]
+    Exist,
+}
+
+impl UpdateMode {
+    fn flags(self) -> u64 {
+        u64::from(match self {
+            UpdateMode::Any => libbpf_sys::BPF_ANY,
+            UpdateMode::NoExist => libbpf_sys::BPF_NOEXIST,
+            UpdateMode::Exist => libbpf_sys::BPF_EXIST,
+        })
+    }
+}
+
+/// A created map, with a descriptor of its own.
+#[derive(Debug)]
+pub struct Map {
+    name: String,
+    raw: RawMap,
+    shape: MapShape,
+    /// Values in one slot: 1, or the number of possible CPUs.
+    slots: usize,
+}
+
+impl Map {
+    /// A handle to a map of a loaded object.
+    pub(super) fn of(map: &libbpf_rs::Map<'_>) -> Result<Map, BpfError> {
+        let name = map.name().to_string_lossy().into_owned();
+        let per_cpu = map.map_type().is_percpu();
+        let refused = |call, errno| BpfError::Kernel { tried: format!("open the map `{name}`"), call, errno };
+        let slots = if per_cpu {
+            libbpf_rs::num_possible_cpus().map_err(|_| refused("libbpf_num_possible_cpus", Errno::last()))?
+        } else {
+            1
+        };
+        let raw = RawMap::of(map, slots).map_err(|error| {
+            refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
+        })?;
+        let shape = MapShape {
+            ty: u32::from(map.map_type()),
+            key_size: map.key_size(),
+            value_size: map.value_size(),
+            max_entries: map.max_entries(),
+            per_cpu,
+        };
+        Ok(Map { name, raw, shape, slots })
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> MapShape {
+        self.shape
+    }
+
+    /// The value at a key. In per-CPU kinds all CPUs' values, in order, without the kernel's padding.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`] for a key of another size; [`BpfError::Kernel`].
+    pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
+        self.check_key(key)?;
+        match self.raw.lookup(key) {
+            Ok(value) => Ok(Some(self.without_padding(value))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.kernel("look up a key in", "bpf(BPF_MAP_LOOKUP_ELEM)", errno)),
+        }
+    }
+
+    /// Writes a value. In per-CPU kinds one value, for CPU 0 with zeros elsewhere, or one for each possible CPU.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`]; [`BpfError::Kernel`] with E2BIG or ENOMEM if the map is full (E2BIG also for an array's
+    /// index beyond the end), EEXIST and ENOENT by the mode.
+    pub fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
+        self.check_key(key)?;
+        let value = self.with_padding(value)?;
+        self.raw
+            .update(key, &value, mode.flags())
+            .map_err(|errno| self.kernel("update", "bpf(BPF_MAP_UPDATE_ELEM)", errno))
+    }
+
+    /// Removes an entry. False if there was none.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`]; [`BpfError::Kernel`] with EINVAL for array kinds.
+    pub fn delete(&self, key: &[u8]) -> Result<bool, BpfError> {
+        self.check_key(key)?;
+        match self.raw.delete(key) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(self.kernel("delete from", "bpf(BPF_MAP_DELETE_ELEM)", errno)),
+        }
+    }
+
+    /// Bytes from one value to the next in the kernel's buffer.
+    fn stride(&self) -> usize {
+        self.raw.value_len() / self.slots
+    }
+
+    fn without_padding(&self, value: Vec<u8>) -> Vec<u8> {
+        let size = self.shape.value_size as usize;
+        if self.stride() == size {
+            return value;
+        }
+        value.chunks_exact(self.stride()).flat_map(|slot| &slot[..size]).copied().collect()
+    }
+
+    /// The kernel's buffer for one value or, in per-CPU kinds, one value or all.
+    fn with_padding(&self, value: &[u8]) -> Result<Vec<u8>, BpfError> {
+        let size = self.shape.value_size as usize;
+        if value.len() != size && value.len() != size * self.slots {
+            return Err(self.size("a value", size, value.len()));
+        }
+        let mut buffer = vec![0; self.raw.value_len()];
+        if size > 0 {
+            for (to, from) in buffer.chunks_exact_mut(self.stride()).zip(value.chunks_exact(size)) {
+                to[..size].copy_from_slice(from);
+            }
+        }
+        Ok(buffer)
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), BpfError> {
+        let expected = self.shape.key_size as usize;
+        if key.len() == expected { Ok(()) } else { Err(self.size("a key", expected, key.len())) }
+    }
+
+    fn size(&self, what: &'static str, expected: usize, given: usize) -> BpfError {
+        BpfError::Size { what, name: self.name.clone(), expected, given }
+    }
+
+    fn kernel(&self, verb: &str, call: &'static str, errno: Errno) -> BpfError {
+        BpfError::Kernel { tried: format!("{verb} the map `{}`", self.name), call, errno }
+    }
+}

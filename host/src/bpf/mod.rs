@@ -1,0 +1,29 @@
+//! BPF: the plugin's object, its programs, maps and global variables, and links.
+//!
+//! In: the ELF object of a plugin file. Out: an [`Object`] that is loaded when a program or a map is first asked for;
+//! until then nothing here needs any right. Not here: perf events (a program is linked to a descriptor that somebody
+//! else owns), Wasm, policy, and the words of an error ([`crate::explain`]).
+//!
+//! Nothing raises a resource limit, except libbpf itself: on kernels that account BPF memory by RLIMIT_MEMLOCK
+//! (before 5.11) it lifts that limit for the process when the first object is loaded.
+
+mod error;
+mod globals;
+mod image;
+mod link;
+mod map;
+mod object;
+mod print;
+mod program;
+mod sys;
+mod tracepoint;
+mod verifier_log;
+
+pub use error::{BpfError, LoadError};
+pub use globals::Variable;
+pub use link::Link;
+pub use map::{Map, MapShape, UpdateMode};
+pub use object::Object;
+pub use program::{Program, ProgramInfo, ProgramKind};
+pub use tracepoint::tracepoint_id;
+pub use verifier_log::VerifierLog;

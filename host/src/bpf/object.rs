@@ -1,0 +1,355 @@
+//! The plugin's BPF object: opened when first needed, loaded once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ks_wit::section::BpfRecord;
+use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
+use nix::errno::Errno;
+use object::read::elf::ElfFile64;
+use object::{Architecture, LittleEndian, Object as _, ObjectKind};
+
+use super::error::{BpfError, LoadError};
+use super::globals::{self, Variable};
+use super::image::Image;
+use super::map::Map;
+use super::print;
+use super::program::Program;
+use super::sys::{self, Refusal};
+use super::verifier_log::VerifierLog;
+
+/// Room for the verifier's log of one program. The log of level 1 of a program near the limit of a million verified
+/// instructions is larger; kernels since 6.4 then keep its end, which has the reason.
+const LOG_BYTES: usize = 4 << 20;
+
+/// Most programs of one object. Guards the memory that their logs reserve.
+const MAX_PROGRAMS: usize = 256;
+
+/// A BPF object of a plugin file.
+#[derive(Debug)]
+pub struct Object {
+    record: BpfRecord,
+    variables: BTreeMap<String, Variable>,
+    stage: Stage,
+    /// Why the load failed: it is not tried again.
+    failure: Option<BpfError>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Open(OpenObject),
+    Loaded(Loaded),
+    /// Between two stages, and for good if the object could not be opened a second time.
+    Closed,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    maps: BTreeMap<String, Arc<Map>>,
+    object: libbpf_rs::Object,
+}
+
+impl Object {
+    /// Opens an object. The kernel is not asked for anything yet.
+    ///
+    /// # Errors
+    /// [`BpfError::Unsound`] if it is not an object that may be loaded; [`BpfError::Load`] if libbpf cannot read it.
+    pub fn open(record: BpfRecord) -> Result<Object, BpfError> {
+        let elf = parse(&record.elf)?;
+        let variables = globals::variables(&elf)?;
+        let open = open_with_libbpf(&record)?;
+        Ok(Object { record, variables, stage: Stage::Open(open), failure: None })
+    }
+
+    /// Loads the object: creates its maps, verifies and loads its programs. Once: a second call has the same answer.
+    ///
+    /// # Errors
+    /// [`BpfError::Load`].
+    pub fn load(&mut self) -> Result<(), BpfError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        match std::mem::replace(&mut self.stage, Stage::Closed) {
+            Stage::Open(open) => self.load_open(open).inspect_err(|error| self.failure = Some(error.clone())),
+            loaded => {
+                self.stage = loaded;
+                Ok(())
+            }
+        }
+    }
+
+    fn load_open(&mut self, open: OpenObject) -> Result<(), BpfError> {
+        let images = images(&open);
+        let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
+        match loaded {
+            Ok(object) => {
+                let maps = maps(&object)?;
+                self.stage = Stage::Loaded(Loaded { maps, object });
+                Ok(())
+            }
+            Err(Refusal { errno, logs }) => {
+                // The plugin may go on without BPF: its variables keep their values.
+                self.stage = reopen(&self.record, &images).map_or(Stage::Closed, Stage::Open);
+                let verifier = logs
+                    .into_iter()
+                    .find_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
+                if let Some((program, log)) = &verifier {
+                    tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
+                }
+                Err(load_error(&self.record, errno, verifier, libbpf))
+            }
+        }
+    }
+
+    /// The program of this name; loads the object if need be.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`] (nothing is loaded then); as [`Object::load`].
+    pub fn program(&mut self, name: &str) -> Result<Program<'_>, BpfError> {
+        if let Stage::Open(open) = &self.stage {
+            let known: Vec<String> =
+                open.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
+            if !known.iter().any(|known| known == name) {
+                return Err(not_found("program", name, known));
+            }
+        }
+        self.load()?;
+        let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
+        match loaded.object.progs().find(|program| program.name() == name) {
+            Some(inner) => Ok(Program { inner }),
+            None => {
+                let known =
+                    loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());
+                Err(not_found("program", name, known.collect()))
+            }
+        }
+    }
+
+    /// The map of this name; loads the object if need be.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`]; as [`Object::load`].
+    pub fn map(&mut self, name: &str) -> Result<Arc<Map>, BpfError> {
+        self.load()?;
+        let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
+        loaded
+            .maps
+            .get(name)
+            .cloned()
+            .ok_or_else(|| not_found("map", name, loaded.maps.keys().cloned().collect()))
+    }
+
+    /// The variable of this name. Does not load anything.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`].
+    pub fn variable(&self, name: &str) -> Result<Variable, BpfError> {
+        self.variables
+            .get(name)
+            .cloned()
+            .ok_or_else(|| not_found("variable", name, self.variables.keys().cloned().collect()))
+    }
+
+    /// A variable's value by one atomic load, extended with zeros.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::NotMapped`].
+    pub fn get(&self, variable: &Variable) -> Result<u64, BpfError> {
+        check_scalar(variable)?;
+        self.image(variable)?.load(variable.offset, variable.size).ok_or_else(|| not_mapped(variable))
+    }
+
+    /// Stores the low bytes of a value by one atomic store.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::Constant`]; [`BpfError::NotMapped`].
+    pub fn set(&self, variable: &Variable, value: u64) -> Result<(), BpfError> {
+        check_scalar(variable)?;
+        self.check_writable(variable)?;
+        self.image(variable)?.store(variable.offset, variable.size, value).ok_or_else(|| not_mapped(variable))
+    }
+
+    /// A variable's bytes: by one atomic load if it is a scalar, else byte by byte.
+    ///
+    /// # Errors
+    /// [`BpfError::NotMapped`].
+    pub fn read(&self, variable: &Variable) -> Result<Vec<u8>, BpfError> {
+        if variable.is_scalar() {
+            let value = self.get(variable)?;
+            return Ok(value.to_le_bytes()[..variable.size].to_vec());
+        }
+        let image = self.image(variable)?;
+        (variable.offset..variable.offset + variable.size)
+            .map(|offset| image.load(offset, 1).map(|byte| byte.to_le_bytes()[0]))
+            .collect::<Option<_>>()
+            .ok_or_else(|| not_mapped(variable))
+    }
+
+    /// Stores bytes from `offset` on: a whole scalar by one atomic store, anything else byte by byte.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`] outside the variable; [`BpfError::Constant`]; [`BpfError::NotMapped`].
+    pub fn write(&self, variable: &Variable, offset: usize, bytes: &[u8]) -> Result<(), BpfError> {
+        if offset.checked_add(bytes.len()).is_none_or(|end| end > variable.size) {
+            return Err(BpfError::Size {
+                what: "the variable",
+                name: variable.name.clone(),
+                expected: variable.size,
+                given: offset.saturating_add(bytes.len()),
+            });
+        }
+        if variable.is_scalar() && bytes.len() == variable.size {
+            let mut value = [0; 8];
+            value[..bytes.len()].copy_from_slice(bytes);
+            return self.set(variable, u64::from_le_bytes(value));
+        }
+        self.check_writable(variable)?;
+        let image = self.image(variable)?;
+        for (index, byte) in bytes.iter().enumerate() {
+            let at = variable.offset + offset + index;
+            image.store(at, 1, u64::from(*byte)).ok_or_else(|| not_mapped(variable))?;
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self, variable: &Variable) -> Result<(), BpfError> {
+        match self.stage {
+            Stage::Loaded(_) if variable.is_constant() => {
+                Err(BpfError::Constant { name: variable.name.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The memory of a variable's section as it is now.
+    fn image(&self, variable: &Variable) -> Result<Image<'_>, BpfError> {
+        let image = match &self.stage {
+            Stage::Open(open) => open
+                .maps()
+                .find(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
+                .and_then(|map| Image::of(&map, open)),
+            Stage::Loaded(Loaded { object, .. }) => object
+                .maps()
+                .find(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
+                .and_then(|map| Image::of(&map, object)),
+            Stage::Closed => None,
+        };
+        image.ok_or_else(|| not_mapped(variable))
+    }
+}
+
+/// Refuses what is not a BPF object before libbpf, which is not made for hostile files, sees it.
+fn parse(elf: &[u8]) -> Result<ElfFile64<'_, LittleEndian>, BpfError> {
+    let unsound = |reason: &str| BpfError::Unsound(reason.into());
+    let file: ElfFile64<'_, LittleEndian> = ElfFile64::parse(elf)
+        .map_err(|error| BpfError::Unsound(format!("it is not a little-endian 64-bit ELF file: {error}")))?;
+    if file.architecture() != Architecture::Bpf {
+        return Err(unsound("its machine is not BPF"));
+    }
+    if file.kind() != ObjectKind::Relocatable {
+        return Err(unsound("it is not a relocatable file"));
+    }
+    Ok(file)
+}
+
+fn open_with_libbpf(record: &BpfRecord) -> Result<OpenObject, BpfError> {
+    let (open, libbpf) = print::collect(|| {
+        let opened =
+            ObjectBuilder::default().name(&record.name).and_then(|builder| builder.open_memory(&record.elf));
+        // libbpf sets errno on every failure; libbpf-rs keeps it in words only.
+        opened.map_err(|_| Errno::last())
+    });
+    let mut open = open.map_err(|errno| load_error(record, errno, None, libbpf))?;
+    if open.progs().count() > MAX_PROGRAMS {
+        return Err(BpfError::Unsound(format!("it has more than {MAX_PROGRAMS} programs")));
+    }
+    for mut map in open.maps_mut() {
+        check_map(&map)?;
+        if is_data_map(map.name().as_encoded_bytes()) {
+            // libbpf asks for this itself only if the section has a variable of global linkage; since 5.5.
+            let flags = map.map_flags() | libbpf_sys::BPF_F_MMAPABLE;
+            map.set_map_flags(flags).map_err(|_| load_error(record, Errno::last(), None, Vec::new()))?;
+        }
+    }
+    Ok(open)
+}
+
+/// Refuses maps that would outlive the plugin or whose values have a size that is not known here.
+fn check_map(map: &libbpf_rs::OpenMap<'_>) -> Result<(), BpfError> {
+    let name = map.name().to_string_lossy();
+    if sys::has_pin_path(map) {
+        return Err(BpfError::Unsound(format!("map `{name}` wants to be pinned")));
+    }
+    if map.map_type() == MapType::Unknown {
+        return Err(BpfError::Unsound(format!("map `{name}` has a type that this version does not know")));
+    }
+    Ok(())
+}
+
+/// The initial values of all sections, as the plugin may have changed them.
+fn images(open: &OpenObject) -> Vec<(Vec<u8>, Vec<u8>)> {
+    open.maps()
+        .filter_map(|map| {
+            let name = map.name().as_encoded_bytes().to_vec();
+            Some((name, Image::of(&map, open)?.bytes()))
+        })
+        .collect()
+}
+
+/// Opens the object anew, with these values of its sections.
+fn reopen(record: &BpfRecord, images: &[(Vec<u8>, Vec<u8>)]) -> Option<OpenObject> {
+    let mut open = open_with_libbpf(record).ok()?;
+    for mut map in open.maps_mut() {
+        let kept = images.iter().find(|(name, _)| name == map.name().as_encoded_bytes());
+        if let (Some((_, bytes)), Some(image)) = (kept, map.initial_value_mut())
+            && image.len() == bytes.len()
+        {
+            image.copy_from_slice(bytes);
+        }
+    }
+    Some(open)
+}
+
+fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {
+    object
+        .maps()
+        .filter(|map| !is_data_map(map.name().as_encoded_bytes()))
+        .map(|map| Ok((map.name().to_string_lossy().into_owned(), Arc::new(Map::of(&map)?))))
+        .collect()
+}
+
+/// Whether libbpf made this map of this section: it names the map of `.data` after the object (`counters.data`), that of
+/// `.data.own` like the section (`internal_map_name`, libbpf 1.7). A map of the script has no dot in its name.
+fn is_section_map(map: &[u8], section: &str) -> bool {
+    map == section.as_bytes() || (!map.starts_with(b".") && map.ends_with(section.as_bytes()))
+}
+
+/// Whether libbpf made this map of a section of global data.
+fn is_data_map(map: &[u8]) -> bool {
+    let named_like_section = std::str::from_utf8(map).is_ok_and(globals::is_global_data);
+    named_like_section || [".data", ".bss", ".rodata"].iter().any(|section| is_section_map(map, section))
+}
+
+fn check_scalar(variable: &Variable) -> Result<(), BpfError> {
+    if variable.is_scalar() {
+        return Ok(());
+    }
+    Err(BpfError::Size { what: "a number", name: variable.name.clone(), expected: variable.size, given: 8 })
+}
+
+fn not_mapped(variable: &Variable) -> BpfError {
+    BpfError::NotMapped { name: variable.name.clone(), section: variable.section.clone() }
+}
+
+fn not_found(what: &'static str, name: &str, known: Vec<String>) -> BpfError {
+    BpfError::NotFound { what, name: name.into(), known }
+}
+
+fn load_error(
+    record: &BpfRecord,
+    errno: Errno,
+    verifier: Option<(String, VerifierLog)>,
+    libbpf: Vec<String>,
+) -> BpfError {
+    BpfError::Load(Box::new(LoadError { object: record.name.clone(), errno, verifier, libbpf }))
+}

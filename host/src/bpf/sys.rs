@@ -1,0 +1,161 @@
+//! Every call of libbpf that libbpf-rs does not offer, or whose errno it loses. Each function is safe to call.
+#![expect(unsafe_code, reason = "calls into libbpf")]
+
+use std::ffi::{CStr, c_void};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMap, OpenObject};
+use nix::errno::Errno;
+
+/// libbpf's answers are 0 or a negative errno.
+fn check(answer: i32) -> Result<i32, Errno> {
+    if answer < 0 { Err(Errno::from_raw(answer.saturating_neg())) } else { Ok(answer) }
+}
+
+/// Why a load failed, and what the verifier said of each program, in the order of the object; empty if nothing.
+pub(super) struct Refusal {
+    pub(super) errno: Errno,
+    pub(super) logs: Vec<(String, Vec<u8>)>,
+}
+
+/// Loads an object, with room for so many bytes of log for each program. On failure it is closed: libbpf leaves its
+/// maps half made.
+pub(super) fn load(mut object: OpenObject, log_bytes: usize) -> Result<Object, Refusal> {
+    let mut logs = Vec::new();
+    for program in object.progs_mut() {
+        // Zeroed memory costs nothing until the kernel writes to it.
+        let mut log = vec![0_u8; log_bytes];
+        // SAFETY: the program is a live one of an open object. libbpf keeps the pointer and uses it in the call below
+        // only; `logs` owns the block until after that, and a block does not move when its `Vec` does.
+        let answer = unsafe {
+            libbpf_sys::bpf_program__set_log_buf(
+                program.as_libbpf_object().as_ptr(),
+                log.as_mut_ptr().cast(),
+                log_bytes as libbpf_sys::size_t,
+            )
+        };
+        check(answer).map_err(|errno| Refusal { errno, logs: Vec::new() })?;
+        logs.push((program.name().to_string_lossy().into_owned(), log));
+    }
+    // SAFETY: `object` owns an opened `bpf_object`, and the logs that it points to are alive.
+    match check(unsafe { libbpf_sys::bpf_object__load(object.as_libbpf_object().as_ptr()) }) {
+        // SAFETY: `take_ptr` gives up the only owner of the pointer, and the load just succeeded.
+        Ok(_) => Ok(unsafe { Object::from_ptr(object.take_ptr()) }),
+        Err(errno) => Err(Refusal { errno, logs }),
+    }
+}
+
+/// Whether libbpf would pin this map.
+pub(super) fn has_pin_path(map: &OpenMap<'_>) -> bool {
+    // SAFETY: the map is a live one of an open object.
+    !unsafe { libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()) }.is_null()
+}
+
+/// Links a program to a perf event: it runs at every overflow (or hit, for a tracepoint) until the link is closed.
+///
+/// Source: bpf(2), BPF_LINK_CREATE with BPF_PERF_EVENT; since 5.15.
+pub(super) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    // SAFETY: both descriptors are open for the time of the call; no options is a null pointer.
+    let fd = check(unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            event.as_raw_fd(),
+            libbpf_sys::BPF_PERF_EVENT,
+            ptr::null(),
+        )
+    })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Attaches a program to a raw tracepoint until the descriptor is closed.
+///
+/// Source: bpf(2), BPF_RAW_TRACEPOINT_OPEN.
+pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    // SAFETY: the name ends in a zero and the descriptor is open for the time of the call.
+    let fd = check(unsafe { libbpf_sys::bpf_raw_tracepoint_open(name.as_ptr(), program.as_raw_fd()) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What the kernel knows of a program.
+///
+/// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.
+pub(super) fn program_info(program: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_prog_info, Errno> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` has `len` bytes, all zero: the kernel follows none of the pointers in it, and writes no more
+    // than `len` bytes.
+    check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    Ok(info)
+}
+
+/// A map's descriptor and the sizes that the kernel reads and writes for it.
+#[derive(Debug)]
+pub(super) struct RawMap {
+    fd: OwnedFd,
+    key_len: usize,
+    value_len: usize,
+}
+
+impl RawMap {
+    /// A second descriptor of a created map. `slots` is how many values the kernel copies at once: the number of
+    /// possible CPUs in per-CPU kinds, else 1.
+    ///
+    /// Source: `bpf_map_value_size` in `kernel/bpf/syscall.c`, v6.18: a per-CPU value is rounded up to 8 bytes.
+    pub(super) fn of(map: &libbpf_rs::Map<'_>, slots: usize) -> std::io::Result<RawMap> {
+        let size = map.value_size() as usize;
+        let stride = if map.map_type().is_percpu() { size.next_multiple_of(8) } else { size };
+        Ok(RawMap {
+            fd: map.as_fd().try_clone_to_owned()?,
+            key_len: map.key_size() as usize,
+            value_len: stride * slots,
+        })
+    }
+
+    /// Bytes that the kernel reads and writes for a value.
+    pub(super) fn value_len(&self) -> usize {
+        self.value_len
+    }
+
+    /// The value at a key.
+    pub(super) fn lookup(&self, key: &[u8]) -> Result<Vec<u8>, Errno> {
+        let key = self.key(key)?;
+        let mut value = vec![0; self.value_len];
+        // SAFETY: the key has the map's size; `value` has the size that the kernel writes.
+        check(unsafe {
+            libbpf_sys::bpf_map_lookup_elem(self.fd.as_raw_fd(), key, value.as_mut_ptr().cast())
+        })?;
+        Ok(value)
+    }
+
+    /// Writes a value.
+    pub(super) fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Errno> {
+        let key = self.key(key)?;
+        if value.len() != self.value_len {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: key and value have the sizes that the kernel reads.
+        check(unsafe {
+            libbpf_sys::bpf_map_update_elem(self.fd.as_raw_fd(), key, value.as_ptr().cast(), flags)
+        })
+        .map(drop)
+    }
+
+    /// Removes an entry.
+    pub(super) fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        let key = self.key(key)?;
+        // SAFETY: the key has the size that the kernel reads.
+        check(unsafe { libbpf_sys::bpf_map_delete_elem(self.fd.as_raw_fd(), key) }).map(drop)
+    }
+
+    /// The pointer that the kernel reads the key from; kinds without keys (queue, stack) want a null one.
+    fn key(&self, key: &[u8]) -> Result<*const c_void, Errno> {
+        match key.len() {
+            len if len != self.key_len => Err(Errno::EINVAL),
+            0 => Ok(ptr::null()),
+            _ => Ok(key.as_ptr().cast()),
+        }
+    }
+}

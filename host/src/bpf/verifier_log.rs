@@ -1,0 +1,84 @@
+//! What the verifier said of a program it refused. Pure.
+
+/// The verifier's log at level 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifierLog {
+    text: String,
+}
+
+impl VerifierLog {
+    /// Takes the kernel's buffer up to its terminating zero. `None` if the verifier said nothing.
+    pub fn from_buffer(buffer: &[u8]) -> Option<VerifierLog> {
+        let text = buffer.split(|byte| *byte == 0).next().unwrap_or_default();
+        let text = String::from_utf8_lossy(text).trim_end().to_owned();
+        (!text.is_empty()).then_some(VerifierLog { text })
+    }
+
+    /// The whole log.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The line that says why: the last one before the statistics.
+    ///
+    /// Source: `bpf_check` in `kernel/bpf/verifier.c`, v6.18: the reason is printed where the check fails, and only
+    /// `print_verification_stats` comes after it.
+    pub fn reason(&self) -> &str {
+        self.text
+            .lines()
+            .rev()
+            .map(str::trim)
+            .find(|line| !line.is_empty() && !is_statistics(line))
+            .unwrap_or_default()
+    }
+
+    /// The script's line nearest before the refusal, if the object has line information: `; text @ file:line`.
+    pub fn source_line(&self) -> Option<&str> {
+        self.text.lines().rev().find_map(|line| line.strip_prefix("; ")).map(str::trim)
+    }
+
+    /// How many lines the log has.
+    pub fn lines(&self) -> usize {
+        self.text.lines().count()
+    }
+}
+
+fn is_statistics(line: &str) -> bool {
+    ["processed ", "verification time ", "stack depth ", "mark_precise: ", "max_states_per_insn "]
+        .iter()
+        .any(|start| line.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &[u8] = b"func#0 @0\n\
+        0: R1=ctx() R10=fp0\n\
+        ; count += ctx->addr @ faults.ks:7\n\
+        0: (61) r0 = *(u32 *)(r1 +400)\n\
+        invalid bpf_context access off=400 size=4\n\
+        processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n\0rest";
+
+    #[test]
+    fn the_reason_is_the_last_line_before_the_statistics() {
+        let log = VerifierLog::from_buffer(LOG).expect("not empty");
+        assert_eq!(log.reason(), "invalid bpf_context access off=400 size=4");
+        assert_eq!(log.source_line(), Some("count += ctx->addr @ faults.ks:7"));
+        assert_eq!(log.lines(), 6);
+    }
+
+    #[test]
+    fn a_buffer_that_was_not_written_is_no_log() {
+        assert_eq!(VerifierLog::from_buffer(&[0; 16]), None);
+        assert_eq!(VerifierLog::from_buffer(&[]), None);
+        assert_eq!(VerifierLog::from_buffer(b"\n\0"), None);
+    }
+
+    #[test]
+    fn a_log_of_statistics_alone_has_no_reason() {
+        let log = VerifierLog::from_buffer(b"processed 3 insns\n").expect("not empty");
+        assert_eq!(log.reason(), "");
+        assert_eq!(log.source_line(), None);
+    }
+}

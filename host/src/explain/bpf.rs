@@ -1,0 +1,213 @@
+//! Refusals of BPF objects, programs, maps and links, in words. Pure but for [`explain`], which reads the facts of
+//! this machine when the kernel denied something.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use nix::errno::Errno;
+
+use super::{Capability, Explanation, Facts, Kind};
+use crate::bpf::{BpfError, LoadError};
+
+/// Most names that a message lists when a name is not found.
+const MAX_NAMES: usize = 8;
+
+/// Why something failed and what helps.
+pub fn explain(error: &BpfError) -> Explanation {
+    match error {
+        BpfError::NoObject => because(
+            Kind::NotFound,
+            "the plugin file has no program or map for this machine's architecture",
+            "build the plugin again without `--arch`",
+        ),
+        BpfError::NotFound { what, known, .. } => {
+            Explanation { kind: Kind::NotFound, because: Some(known_names(what, known)), remedy: None }
+        }
+        BpfError::Unsound(_) => plain(Kind::Invalid),
+        BpfError::Load(load) => explain_load(load),
+        BpfError::UnsupportedKind { .. } => plain(Kind::Unsupported),
+        BpfError::NeedsEvent { .. }
+        | BpfError::NotForEvents { .. }
+        | BpfError::Flags { .. }
+        | BpfError::Target { .. }
+        | BpfError::Size { .. } => plain(Kind::Invalid),
+        BpfError::NoTracefs => Explanation {
+            kind: Kind::NotFound,
+            because: None,
+            remedy: Some("mount -t tracefs tracefs /sys/kernel/tracing".into()),
+        },
+        BpfError::AlreadyAttached { .. } => plain(Kind::Busy),
+        BpfError::Constant { .. } => plain(Kind::NotPermitted),
+        BpfError::NotMapped { .. } => plain(Kind::Unsupported),
+        BpfError::Kernel { errno, .. } => explain_errno(*errno),
+    }
+}
+
+/// The whole message: what was tried, what the kernel said, why, what to do.
+pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
+    let mut text = match error {
+        BpfError::Load(load) => describe_load(load),
+        BpfError::Kernel { tried, call, errno } => format!("cannot {tried}\n  kernel: {call}: {errno:?}"),
+        other => other.to_string(),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{explanation}");
+    text
+}
+
+fn describe_load(load: &LoadError) -> String {
+    let Some((program, log)) = &load.verifier else {
+        let mut text = format!("cannot load the BPF object `{}`\n  kernel: {:?}", load.object, load.errno);
+        // libbpf's first complaint names the map or program; the later ones follow from it.
+        if let Some(first) = load.libbpf.first() {
+            let _ = write!(text, "\n  libbpf: {first}");
+        }
+        return text;
+    };
+    let mut text = format!("cannot load the program `{program}`: the verifier refused it");
+    let _ = write!(text, "\n  verifier: {}", log.reason());
+    if let Some(line) = log.source_line() {
+        let _ = write!(text, "\n  at: {line}");
+    }
+    if log.lines() > 1 {
+        let _ = write!(text, "\n  ({} more lines; -v shows the whole log)", log.lines() - 1);
+    }
+    text
+}
+
+fn explain_load(load: &LoadError) -> Explanation {
+    match (&load.verifier, load.errno) {
+        (_, Errno::EPERM | Errno::EACCES) if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
+        (Some(_), _) => plain(Kind::Kernel),
+        // libbpf's own answer to an object that it cannot read.
+        (None, errno) => explain_errno(errno),
+    }
+}
+
+fn explain_errno(errno: Errno) -> Explanation {
+    match errno {
+        Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
+        Errno::EPERM | Errno::EACCES => because(
+            Kind::NotPermitted,
+            "the kernel refuses it although the capabilities are there (kernel lockdown, or a security module)",
+            "look at /sys/kernel/security/lockdown and the kernel's log",
+        ),
+        Errno::ENOENT | Errno::ESRCH | Errno::ENODEV => plain(Kind::NotFound),
+        Errno::EINVAL => plain(Kind::Invalid),
+        Errno::EBUSY | Errno::EEXIST => plain(Kind::Busy),
+        Errno::E2BIG | Errno::ENOMEM | Errno::ENOSPC => plain(Kind::Limit),
+        Errno::EMFILE => because(
+            Kind::Limit,
+            "this process has as many descriptors open as it may",
+            "raise the limit with `ulimit -n`",
+        ),
+        Errno::EOPNOTSUPP | Errno::ENOSYS => because(
+            Kind::Unsupported,
+            "this kernel was built without it",
+            "look for CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS in the kernel's configuration",
+        ),
+        _ => plain(Kind::Kernel),
+    }
+}
+
+/// A capability is missing: which, and what else decides.
+fn denied() -> Explanation {
+    let missing: Vec<&str> = [(Capability::Bpf, "CAP_BPF"), (Capability::Perfmon, "CAP_PERFMON")]
+        .into_iter()
+        .filter(|(capability, _)| !has(*capability))
+        .map(|(_, name)| name)
+        .collect();
+    let missing = missing.join(" and ");
+    let sysctl = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled")
+        .map(|value| format!(" (kernel.unprivileged_bpf_disabled is {})", value.trim()))
+        .unwrap_or_default();
+    because(
+        Kind::NotPermitted,
+        format!("ks-host does not have {missing}{sysctl}"),
+        "run ks-host as root, or give it the capabilities: setcap cap_bpf,cap_perfmon+ep ks-host",
+    )
+}
+
+fn has(capability: Capability) -> bool {
+    // Not known is taken for "has it": better no cause than a wrong one.
+    Facts::read(0).has(capability).unwrap_or(true)
+}
+
+fn known_names(what: &str, known: &[String]) -> String {
+    if known.is_empty() {
+        return format!("the object has no {what} at all");
+    }
+    let shown = known.iter().take(MAX_NAMES).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match known.len().saturating_sub(MAX_NAMES) {
+        0 => format!("the object has {shown}"),
+        more => format!("the object has {shown} and {more} more"),
+    }
+}
+
+fn plain(kind: Kind) -> Explanation {
+    Explanation { kind, because: None, remedy: None }
+}
+
+fn because(kind: Kind, because: impl Into<String>, remedy: &str) -> Explanation {
+    Explanation { kind, because: Some(because.into()), remedy: Some(remedy.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::VerifierLog;
+
+    fn message(error: &BpfError) -> String {
+        describe(error, &explain(error))
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_answered_with_those_that_are() {
+        let error = BpfError::NotFound {
+            what: "program",
+            name: "cuont".into(),
+            known: vec!["count".into(), "other".into()],
+        };
+        assert_eq!(
+            message(&error),
+            "the BPF object has no program `cuont`\n  because: the object has `count`, `other`"
+        );
+        assert_eq!(explain(&error).kind, Kind::NotFound);
+    }
+
+    #[test]
+    fn a_refusal_of_the_verifier_shows_its_reason_and_the_scripts_line() {
+        let log = VerifierLog::from_buffer(
+            b"; x = m[k] @ a.ks:3\n0: (79) r1 = *(u64 *)(r0 +0)\nR0 invalid mem access\nprocessed 1 insns\n",
+        )
+        .expect("not empty");
+        let error = BpfError::Load(Box::new(LoadError {
+            object: "a".into(),
+            errno: Errno::EINVAL,
+            verifier: Some(("count".into(), log)),
+            libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],
+        }));
+        assert_eq!(
+            message(&error),
+            "cannot load the program `count`: the verifier refused it\n  verifier: R0 invalid mem access\n  at: x = m[k] @ a.ks:3\n  (3 more lines; -v shows the whole log)"
+        );
+        assert_eq!(explain(&error).kind, Kind::Kernel);
+    }
+
+    #[test]
+    fn an_errno_of_the_kernel_keeps_its_kind() {
+        let kind = |errno| {
+            explain(&BpfError::Kernel {
+                tried: "update the map `m`".into(),
+                call: "bpf(BPF_MAP_UPDATE_ELEM)",
+                errno,
+            })
+            .kind
+        };
+        assert_eq!(kind(Errno::E2BIG), Kind::Limit);
+        assert_eq!(kind(Errno::EEXIST), Kind::Busy);
+        assert_eq!(kind(Errno::ENOENT), Kind::NotFound);
+        assert_eq!(kind(Errno::EINVAL), Kind::Invalid);
+        assert_eq!(kind(Errno::EIO), Kind::Kernel);
+    }
+}

@@ -1,0 +1,351 @@
+//! The plugin file: a component, and what our custom sections in it say.
+//!
+//! In: bytes from anybody. Out: a [`Plugin`] whose sections are well-formed. Not here: whether the component's code
+//! is valid (the engine checks it) and whether its BPF object is (the `bpf` module does).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ks_wit::manifest::{self, Manifest};
+use ks_wit::section::{self, Arch, BpfRecord, SectionError};
+use serde::Deserialize;
+use wasmparser::{Encoding, Parser, Payload};
+
+/// Longest plugin file that is read. Guards the host's memory against a file (or a pipe) without end.
+pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
+
+/// Most records of ours in one file. Guards against a section of millions of empty records, each of which would cost
+/// more here than its four bytes there.
+const MAX_RECORDS: usize = 1024;
+
+/// A plugin file that was read and whose sections make sense.
+#[derive(Debug, Clone)]
+pub struct Plugin {
+    bytes: Vec<u8>,
+    objects: Vec<BpfRecord>,
+    manifests: Vec<Manifest>,
+    imports: Vec<String>,
+}
+
+/// Why a file is not a plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginError {
+    /// The file could not be read.
+    #[error("cannot read the file: {0}")]
+    Io(#[from] std::io::Error),
+    /// The file is longer than [`MAX_PLUGIN_BYTES`].
+    #[error("the file has more than {MAX_PLUGIN_BYTES} bytes")]
+    TooLong,
+    /// Not WebAssembly at all.
+    #[error("the file is not WebAssembly (it does not begin with the bytes of a component)")]
+    NotWasm,
+    /// A core module, which has no component around it.
+    #[error(
+        "the file is a core WebAssembly module, not a component; `wasm-tools component new` makes one of it"
+    )]
+    CoreModule,
+    /// WebAssembly whose structure is broken.
+    #[error("the file is not a well-formed component: {0}")]
+    Malformed(String),
+    /// One of our custom sections cannot be read.
+    #[error("custom section `{section}`: {source}")]
+    Section {
+        /// Its name.
+        section: &'static str,
+        /// What is wrong with it.
+        source: SectionError,
+    },
+    /// More than [`MAX_RECORDS`] records.
+    #[error("the custom sections hold more than {MAX_RECORDS} records")]
+    TooManyRecords,
+    /// A manifest that is not the JSON that it should be.
+    #[error("the manifest cannot be read: {0}")]
+    Manifest(#[from] serde_json::Error),
+    /// A manifest of a later version.
+    #[error(
+        "the manifest has format {found}; this host reads up to {}. A newer ks-host is needed",
+        manifest::FORMAT
+    )]
+    ManifestFormat {
+        /// The format it says.
+        found: u32,
+    },
+    /// Two or more objects for this machine.
+    #[error("the file holds several BPF objects for this machine ({}); one plugin has one", .names.join(", "))]
+    SeveralObjects {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The component does not fit the engine or the world of plugins.
+    #[error("{0}")]
+    Component(String),
+}
+
+impl Plugin {
+    /// Reads a plugin file from disk.
+    ///
+    /// # Errors
+    /// If it cannot be read, or as [`Plugin::from_bytes`].
+    pub fn from_file(path: &Path) -> Result<Plugin, PluginError> {
+        let mut bytes = Vec::new();
+        // One byte more than allowed tells a file that is too long from one that just fits.
+        File::open(path)?.take(MAX_PLUGIN_BYTES + 1).read_to_end(&mut bytes)?;
+        Plugin::from_bytes(bytes)
+    }
+
+    /// Reads a plugin from memory.
+    ///
+    /// # Errors
+    /// If the bytes are not a component, or a section of ours in it is not well-formed. Never panics, whatever the
+    /// bytes are.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Result<Plugin, PluginError> {
+        let bytes = bytes.into();
+        if bytes.len() as u64 > MAX_PLUGIN_BYTES {
+            return Err(PluginError::TooLong);
+        }
+        let mut found = Sections::default();
+        found.collect(&bytes)?;
+        let Sections { objects, manifests, imports, .. } = found;
+        Ok(Plugin { bytes, objects, manifests, imports })
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All BPF objects of the file, for whatever machine, in file order.
+    pub fn objects(&self) -> &[BpfRecord] {
+        &self.objects
+    }
+
+    /// The BPF object for this machine: one of its own architecture, else one for any. `None` if the file has none.
+    ///
+    /// # Errors
+    /// [`PluginError::SeveralObjects`] if the choice is not clear.
+    pub fn object_for_host(&self) -> Result<Option<&BpfRecord>, PluginError> {
+        let of = |arch: Option<Arch>| -> Vec<&BpfRecord> {
+            self.objects.iter().filter(|object| Some(object.arch) == arch).collect()
+        };
+        let own = of(Arch::HOST);
+        let candidates = if own.is_empty() { of(Some(Arch::Any)) } else { own };
+        match candidates.as_slice() {
+            [] => Ok(None),
+            [object] => Ok(Some(object)),
+            several => Err(PluginError::SeveralObjects {
+                names: several.iter().map(|object| object.name.clone()).collect(),
+            }),
+        }
+    }
+
+    /// What the plugin says of itself; usually one, none for a plugin that was not made by our compiler.
+    pub fn manifests(&self) -> &[Manifest] {
+        &self.manifests
+    }
+
+    /// The names of the component's imports, for example `kernelscript:host/perf@0.1.0`, in file order.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
+    }
+
+    /// The project's name if a manifest tells it.
+    pub fn project(&self) -> Option<&str> {
+        self.manifests.first().map(|manifest| manifest.project.as_str())
+    }
+}
+
+/// What one walk over the file collects.
+#[derive(Default)]
+struct Sections {
+    objects: Vec<BpfRecord>,
+    manifests: Vec<Manifest>,
+    imports: Vec<String>,
+    records: usize,
+}
+
+impl Sections {
+    /// Walks the component and everything nested in it.
+    fn collect(&mut self, bytes: &[u8]) -> Result<(), PluginError> {
+        if !bytes.starts_with(b"\0asm") {
+            return Err(PluginError::NotWasm);
+        }
+        // Only the imports of the outermost component are the plugin's; nested ones import from their neighbours.
+        let mut depth = 0_usize;
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload.map_err(malformed)? {
+                Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                    return Err(PluginError::CoreModule);
+                }
+                Payload::Version { .. } => depth += 1,
+                Payload::End(_) => depth = depth.saturating_sub(1),
+                Payload::ComponentImportSection(section) if depth == 1 => {
+                    for import in section {
+                        self.imports.push(import.map_err(malformed)?.name.name.to_owned());
+                    }
+                }
+                Payload::CustomSection(custom) => self.section(custom.name(), custom.data())?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the records of one custom section, if it is one of ours.
+    fn section(&mut self, name: &str, data: &[u8]) -> Result<(), PluginError> {
+        match name {
+            section::BPF => {
+                for record in self.records(section::BPF, data)? {
+                    let object = BpfRecord::from_bytes(record)
+                        .map_err(|source| PluginError::Section { section: section::BPF, source })?;
+                    self.objects.push(object);
+                }
+            }
+            section::MANIFEST => {
+                for record in self.records(section::MANIFEST, data)? {
+                    self.manifests.push(read_manifest(record)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn records<'a>(&mut self, section: &'static str, data: &'a [u8]) -> Result<Vec<&'a [u8]>, PluginError> {
+        let records = section::records(data).map_err(|source| PluginError::Section { section, source })?;
+        self.records = self.records.saturating_add(records.len());
+        if self.records > MAX_RECORDS {
+            return Err(PluginError::TooManyRecords);
+        }
+        Ok(records)
+    }
+}
+
+/// Reads one manifest. The format is looked at first: a later format may have other members.
+fn read_manifest(json: &[u8]) -> Result<Manifest, PluginError> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let Format { format } = serde_json::from_slice(json)?;
+    if format > manifest::FORMAT {
+        return Err(PluginError::ManifestFormat { found: format });
+    }
+    Ok(serde_json::from_slice(json)?)
+}
+
+fn malformed(error: wasmparser::BinaryReaderError) -> PluginError {
+    PluginError::Malformed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An empty component.
+    const EMPTY: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
+
+    /// Appends a custom section to a component or module.
+    fn with_section(mut file: Vec<u8>, name: &str, data: &[u8]) -> Vec<u8> {
+        let mut body = vec![u8::try_from(name.len()).expect("short name")];
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(data);
+        file.push(0);
+        let mut len = body.len();
+        while len >= 0x80 {
+            file.push((len as u8 & 0x7f) | 0x80);
+            len >>= 7;
+        }
+        file.push(len as u8);
+        file.extend_from_slice(&body);
+        file
+    }
+
+    fn bpf_section(records: &[(&str, Arch)]) -> Vec<u8> {
+        let mut section = Vec::new();
+        for (name, arch) in records {
+            let record = BpfRecord { name: (*name).into(), arch: *arch, elf: vec![1, 2, 3] };
+            section::push_record(&mut section, &record.to_bytes());
+        }
+        section
+    }
+
+    fn manifest_section(json: &str) -> Vec<u8> {
+        let mut section = Vec::new();
+        section::push_record(&mut section, json.as_bytes());
+        section
+    }
+
+    #[test]
+    fn files_that_are_no_component_are_told_apart() {
+        assert!(matches!(Plugin::from_bytes(*b"hello"), Err(PluginError::NotWasm)));
+        assert!(matches!(Plugin::from_bytes(*b"\0asm\x01\0\0\0"), Err(PluginError::CoreModule)));
+        assert!(matches!(Plugin::from_bytes(*b"\0asm\x0d\0\x01\0\xff\xff"), Err(PluginError::Malformed(_))));
+        assert!(matches!(Plugin::from_bytes(Vec::new()), Err(PluginError::NotWasm)));
+    }
+
+    #[test]
+    fn the_own_architecture_is_preferred_to_any() {
+        let own = Arch::HOST.expect("tests run on a supported machine");
+        let file = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any), ("p", own)]));
+        let plugin = Plugin::from_bytes(file).expect("well-formed");
+        assert_eq!(plugin.object_for_host().expect("clear").map(|object| object.arch), Some(own));
+
+        let any = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any)]));
+        let plugin = Plugin::from_bytes(any).expect("well-formed");
+        assert_eq!(plugin.object_for_host().expect("clear").map(|object| object.arch), Some(Arch::Any));
+    }
+
+    #[test]
+    fn two_objects_for_one_machine_are_refused() {
+        let sections = bpf_section(&[("one", Arch::Any), ("two", Arch::Any)]);
+        let plugin =
+            Plugin::from_bytes(with_section(EMPTY.to_vec(), section::BPF, &sections)).expect("well-formed");
+        let error = plugin.object_for_host().expect_err("two objects");
+        assert!(error.to_string().contains("one, two"), "{error}");
+    }
+
+    #[test]
+    fn sections_inside_a_core_module_are_found() {
+        let module =
+            with_section(b"\0asm\x01\0\0\0".to_vec(), section::BPF, &bpf_section(&[("inner", Arch::Any)]));
+        let mut file = EMPTY.to_vec();
+        file.push(1);
+        file.push(u8::try_from(module.len()).expect("short module"));
+        file.extend_from_slice(&module);
+        let plugin = Plugin::from_bytes(file).expect("well-formed");
+        assert_eq!(plugin.objects().len(), 1);
+    }
+
+    #[test]
+    fn a_truncated_record_is_an_error() {
+        let mut section = bpf_section(&[("p", Arch::Any)]);
+        section.pop();
+        let error =
+            Plugin::from_bytes(with_section(EMPTY.to_vec(), section::BPF, &section)).expect_err("cut short");
+        assert!(matches!(error, PluginError::Section { section: section::BPF, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_flood_of_empty_records_is_refused() {
+        let file = with_section(EMPTY.to_vec(), section::MANIFEST, &vec![0; 4 * (MAX_RECORDS + 1)]);
+        assert!(matches!(Plugin::from_bytes(file), Err(PluginError::TooManyRecords)));
+    }
+
+    #[test]
+    fn a_manifest_of_a_later_format_is_refused_whatever_it_holds() {
+        let file = with_section(EMPTY.to_vec(), section::MANIFEST, &manifest_section(r#"{"format":2}"#));
+        assert!(matches!(Plugin::from_bytes(file), Err(PluginError::ManifestFormat { found: 2 })));
+        let file = with_section(EMPTY.to_vec(), section::MANIFEST, &manifest_section("not json"));
+        assert!(matches!(Plugin::from_bytes(file), Err(PluginError::Manifest(_))));
+    }
+
+    #[test]
+    fn no_prefix_of_a_plugin_panics() {
+        let file = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any)]));
+        let file = with_section(file, section::MANIFEST, &manifest_section(r#"{"format":1}"#));
+        for end in 0..file.len() {
+            let _ = Plugin::from_bytes(&file[..end]);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One instance of a plugin: its store, its limits, and calls into it.
+
+use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift, Linker, Lower, TypedFunc};
+use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, UpdateDeadline};
+
+use super::engine::Engine;
+use super::file::PluginError;
+use super::outcome::{self, Outcome};
+use super::stop::StopHandle;
+
+/// What a plugin may take of the host's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of each linear memory. Guards against `memory.grow` without end.
+    pub memory_bytes: usize,
+    /// Elements of each table. A table element costs the host a pointer, a Wasm page costs the guest nothing.
+    pub table_elements: usize,
+    /// Core instances, memories and tables each. Guards against a component that instantiates a large module a
+    /// thousand times: each memory reserves 4 GiB of address space.
+    pub instances: usize,
+    /// Bytes of arguments that one host call may copy out of the guest. Guards against a list whose elements all
+    /// denote the same large text: the guest holds it once, the host would copy it each time.
+    pub call_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { memory_bytes: 64 << 20, table_elements: 100_000, instances: 64, call_bytes: 16 << 20 }
+    }
+}
+
+/// What the store of a plugin must hold.
+pub trait PluginState: 'static {
+    /// The limiter that the engine asks.
+    fn limits_mut(&mut self) -> &mut StoreLimits;
+    /// How the run is stopped.
+    fn stop(&self) -> &StopHandle;
+}
+
+impl Limits {
+    /// The limiter that enforces these.
+    pub fn limiter(&self) -> StoreLimits {
+        StoreLimitsBuilder::new()
+            .memory_size(self.memory_bytes)
+            .table_elements(self.table_elements)
+            .instances(self.instances)
+            .memories(self.instances)
+            .tables(self.instances)
+            .build()
+    }
+}
+
+/// A plugin whose code is compiled and whose imports are found. Instances of it are cheap.
+pub struct Prepared<S: PluginState> {
+    pre: InstancePre<S>,
+}
+
+impl<S: PluginState> Clone for Prepared<S> {
+    fn clone(&self) -> Prepared<S> {
+        Prepared { pre: self.pre.clone() }
+    }
+}
+
+impl<S: PluginState> Prepared<S> {
+    /// Connects a component with what it imports, and checks that it exports `run`.
+    ///
+    /// # Errors
+    /// [`PluginError::Component`] if it imports what is not there, or does not export `run: func() -> s32`.
+    pub fn new(linker: &Linker<S>, component: &Component) -> Result<Prepared<S>, PluginError> {
+        let pre = linker.instantiate_pre(component).map_err(|error| {
+            PluginError::Component(format!("the component does not fit this host: {error:#}"))
+        })?;
+        if component.get_export_index(None, "run").is_none() {
+            return Err(PluginError::Component(
+                "the component does not export `run`, with which a plugin starts".into(),
+            ));
+        }
+        Ok(Prepared { pre })
+    }
+
+    /// Makes an instance around this state, on the calling thread, and runs the component's start functions.
+    ///
+    /// # Errors
+    /// The outcome that takes the place of a run: a trap in a start function, or a limit.
+    pub fn instantiate(&self, state: S, limits: &Limits) -> Result<Instance<S>, Outcome> {
+        let mut store = Store::new(self.pre.engine(), state);
+        store.limiter(|state| state.limits_mut());
+        store.set_hostcall_fuel(limits.call_bytes);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|context| {
+            Ok(if context.data().stop().killed() {
+                UpdateDeadline::Interrupt
+            } else {
+                UpdateDeadline::Continue(1)
+            })
+        });
+        // After the deadline is set: a kill from here on advances the epoch past it.
+        if store.data().stop().killed() {
+            return Err(Outcome::Killed);
+        }
+        match self.pre.instantiate(&mut store) {
+            Ok(instance) => Ok(Instance { store, instance }),
+            Err(error) => Err(outcome::of_error(&error)),
+        }
+    }
+}
+
+/// A running plugin. Dropping it releases all that it holds.
+pub struct Instance<S: PluginState> {
+    store: Store<S>,
+    instance: component::Instance,
+}
+
+impl<S: PluginState> Instance<S> {
+    /// Calls `run` and says how it ended.
+    pub fn run(&mut self) -> Outcome {
+        match self.func::<(), (i32,)>("run").and_then(|run| self.call(&run, ())) {
+            Ok((code,)) => Outcome::Returned(code),
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Finds an exported function, once, for many calls.
+    ///
+    /// # Errors
+    /// [`Outcome::Failed`] if there is none of this name and type.
+    pub fn func<P, R>(&mut self, name: &str) -> Result<TypedFunc<P, R>, Outcome>
+    where
+        P: ComponentNamedList + Lower,
+        R: ComponentNamedList + Lift,
+    {
+        self.instance
+            .get_typed_func(&mut self.store, name)
+            .map_err(|error| Outcome::Failed(format!("export `{name}`: {error:#}")))
+    }
+
+    /// Calls an exported function.
+    ///
+    /// # Errors
+    /// How the plugin ended, if it did not return: an instance that trapped or exited cannot be called again.
+    pub fn call<P, R>(&mut self, func: &TypedFunc<P, R>, params: P) -> Result<R, Outcome>
+    where
+        P: ComponentNamedList + Lower,
+        R: ComponentNamedList + Lift,
+    {
+        func.call(&mut self.store, params).map_err(|error| outcome::of_error(&error))
+    }
+
+    /// The state that the host functions see.
+    pub fn state(&self) -> &S {
+        self.store.data()
+    }
+}
+
+impl Engine {
+    /// An empty linker for states of this type.
+    pub fn linker<S: PluginState>(&self) -> Linker<S> {
+        Linker::new(self.inner())
+    }
+}

@@ -1,0 +1,18 @@
+//! Wasm: the plugin file, the engine, one running instance, and how a run ends.
+//!
+//! In: the bytes of a plugin file, untrusted. Out: checked sections, and an [`Instance`] around the caller's state.
+//! Not here: what a plugin may import. Programs, events and text belong to `world`.
+
+mod engine;
+mod file;
+mod instance;
+mod outcome;
+mod stop;
+mod thread;
+
+pub use engine::{Engine, EngineError};
+pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError};
+pub use instance::{Instance, Limits, PluginState, Prepared};
+pub use outcome::{Abort, Exit, Outcome};
+pub use stop::{StopHandle, StopReason};
+pub use thread::{GRACE, Watch, supervise};

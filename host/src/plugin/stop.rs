@@ -1,0 +1,135 @@
+//! Asking a running plugin to stop, and making it.
+//!
+//! Two steps, because a plugin should be able to print its last table: first it is asked (`stopping()` is true, waits
+//! end early), then, if it does not come back, it is ended between two instructions.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Why a plugin was asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// A person or another process wants it to (Ctrl-C, SIGTERM).
+    Asked,
+    /// The time limit of the run.
+    Timeout,
+    /// Nobody reads its output any more.
+    OutputClosed,
+}
+
+/// The line between one run and whoever may end it. Clones denote the same run.
+#[derive(Debug, Clone, Default)]
+pub struct StopHandle {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct State {
+    pub(super) asked: Option<StopReason>,
+    pub(super) killed: bool,
+    pub(super) finished: bool,
+}
+
+impl StopHandle {
+    /// A handle for one run that is to come.
+    pub fn new() -> StopHandle {
+        StopHandle::default()
+    }
+
+    /// Asks the plugin to stop. The first reason is kept.
+    pub fn ask(&self, reason: StopReason) {
+        self.update(|state| {
+            state.asked.get_or_insert(reason);
+        });
+    }
+
+    /// Ends the plugin at its next instruction, without asking.
+    pub fn kill(&self) {
+        self.update(|state| {
+            state.asked.get_or_insert(StopReason::Asked);
+            state.killed = true;
+        });
+    }
+
+    /// Whether the plugin was asked to stop.
+    pub fn stopping(&self) -> bool {
+        self.lock().asked.is_some()
+    }
+
+    /// Waits for so long, or until the plugin is asked to stop. True if it was asked.
+    pub fn wait(&self, duration: Duration) -> bool {
+        // A duration beyond what the clock can say is a wait without end.
+        let deadline = Instant::now().checked_add(duration);
+        self.wait_until(deadline, |state| state.asked.is_some()).asked.is_some()
+    }
+
+    /// Whether the plugin must end now.
+    pub(super) fn killed(&self) -> bool {
+        self.lock().killed
+    }
+
+    /// The run is over and what it held is released.
+    pub(super) fn finish(&self) {
+        self.update(|state| state.finished = true);
+    }
+
+    /// Waits until `done` is true of the state or the deadline is reached; no deadline, no end.
+    pub(super) fn wait_until(&self, deadline: Option<Instant>, done: impl Fn(&State) -> bool) -> State {
+        let mut state = self.lock();
+        while !done(&state) {
+            state = match deadline {
+                None => self.inner.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.inner.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        *state
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.inner.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is one assignment: a thread that panicked cannot have left it half done.
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_early_when_the_plugin_is_asked_to_stop() {
+        let stop = StopHandle::new();
+        let asker = stop.clone();
+        let thread = std::thread::spawn(move || asker.ask(StopReason::Asked));
+        // Without the early end this test would never come back.
+        assert!(stop.wait(Duration::MAX));
+        thread.join().expect("the asking thread does not panic");
+    }
+
+    #[test]
+    fn the_first_reason_is_kept() {
+        let stop = StopHandle::new();
+        stop.ask(StopReason::Timeout);
+        stop.kill();
+        let state = stop.wait_until(None, |_| true);
+        assert_eq!(state.asked, Some(StopReason::Timeout));
+        assert!(state.killed);
+    }
+}

@@ -1,0 +1,95 @@
+//! One plugin, one OS thread, for life: pid 0 of an event is that thread. Whoever called waits here and ends the
+//! plugin when its time is over.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::engine::Engine;
+use super::outcome::Outcome;
+use super::stop::{StopHandle, StopReason};
+
+/// How long a plugin that was asked to stop may go on, by default.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a plugin that was ended may still be inside a host call (a write to a pipe that nobody reads) before it is
+/// left behind. What it holds then goes with the process.
+const LEAVE_BEHIND: Duration = Duration::from_millis(500);
+
+/// Stack of a plugin's thread: the guest's own limit, and room for the host functions below it.
+const STACK_BYTES: usize = 4 << 20;
+
+/// How a run is watched.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Where stopping is asked for.
+    pub stop: StopHandle,
+    /// The longest that the plugin may run before it is asked to stop.
+    pub timeout: Option<Duration>,
+    /// How long it may go on after it was asked.
+    pub grace: Duration,
+}
+
+/// Runs `body` on a thread of its own and watches it. `body` must have released all that the plugin held when it
+/// returns.
+pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+    let (sender, receiver) = mpsc::channel();
+    let stop = watch.stop.clone();
+    let thread = std::thread::Builder::new().name("plugin".into()).stack_size(STACK_BYTES).spawn(move || {
+        let finish = FinishOnDrop(stop);
+        // Nobody listens if the plugin was left behind.
+        let _ = sender.send(body());
+        drop(finish);
+    });
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => return Outcome::Failed(format!("cannot start a thread for the plugin: {error}")),
+    };
+    let finished = wait_for_end(engine, watch);
+    if finished && let Err(panic) = thread.join() {
+        return Outcome::Failed(format!("the host has a defect: {}", panic_text(panic.as_ref())));
+    }
+    let timed_out = watch.stop.wait_until(None, |_| true).asked == Some(StopReason::Timeout);
+    match receiver.try_recv() {
+        _ if timed_out => Outcome::TimedOut,
+        Ok(outcome) => outcome,
+        Err(_) => Outcome::Killed,
+    }
+}
+
+/// Says that the run is over even if the body panics.
+struct FinishOnDrop(StopHandle);
+
+impl Drop for FinishOnDrop {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// Waits for the end: by itself, else asked, else forced. False if the thread had to be left behind.
+fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
+    let stop = &watch.stop;
+    let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let state = stop.wait_until(deadline, |state| state.finished || state.asked.is_some());
+    if state.finished {
+        return true;
+    }
+    if state.asked.is_none() {
+        stop.ask(StopReason::Timeout);
+    }
+    let grace_ends = Instant::now().checked_add(watch.grace);
+    if stop.wait_until(grace_ends, |state| state.finished || state.killed).finished {
+        return true;
+    }
+    stop.kill();
+    engine.interrupt();
+    let left_behind = Instant::now().checked_add(LEAVE_BEHIND);
+    stop.wait_until(left_behind, |state| state.finished).finished
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without words")
+}

@@ -1,0 +1,119 @@
+//! From a plugin to its outcome.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use ks_wit::section::BpfRecord;
+use wasmtime::component::Linker;
+
+use crate::plugin::{
+    self, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError, Prepared, StopHandle,
+    Watch,
+};
+use crate::world::{self, Setup, State};
+
+/// The engine and the world; one per process.
+pub struct Host {
+    engine: Engine,
+}
+
+/// How a plugin is run.
+pub struct RunOptions {
+    /// The plugin's name in messages.
+    pub name: String,
+    /// The plugin's words.
+    pub words: Vec<String>,
+    /// Where `print` writes.
+    pub stdout: Box<dyn Write + Send>,
+    /// Where warnings go.
+    pub stderr: Box<dyn Write + Send>,
+    /// How to stop it.
+    pub stop: StopHandle,
+    /// After this time it is asked to stop, and the outcome is [`Outcome::TimedOut`].
+    pub timeout: Option<Duration>,
+    /// How long it may go on after it was asked to stop.
+    pub grace: Duration,
+    /// What it may take of the host's memory.
+    pub limits: Limits,
+}
+
+impl RunOptions {
+    /// No words, the process's own output, no time limit.
+    pub fn new(name: impl Into<String>) -> RunOptions {
+        RunOptions {
+            name: name.into(),
+            words: Vec::new(),
+            stdout: Box::new(io::stdout()),
+            stderr: Box::new(io::stderr()),
+            stop: StopHandle::new(),
+            timeout: None,
+            grace: GRACE,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Host {
+    /// Starts the engine.
+    ///
+    /// # Errors
+    /// If this machine lacks what generated code needs.
+    pub fn new() -> Result<Host, EngineError> {
+        Ok(Host { engine: Engine::new()? })
+    }
+
+    /// Compiles a plugin and finds its imports.
+    ///
+    /// # Errors
+    /// If it is not valid, or is not a plugin for this host.
+    pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
+        let object = plugin.object_for_host()?.cloned();
+        let component = self.engine.compile(plugin)?;
+        let linker: Linker<State> = world::linker(&self.engine)?;
+        let prepared = Prepared::new(&linker, &component)?;
+        Ok(PreparedPlugin { engine: self.engine.clone(), prepared, object })
+    }
+}
+
+/// A plugin that can be run, any number of times.
+pub struct PreparedPlugin {
+    engine: Engine,
+    prepared: Prepared<State>,
+    object: Option<BpfRecord>,
+}
+
+impl PreparedPlugin {
+    /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
+    pub fn run(&self, options: RunOptions) -> Outcome {
+        let watch = Watch { stop: options.stop.clone(), timeout: options.timeout, grace: options.grace };
+        let (prepared, object) = (self.prepared.clone(), self.object.clone());
+        plugin::supervise(&self.engine, &watch, move || match instantiate(&prepared, object, options) {
+            Ok(mut instance) => instance.run(),
+            Err(outcome) => outcome,
+        })
+    }
+
+    /// Makes an instance on the calling thread, for a caller that calls its exports. Nobody watches it: a plugin that
+    /// does not come back must be stopped through [`RunOptions::stop`] and [`PreparedPlugin::interrupt`].
+    ///
+    /// # Errors
+    /// The outcome that takes the place of a run.
+    pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
+        instantiate(&self.prepared, self.object.clone(), options)
+    }
+
+    /// Makes instances look whether they were killed.
+    pub fn interrupt(&self) {
+        self.engine.interrupt();
+    }
+}
+
+fn instantiate(
+    prepared: &Prepared<State>,
+    object: Option<BpfRecord>,
+    options: RunOptions,
+) -> Result<Instance<State>, Outcome> {
+    let RunOptions { name, words, stdout, stderr, stop, limits, .. } = options;
+    let state = State::new(Setup { name, words, stdout, stderr, stop, object, limits });
+    prepared.instantiate(state, &limits)
+}

@@ -1,0 +1,31 @@
+//! `args`: the plugin's words, and its end.
+
+use super::bindings::kernelscript::host::args::{Host, OptionSpec, Parsed};
+use super::state::State;
+use super::words::{self, Words};
+use crate::plugin::Exit;
+
+impl Host for State {
+    fn words(&mut self) -> wasmtime::Result<Vec<String>> {
+        Ok(self.words.clone())
+    }
+
+    fn parse(&mut self, options: Vec<OptionSpec>) -> wasmtime::Result<Parsed> {
+        let parsed = words::parse(&self.name, &self.words, &options).map_err(wasmtime::Error::new)?;
+        Ok(match parsed {
+            Words::Values(values) => Parsed::Values(values),
+            Words::Help(usage) => {
+                self.write_out(usage.as_bytes());
+                Parsed::Exit(0)
+            }
+            Words::Wrong(text) => {
+                self.write_err(&text);
+                Parsed::Exit(1)
+            }
+        })
+    }
+
+    fn exit(&mut self, code: u8) -> wasmtime::Result<()> {
+        Err(wasmtime::Error::new(Exit(code)))
+    }
+}

@@ -1,0 +1,19 @@
+//! The host's side of the WIT world, generated from `wit/`.
+
+wasmtime::component::bindgen!({
+    path: "../wit",
+    world: "plugin",
+    imports: { default: trappable },
+    with: {
+        "kernelscript:host/bpf.program": super::bpf::ProgramHandle,
+        "kernelscript:host/bpf.link": super::bpf::LinkHandle,
+        "kernelscript:host/perf.event": crate::perf::Event,
+        "kernelscript:host/perf.options": crate::perf::Options,
+        "kernelscript:host/perf.attachment": super::perf::AttachmentHandle,
+        "kernelscript:host/maps.map": super::maps::MapHandle,
+        "kernelscript:host/globals.variable": super::globals::VariableHandle,
+    },
+    trappable_error_type: {
+        "kernelscript:host/types.error" => super::error::HostError,
+    },
+});

@@ -1,0 +1,130 @@
+//! `bpf`: programs of the plugin's object, and their links.
+
+use std::os::fd::BorrowedFd;
+
+use wasmtime::component::Resource;
+
+use super::attached::Held;
+use super::bindings::kernelscript::host::bpf::{Host, HostLink, HostProgram, ProgramInfo, ProgramKind};
+use super::error::HostError;
+use super::state::State;
+use crate::bpf::{self, BpfError};
+use crate::perf::{Event, Options};
+
+/// What a `program` denotes: a program of the loaded object, by its name.
+pub struct ProgramHandle {
+    pub(super) name: String,
+}
+
+/// What a `link` denotes: a place in the state's list of attached programs.
+pub struct LinkHandle {
+    place: u64,
+}
+
+impl Host for State {}
+
+impl HostProgram for State {
+    fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
+        self.object()?.program(&name)?;
+        Ok(self.table.push(ProgramHandle { name })?)
+    }
+
+    fn info(&mut self, this: Resource<ProgramHandle>) -> Result<ProgramInfo, HostError> {
+        let name = self.table.get(&this)?.name.clone();
+        let info = self.object()?.program(&name)?.info()?;
+        Ok(ProgramInfo {
+            name,
+            kind: match info.kind {
+                bpf::ProgramKind::PerfEvent => ProgramKind::PerfEvent,
+                bpf::ProgramKind::Tracepoint => ProgramKind::Tracepoint,
+                bpf::ProgramKind::RawTracepoint => ProgramKind::RawTracepoint,
+                bpf::ProgramKind::Other(ty) => ProgramKind::Other(ty),
+            },
+            id: info.id,
+            instructions: info.instructions,
+        })
+    }
+
+    fn attach(
+        &mut self,
+        this: Resource<ProgramHandle>,
+        target: String,
+        flags: u32,
+    ) -> Result<Resource<LinkHandle>, HostError> {
+        let program = self.table.get(&this)?.name.clone();
+        if self.attached.is_at(&program, &target) {
+            return Err(BpfError::AlreadyAttached { program, target }.into());
+        }
+        let held = attach(self, &program, &target, flags)?;
+        let place = self.attached.insert(program, Some(target), held);
+        self.table.push(LinkHandle { place }).map_err(|full| {
+            detach(self, place);
+            full.into()
+        })
+    }
+
+    fn detach_all(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
+        let program = self.table.get(&this)?.name.clone();
+        for held in self.attached.remove_program(&program) {
+            release(self, held);
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl HostLink for State {
+    fn detach(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
+        let place = self.table.get(&this)?.place;
+        detach(self, place);
+        Ok(())
+    }
+
+    fn drop(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
+        let LinkHandle { place } = self.table.delete(this)?;
+        detach(self, place);
+        Ok(())
+    }
+}
+
+fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Held, HostError> {
+    let (object, attachments) = state.object_and_attachments();
+    let program = object?.program(name)?;
+    let owned = || name.to_owned();
+    match program.kind() {
+        bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
+        bpf::ProgramKind::Other(_) => {
+            Err(BpfError::UnsupportedKind { program: owned(), kind: program.kind() }.into())
+        }
+        _ if flags != 0 => Err(BpfError::Flags { program: owned(), flags }.into()),
+        bpf::ProgramKind::RawTracepoint => Ok(Held::Link(program.attach_raw_tracepoint(target)?)),
+        bpf::ProgramKind::Tracepoint => {
+            let event = Event::numbered(TRACEPOINT, bpf::tracepoint_id(name, target)?)?;
+            // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
+            // tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
+            let options = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
+            let mut link = |event: BorrowedFd<'_>| program.link_event(event);
+            Ok(Held::Event(attachments.open(&event, &options, None, Some(&mut link))?))
+        }
+    }
+}
+
+/// PERF_TYPE_TRACEPOINT of `enum perf_type_id`.
+const TRACEPOINT: u32 = 2;
+
+fn detach(state: &mut State, place: u64) {
+    if let Some(held) = state.attached.remove(place) {
+        release(state, held);
+    }
+}
+
+fn release(state: &mut State, held: Held) {
+    match held {
+        Held::Event(id) => state.attachments.detach(id),
+        Held::Link(link) => drop(link),
+    }
+}

@@ -1,0 +1,25 @@
+//! `clock`: time, waiting, and being asked to stop.
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::bindings::kernelscript::host::clock::Host;
+use super::error::HostError;
+use super::state::State;
+
+impl Host for State {
+    fn now(&mut self) -> wasmtime::Result<u64> {
+        let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(wasmtime::Error::new)?);
+        // 64 bits of nanoseconds since the boot last for 584 years.
+        Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&mut self, duration: u64) -> Result<(), HostError> {
+        if self.stop.wait(Duration::from_nanos(duration)) { Err(HostError::interrupted()) } else { Ok(()) }
+    }
+
+    fn stopping(&mut self) -> wasmtime::Result<bool> {
+        Ok(self.stop.stopping())
+    }
+}

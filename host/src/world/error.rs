@@ -1,0 +1,85 @@
+//! The one conversion from our errors to those of the contract.
+
+use nix::errno::Errno;
+use wasmtime::component::ResourceTableError;
+
+use super::bindings::kernelscript::host::types::{Error, ErrorKind, Host};
+use super::state::State;
+use crate::bpf::BpfError;
+use crate::explain::{self, Kind};
+use crate::perf::PerfError;
+
+/// What a host function fails with.
+#[derive(Debug)]
+pub enum HostError {
+    /// The plugin is told.
+    Guest(Error),
+    /// The plugin ends: a promise of the host is broken, or a handle cannot be one.
+    Trap(wasmtime::Error),
+}
+
+impl HostError {
+    /// A wait was cut short.
+    pub(super) fn interrupted() -> HostError {
+        HostError::Guest(Error {
+            kind: ErrorKind::Interrupted,
+            errno: None,
+            message: "the plugin was asked to stop".into(),
+        })
+    }
+}
+
+impl From<PerfError> for HostError {
+    fn from(error: PerfError) -> HostError {
+        guest(error.kind(), error.errno(), error.to_string())
+    }
+}
+
+impl From<BpfError> for HostError {
+    fn from(error: BpfError) -> HostError {
+        let explained = explain::bpf::explain(&error);
+        guest(explained.kind, error.errno(), explain::bpf::describe(&error, &explained))
+    }
+}
+
+impl From<ResourceTableError> for HostError {
+    fn from(error: ResourceTableError) -> HostError {
+        match error {
+            ResourceTableError::Full => guest(
+                Kind::Limit,
+                None,
+                "the plugin holds too many handles\n  do: drop those that are not used any more".into(),
+            ),
+            error => HostError::Trap(error.into()),
+        }
+    }
+}
+
+impl From<wasmtime::Error> for HostError {
+    fn from(error: wasmtime::Error) -> HostError {
+        HostError::Trap(error)
+    }
+}
+
+fn guest(kind: Kind, errno: Option<Errno>, message: String) -> HostError {
+    let kind = match kind {
+        Kind::NotPermitted => ErrorKind::NotPermitted,
+        Kind::NotFound => ErrorKind::NotFound,
+        Kind::Invalid => ErrorKind::Invalid,
+        Kind::Busy => ErrorKind::Busy,
+        Kind::Limit => ErrorKind::Limit,
+        Kind::Stale => ErrorKind::Stale,
+        Kind::Unsupported => ErrorKind::Unsupported,
+        Kind::Kernel => ErrorKind::Kernel,
+    };
+    HostError::Guest(Error { kind, errno: errno.map(|errno| (errno as i32).unsigned_abs()), message })
+}
+
+impl Host for State {
+    fn convert_error(&mut self, error: HostError) -> wasmtime::Result<Error> {
+        match error {
+            HostError::Guest(error) => Ok(error),
+            HostError::Trap(trap) => Err(trap),
+        }
+    }
+}

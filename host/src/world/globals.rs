@@ -1,0 +1,58 @@
+//! `globals`: variables of the plugin's BPF object.
+
+use wasmtime::component::Resource;
+
+use super::bindings::kernelscript::host::globals::{Host, HostVariable};
+use super::error::HostError;
+use super::state::State;
+use crate::bpf::{BpfError, Variable};
+
+/// What a `variable` denotes.
+pub struct VariableHandle(Variable);
+
+impl Host for State {}
+
+impl HostVariable for State {
+    fn open(&mut self, name: String) -> Result<Resource<VariableHandle>, HostError> {
+        let variable = self.object()?.variable(&name)?;
+        Ok(self.table.push(VariableHandle(variable))?)
+    }
+
+    fn size(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u32> {
+        Ok(u32::try_from(self.table.get(&this)?.0.size())?)
+    }
+
+    fn get(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u64> {
+        let variable = self.table.get(&this)?.0.clone();
+        match self.object().and_then(|object| object.get(&variable)) {
+            Ok(value) => Ok(value),
+            Err(BpfError::Size { .. }) => Ok(0),
+            Err(error) => Err(wasmtime::Error::new(error)),
+        }
+    }
+
+    fn set(&mut self, this: Resource<VariableHandle>, value: u64) -> Result<(), HostError> {
+        let variable = self.table.get(&this)?.0.clone();
+        Ok(self.object()?.set(&variable, value)?)
+    }
+
+    fn read(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Vec<u8>> {
+        let variable = self.table.get(&this)?.0.clone();
+        self.object().and_then(|object| object.read(&variable)).map_err(wasmtime::Error::new)
+    }
+
+    fn write(
+        &mut self,
+        this: Resource<VariableHandle>,
+        offset: u32,
+        bytes: Vec<u8>,
+    ) -> Result<(), HostError> {
+        let variable = self.table.get(&this)?.0.clone();
+        Ok(self.object()?.write(&variable, offset as usize, &bytes)?)
+    }
+
+    fn drop(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! The WIT world: where Wasm, perf events and BPF meet.
+//!
+//! In: calls of a plugin, of which nothing is trusted. Out: calls of `perf` and `bpf`, and their results in the types
+//! of the contract. Two kinds of failure: what the plugin or the kernel did wrong is an `error` of the contract; a
+//! promise of the host that is broken, or a handle that cannot be one, is a trap. Not here: system calls.
+
+mod args;
+mod attached;
+mod bindings;
+mod bpf;
+mod clock;
+mod console;
+mod error;
+mod format;
+mod globals;
+mod maps;
+mod perf;
+mod state;
+mod words;
+
+use wasmtime::component::{HasSelf, Linker};
+
+use crate::plugin::{Engine, PluginError};
+
+pub use state::{Setup, State};
+
+/// A linker with every interface of the world.
+///
+/// # Errors
+/// If two interfaces define the same name, which a test would show.
+pub fn linker(engine: &Engine) -> Result<Linker<State>, PluginError> {
+    let mut linker = engine.linker();
+    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
+        .map_err(|error| PluginError::Component(format!("{error:#}")))?;
+    Ok(linker)
+}

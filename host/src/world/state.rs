@@ -1,0 +1,149 @@
+//! What one plugin holds of the host.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use ks_wit::section::BpfRecord;
+use wasmtime::StoreLimits;
+use wasmtime::component::ResourceTable;
+
+use super::attached::AttachedPrograms;
+use crate::bpf::{BpfError, Object};
+use crate::perf::{AttachmentId, Attachments};
+use crate::plugin::{Limits, PluginState, StopHandle, StopReason};
+
+/// Most handles of all kinds that a plugin may hold. Guards the host's memory; descriptors have the process's limit.
+const MAX_HANDLES: usize = 1 << 16;
+
+/// Most different lines of `warn-once` that are remembered; later ones are dropped. Guards against a plugin that
+/// warns of every value it sees.
+const MAX_WARNINGS: usize = 4096;
+
+/// What a plugin starts with.
+pub struct Setup {
+    /// The plugin's name, for messages.
+    pub name: String,
+    /// The words for `args`.
+    pub words: Vec<String>,
+    /// Where `print` writes.
+    pub stdout: Box<dyn Write + Send>,
+    /// Where warnings go.
+    pub stderr: Box<dyn Write + Send>,
+    /// How the run is stopped.
+    pub stop: StopHandle,
+    /// The BPF object for this machine.
+    pub object: Option<BpfRecord>,
+    /// What the plugin may take.
+    pub limits: Limits,
+}
+
+/// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
+/// what is attached, then the object that holds programs and maps.
+pub struct State {
+    pub(super) table: ResourceTable,
+    pub(super) attached: AttachedPrograms,
+    pub(super) attachments: Attachments,
+    object: ObjectSlot,
+    /// Attachments of which it was said that they never ran.
+    pub(super) never_ran: BTreeSet<AttachmentId>,
+    warned: BTreeSet<(u64, String)>,
+    pub(super) name: String,
+    pub(super) words: Vec<String>,
+    pub(super) stop: StopHandle,
+    stdout: Box<dyn Write + Send>,
+    stderr: Box<dyn Write + Send>,
+    limits: StoreLimits,
+}
+
+/// The BPF object is opened when it is first needed: a plugin that only counts needs none.
+enum ObjectSlot {
+    Absent,
+    Unopened(BpfRecord),
+    Opened(Box<Object>),
+    Refused(BpfError),
+}
+
+impl State {
+    /// The state of a plugin that has not run yet.
+    pub fn new(setup: Setup) -> State {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(MAX_HANDLES);
+        State {
+            table,
+            attachments: Attachments::default(),
+            attached: AttachedPrograms::default(),
+            object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
+            never_ran: BTreeSet::new(),
+            warned: BTreeSet::new(),
+            name: setup.name,
+            words: setup.words,
+            stop: setup.stop,
+            stdout: setup.stdout,
+            stderr: setup.stderr,
+            limits: setup.limits.limiter(),
+        }
+    }
+
+    /// The plugin's BPF object.
+    pub(super) fn object(&mut self) -> Result<&mut Object, BpfError> {
+        open_object(&mut self.object)
+    }
+
+    /// The plugin's BPF object, beside the attachments that its programs are linked to.
+    pub(super) fn object_and_attachments(&mut self) -> (Result<&mut Object, BpfError>, &mut Attachments) {
+        (open_object(&mut self.object), &mut self.attachments)
+    }
+
+    /// Writes to standard output, at once. A reader that has gone asks the plugin to stop, as SIGPIPE would another
+    /// program; any other failure has nobody to be told to.
+    pub(super) fn write_out(&mut self, text: &[u8]) {
+        let written = self.stdout.write_all(text).and_then(|()| self.stdout.flush());
+        if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            self.stop.ask(StopReason::OutputClosed);
+        }
+    }
+
+    /// Writes one line to standard error, after the plugin's name, whatever lines the message has.
+    pub(super) fn warn(&mut self, message: &str) {
+        let parts: Vec<&str> = message.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
+        let line = format!("{}: {}\n", self.name, parts.join("; "));
+        // There is no further place to report to.
+        let _ = self.stderr.write_all(line.as_bytes()).and_then(|()| self.stderr.flush());
+    }
+
+    /// Writes text to standard error as it is.
+    pub(super) fn write_err(&mut self, text: &str) {
+        let _ = self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush());
+    }
+
+    /// As [`State::warn`], once for each pair.
+    pub(super) fn warn_once(&mut self, key: u64, message: String) {
+        if self.warned.len() < MAX_WARNINGS && self.warned.insert((key, message.clone())) {
+            self.warn(&message);
+        }
+    }
+}
+
+fn open_object(slot: &mut ObjectSlot) -> Result<&mut Object, BpfError> {
+    if let ObjectSlot::Unopened(record) = slot {
+        *slot = match Object::open(record.clone()) {
+            Ok(object) => ObjectSlot::Opened(Box::new(object)),
+            Err(error) => ObjectSlot::Refused(error),
+        };
+    }
+    match slot {
+        ObjectSlot::Opened(object) => Ok(object),
+        ObjectSlot::Refused(error) => Err(error.clone()),
+        ObjectSlot::Absent | ObjectSlot::Unopened(_) => Err(BpfError::NoObject),
+    }
+}
+
+impl PluginState for State {
+    fn limits_mut(&mut self) -> &mut StoreLimits {
+        &mut self.limits
+    }
+
+    fn stop(&self) -> &StopHandle {
+        &self.stop
+    }
+}

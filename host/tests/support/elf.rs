@@ -1,0 +1,129 @@
+//! The smallest BPF objects: one program and one variable, without BTF.
+
+use object::write::{Object, Relocation, SectionId, StandardSection, StandardSegment, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind,
+    SymbolScope,
+};
+
+/// R_BPF_64_64 of `include/uapi/linux/elf.h`'s BPF supplement: an `ld_imm64` names a map value.
+const R_BPF_64_64: u32 = 1;
+
+/// A program `count` of this section that adds 1 to the 8-byte variable `counter` and returns 0.
+pub fn counting(section: &str) -> Vec<u8> {
+    #[rustfmt::skip]
+    let code = [
+        insn(0x18, 0x01, 0, 0), // r1 = &counter
+        insn(0x00, 0x00, 0, 0),
+        insn(0xb7, 0x02, 0, 1), // r2 = 1
+        insn(0xdb, 0x21, 0, 0), // lock *(u64 *)(r1 + 0) += r2
+        insn(0xb7, 0x00, 0, 0), // r0 = 0
+        insn(0x95, 0x00, 0, 0), // exit
+    ];
+    object(section, &code.concat(), true)
+}
+
+/// A program `count` that the verifier refuses: it returns a register that nobody has written.
+pub fn unverifiable() -> Vec<u8> {
+    let code = [insn(0xbf, 0x60, 0, 0), insn(0x95, 0x00, 0, 0)]; // r0 = r6; exit
+    object("perf_event", &code.concat(), false)
+}
+
+/// An object with one BTF-defined map `m` of this type (`enum bpf_map_type`): 2 entries, a key of 4 bytes, a value of
+/// 12, which no machine's alignment divides.
+pub fn map(ty: u32) -> Vec<u8> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    let maps = object.add_section(Vec::new(), b".maps".to_vec(), SectionKind::Data);
+    object.append_section_data(maps, &[0; MAP_DEFINITION_BYTES as usize], 8);
+    object.add_symbol(symbol(b"m", SymbolKind::Data, maps, u64::from(MAP_DEFINITION_BYTES)));
+    let btf = object.add_section(Vec::new(), b".BTF".to_vec(), SectionKind::Other);
+    object.append_section_data(btf, &map_btf(ty), 4);
+    object.write().expect("an object")
+}
+
+/// Four pointers.
+const MAP_DEFINITION_BYTES: u32 = 32;
+
+/// BTF of `struct { int (*type)[ty]; int (*max_entries)[2]; u32 *key; u32 (*value)[3]; } m` in `.maps`.
+///
+/// Source: `Documentation/bpf/btf.rst`.
+fn map_btf(ty: u32) -> Vec<u8> {
+    const STRINGS: &[u8] = b"\0u32\0type\0max_entries\0key\0value\0m\0.maps\0";
+    let name = |text: &str| {
+        let at = STRINGS.windows(text.len() + 2).position(|window| {
+            window[0] == 0 && &window[1..=text.len()] == text.as_bytes() && window[text.len() + 1] == 0
+        });
+        at.expect("one of the names above") as u32 + 1
+    };
+    let info = |kind: u32, members: u32| kind << 24 | members;
+    let (int, pointer, array, structure, variable, section) = (1, 2, 3, 4, 14, 15);
+    let bits_of = |pointers: u32| pointers * 64;
+    #[rustfmt::skip]
+    let types = [
+        name("u32"), info(int, 0), 4, 32,           // 1: u32
+        0, info(array, 0), 0, 1, 1, ty,             // 2: u32[ty]
+        0, info(pointer, 0), 2,                     // 3
+        0, info(array, 0), 0, 1, 1, 2,              // 4: u32[2]
+        0, info(pointer, 0), 4,                     // 5
+        0, info(pointer, 0), 1,                     // 6
+        0, info(array, 0), 0, 1, 1, 3,              // 7: u32[3]
+        0, info(pointer, 0), 7,                     // 8
+        0, info(structure, 4), MAP_DEFINITION_BYTES, // 9
+        name("type"), 3, bits_of(0),
+        name("max_entries"), 5, bits_of(1),
+        name("key"), 6, bits_of(2),
+        name("value"), 8, bits_of(3),
+        name("m"), info(variable, 0), 9, 1,         // 10: global
+        name(".maps"), info(section, 1), MAP_DEFINITION_BYTES, 10, 0, MAP_DEFINITION_BYTES,
+    ];
+    let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut btf = vec![0x9f, 0xeb, 1, 0];
+    for word in [24, 0, types.len() as u32, types.len() as u32, STRINGS.len() as u32] {
+        btf.extend_from_slice(&word.to_le_bytes());
+    }
+    [btf, types, STRINGS.to_vec()].concat()
+}
+
+/// One instruction: opcode, source and destination registers, offset, immediate.
+fn insn(code: u8, registers: u8, offset: i16, immediate: i32) -> [u8; 8] {
+    let [o0, o1] = offset.to_le_bytes();
+    let [i0, i1, i2, i3] = immediate.to_le_bytes();
+    [code, registers, o0, o1, i0, i1, i2, i3]
+}
+
+fn object(section: &str, code: &[u8], uses_counter: bool) -> Vec<u8> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    let text = object.add_section(Vec::new(), section.as_bytes().to_vec(), SectionKind::Text);
+    object.append_section_data(text, code, 8);
+    let license = object.add_section(
+        object.segment_name(StandardSegment::Data).to_vec(),
+        b"license".to_vec(),
+        SectionKind::Data,
+    );
+    object.append_section_data(license, b"GPL\0", 1);
+    object.add_symbol(symbol(b"count", SymbolKind::Text, text, code.len() as u64));
+    object.add_symbol(symbol(b"_license", SymbolKind::Data, license, 4));
+    let bss = object.section_id(StandardSection::UninitializedData);
+    object.append_section_bss(bss, 8, 8);
+    let counter = object.add_symbol(symbol(b"counter", SymbolKind::Data, bss, 8));
+    if uses_counter {
+        let flags = RelocationFlags::Elf { r_type: R_BPF_64_64 };
+        object
+            .add_relocation(text, Relocation { offset: 0, symbol: counter, addend: 0, flags })
+            .expect("a relocation of BPF");
+    }
+    object.write().expect("an object")
+}
+
+fn symbol(name: &[u8], kind: SymbolKind, section: SectionId, size: u64) -> Symbol {
+    Symbol {
+        name: name.to_vec(),
+        value: 0,
+        size,
+        kind,
+        scope: SymbolScope::Dynamic,
+        weak: false,
+        section: SymbolSection::Section(section),
+        flags: SymbolFlags::None,
+    }
+}
