@@ -1,0 +1,42 @@
+# Two targets do everything on a fresh machine: `make run` and `make test`. Both install what is missing (see
+# scripts/packages), build with cargo's release profile, and leave nothing behind but `target/`.
+#
+# Every cargo call names the whole workspace: with a part of it cargo picks other features for shared dependencies, and
+# wasmtime is built a second time.
+
+CARGO ?= cargo
+RELEASE := target/release
+
+.PHONY: all run test check bench packages test-packages clean
+
+all: packages
+	$(CARGO) build --release --workspace
+
+# Compiles an example and runs it.
+run: all
+	@$(RELEASE)/ks build examples/perf/page_faults.ks -o target/page_faults.wasm
+	@$(RELEASE)/ks-host target/page_faults.wasm
+
+# Every test. The kernel tests need root and say so.
+test: test-packages
+	$(CARGO) build --release --workspace --all-targets
+	$(CARGO) test --release --workspace
+	$(CARGO) test --release --workspace --bench perf_read
+
+# Formatting and lints; a warning is an error.
+check: packages
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+
+# The read path beside the system call alone, as ratios.
+bench: packages
+	$(CARGO) bench --workspace --bench perf_read
+
+packages:
+	@scripts/packages cc pkg-config libelf zlib
+
+test-packages:
+	@scripts/packages cc pkg-config libelf zlib bpftool
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,214 @@
+//! What the whole-program tests share: compiling scripts, running `ks` and `ks-host`, components from WAT, and looking
+//! at what the kernel holds.
+
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ks_compiler::diag::render;
+use ks_compiler::pipeline::{self, Built, Target};
+use ks_wit::manifest::{FORMAT, Manifest, Source};
+use ks_wit::section::BpfRecord;
+
+/// A command of this build: `ks` or `ks-host`, beside the tests.
+pub fn command(name: &str) -> Command {
+    Command::new(binary(name))
+}
+
+/// The path of a command of this build.
+pub fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let folder = test.parent().and_then(Path::parent).expect("tests lie two folders below the target folder");
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is not built: run `make test`, or `cargo build` first", path.display());
+    path
+}
+
+/// The root of the repository.
+pub fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// A folder for one test, removed when dropped.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// A new, empty folder that every user may read.
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("ks-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file into it.
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).expect("the temporary folder is writable");
+        path
+    }
+}
+
+impl Default for Folder {
+    fn default() -> Self {
+        Folder::new()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that stays behind harms nobody; a panic while another unwinds would hide its reason.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// The exit code; 128 and the signal's number if a signal ended it.
+    pub code: i32,
+}
+
+impl Outcome {
+    /// The words of the first line of standard output that begins with `name`.
+    pub fn row(&self, name: &str) -> Vec<&str> {
+        let row = self.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
+        row.unwrap_or_else(|| panic!("no row `{name}` in {self:#?}")).split_whitespace().collect()
+    }
+
+    /// The numbers of the first line of standard output that begins with `name`.
+    pub fn numbers(&self, name: &str) -> Vec<i64> {
+        self.row(name).iter().filter_map(|word| word.parse().ok()).collect()
+    }
+}
+
+/// Runs a command to its end, at most a minute.
+pub fn finish(command: &mut Command) -> Outcome {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    let id = nix::unistd::Pid::from_raw(child.id() as i32);
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let guard = std::thread::spawn(move || {
+        if ended.recv_timeout(Duration::from_secs(60)).is_err() {
+            // Ends a command that hangs, so that the test fails with what it printed.
+            let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGKILL);
+        }
+    });
+    let output = child.wait_with_output().expect("the child is ours");
+    // The guard may have given up already.
+    let _ = done.send(());
+    guard.join().expect("the guard does not panic");
+    let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Outcome { stdout: text(output.stdout), stderr: text(output.stderr), code }
+}
+
+/// Compiles a script; panics with its diagnostics if it has errors.
+pub fn compile(project: &str, script: &str) -> Built {
+    let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes())
+        .expect("scripts of tests are short")
+        .check(project);
+    let built = checked.build(Target::default());
+    built.unwrap_or_else(|_| {
+        let shown: Vec<_> = checked
+            .diagnostics
+            .sorted()
+            .into_iter()
+            .map(|one| render::render(one, &checked.sources, render::Style::Plain))
+            .collect();
+        panic!("{}", shown.join("\n"))
+    })
+}
+
+/// Compiles a script and runs it with these words for it.
+pub fn run_script<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> Outcome {
+    run_plugin(project, &compile(project, script).plugin, words)
+}
+
+/// Runs plugin bytes with these words for it.
+pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], words: &[S]) -> Outcome {
+    let folder = Folder::new();
+    let file = folder.write(&format!("{project}.wasm"), plugin);
+    finish(command("ks-host").arg(file).arg("--").args(words))
+}
+
+/// A plugin from the text of a core module, which imports and exports by the canonical ABI.
+///
+/// # Errors
+/// If the text is no module, or the module does not fit the world.
+pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<u8>> {
+    let core = wat::parse_str(wat)?;
+    let manifest = Manifest {
+        format: FORMAT,
+        compiler: "wat".into(),
+        project: project.into(),
+        source: Source { file: format!("{project}.wat"), sha256: String::new() },
+        programs: Vec::new(),
+        maps: Vec::new(),
+        globals: Vec::new(),
+        events: Vec::new(),
+    };
+    Ok(ks_compiler::plugin::assemble(&core, objects, &manifest)?)
+}
+
+/// The BPF objects of a script as they travel in a plugin.
+pub fn objects(project: &str, built: &Built) -> Vec<BpfRecord> {
+    let record = |(arch, object): &(_, ks_compiler::kernel::Object)| BpfRecord {
+        name: project.into(),
+        arch: *arch,
+        elf: object.elf().to_vec(),
+    };
+    built.objects.iter().map(record).collect()
+}
+
+/// Names of the programs and maps that the kernel holds now and that begin with `prefix`.
+///
+/// # Errors
+/// If bpftool is missing (the Makefile installs it) or fails.
+pub fn kernel_objects(prefix: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for kind in ["prog", "map"] {
+        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+        let output = Command::new("bpftool")
+            .env("PATH", path)
+            .args(["-j", kind, "list"])
+            .output()
+            .context("cannot run bpftool, which `scripts/packages bpftool` installs")?;
+        ensure!(output.status.success(), "bpftool: {}", String::from_utf8_lossy(&output.stderr));
+        let listed: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout)?;
+        let names = listed.iter().filter_map(|one| one["name"].as_str());
+        found.extend(names.filter(|name| name.starts_with(prefix)).map(|name| format!("{kind} {name}")));
+    }
+    Ok(found)
+}
+
+/// Waits until the kernel holds nothing whose name begins with `prefix`: it frees late. Panics after two seconds.
+pub fn wait_until_gone(prefix: &str) {
+    let start = Instant::now();
+    loop {
+        let left = kernel_objects(prefix).expect("bpftool lists what the kernel holds");
+        if left.is_empty() {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(2), "left behind: {left:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

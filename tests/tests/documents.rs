@@ -1,0 +1,117 @@
+//! The documents say what is true: the map shows the folders, the commands work, the dependencies are as drawn.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use ks_tests::{finish, repository};
+
+/// Folders that git tracks, as deep as the map goes.
+fn folders() -> BTreeSet<String> {
+    let listed = finish(Command::new("git").current_dir(repository()).args(["ls-files"]));
+    assert_eq!(listed.code, 0, "{listed:#?}");
+    let mut found = BTreeSet::new();
+    for file in listed.stdout.lines() {
+        let parts: Vec<&str> = file.split('/').collect();
+        let folder = &parts[..parts.len() - 1];
+        let hidden = folder.first().is_none_or(|top| top.starts_with('.'));
+        if hidden {
+            continue;
+        }
+        let crates = ["compiler", "host"];
+        found.insert(folder[0].to_owned());
+        if crates.contains(&folder[0]) && folder.len() > 1 {
+            let inside = if folder[1] == "src" { folder.len().min(3) } else { 2 };
+            if inside == 3 || folder[1] != "src" {
+                found.insert(folder[..inside].join("/"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_map_shows_the_folders() {
+    let text = std::fs::read_to_string(repository().join("docs/architecture.md")).expect("readable");
+    let mapped: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(folder, _)| folder.to_owned())
+        .collect();
+    assert_eq!(mapped, folders(), "left: docs/architecture.md, right: the repository");
+}
+
+/// Every indented or fenced command of the README that begins with `target/release/` or `make`.
+fn commands(text: &str) -> Vec<String> {
+    let command = |line: &str| {
+        let line = line.trim_start_matches("$ ").trim();
+        let line = line.split("  #").next().unwrap_or(line).trim();
+        (line.starts_with("target/release/") || line.starts_with("make ")).then(|| line.to_owned())
+    };
+    text.lines()
+        .filter(|line| line.starts_with("    ") || line.starts_with("$ "))
+        .filter_map(|line| command(line.trim()))
+        .collect()
+}
+
+/// Runs the README's commands one after the other in the repository, with the binaries of this build.
+#[test]
+fn root_every_command_of_the_readme_works() {
+    let text = std::fs::read_to_string(repository().join("README.md")).expect("readable");
+    let commands = commands(&text);
+    assert!(commands.len() >= 5, "{commands:?}");
+    let folder = ks_tests::Folder::new();
+    std::os::unix::fs::symlink(
+        repository().canonicalize().expect("it exists").join("examples"),
+        folder.path("examples"),
+    )
+    .expect("the temporary folder is writable");
+    std::fs::create_dir(folder.path("target")).expect("the temporary folder is writable");
+    let release = ks_tests::binary("ks");
+    let release = release.parent().expect("a binary lies in a folder");
+    std::os::unix::fs::symlink(release, folder.path("target/release"))
+        .expect("the temporary folder is writable");
+    for command in commands {
+        if command.starts_with("make ") {
+            // The targets are what runs these tests; that they exist is all that can be asked from inside.
+            let target = command.split_whitespace().nth(1).expect("a target follows make");
+            let listed = finish(Command::new("make").current_dir(repository()).args(["-n", target]));
+            assert_eq!(listed.code, 0, "{command}: {listed:#?}");
+            continue;
+        }
+        let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &command]));
+        let expected = i32::from(
+            command.contains("cache_misses") && !Path::new("/sys/bus/event_source/devices/cpu").exists(),
+        );
+        assert_eq!(outcome.code, expected, "{command}: {outcome:#?}");
+    }
+}
+
+/// The compiler could live anywhere: it reaches neither wasmtime nor libbpf; and the host does not reach the compiler.
+#[test]
+fn crates_depend_only_downwards() {
+    let tree = |package: &str| {
+        let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args([
+            "tree",
+            "--offline",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+            "-p",
+            package,
+        ]));
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+        let names = outcome.stdout.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let compiler = tree("ks-compiler");
+    assert!(compiler.contains("regalloc2"), "{compiler:?}");
+    for forbidden in ["wasmtime", "libbpf-rs", "libbpf-sys", "libc", "ks-host"] {
+        assert!(!compiler.contains(forbidden), "the compiler reaches {forbidden}");
+    }
+    let host = tree("ks-host");
+    assert!(host.contains("wasmtime") && !host.contains("ks-compiler"), "{host:?}");
+}

@@ -1,0 +1,133 @@
+//! Every example: it compiles to the same bytes twice, its object is one that bpftool, libbpf and the kernel take, and
+//! it prints what it promises. These tests need root.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ks_tests::{Folder, Outcome, command, compile, finish, repository};
+
+fn examples() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(repository().join("examples/perf"))
+        .expect("the examples are there")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "ks"))
+        .collect();
+    found.sort();
+    assert!(found.len() >= 3, "{found:?}");
+    found
+}
+
+fn example(name: &str) -> PathBuf {
+    repository().join("examples/perf").join(name)
+}
+
+/// Builds with `ks` and runs with `ks-host`, as a user would.
+fn build_and_run(name: &str) -> Outcome {
+    let folder = Folder::new();
+    let plugin = folder.path(name).with_extension("wasm");
+    let built = finish(command("ks").arg("build").arg(example(name)).arg("-o").arg(&plugin));
+    assert_eq!((built.code, built.stderr.as_str(), built.stdout.as_str()), (0, "", ""), "{built:#?}");
+    finish(command("ks-host").arg(&plugin))
+}
+
+#[test]
+fn two_builds_give_the_same_bytes() {
+    for path in examples() {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        assert!(compile("twice", &text).plugin == compile("twice", &text).plugin, "{}", path.display());
+    }
+}
+
+fn bpftool(words: &[&str]) -> Outcome {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    finish(Command::new("bpftool").env("PATH", path).args(words))
+}
+
+#[test]
+fn root_objects_are_taken_unchanged_by_bpftool_libbpf_and_the_kernel() {
+    let mut objects = 0;
+    for path in examples() {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        if !text.contains("@perf_event") {
+            continue;
+        }
+        let folder = Folder::new();
+        let elf = folder.path("example.o");
+        let emit = format!("elf={}", elf.display());
+        let built = finish(
+            command("ks").arg("build").arg(&path).args(["--emit", &emit, "-o"]).arg(folder.path("p.wasm")),
+        );
+        assert_eq!(built.code, 0, "{built:#?}");
+        let dump = bpftool(&["btf", "dump", "file", elf.to_str().expect("plain")]);
+        assert_eq!((dump.code, dump.stderr.as_str()), (0, ""), "{dump:#?}");
+        assert!(dump.stdout.contains("DATASEC '.bss'"), "{dump:#?}");
+        let object = libbpf_rs::ObjectBuilder::default().open_file(&elf).expect("libbpf opens it");
+        let loaded = object.load().expect("the kernel's verifier accepts it");
+        assert!(loaded.progs().count() >= 1);
+        objects += 1;
+    }
+    assert!(objects >= 1, "no example has a kernel half");
+}
+
+#[test]
+fn root_page_faults_counts_its_own_faults_twice() {
+    let outcome = build_and_run("page_faults.ks");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let numbers = outcome.numbers("page_faults");
+    let [period, count, _, handler] = numbers[..] else { panic!("{outcome:#?}") };
+    assert_eq!(period, 1);
+    assert!(count >= 1023, "1024 pages were touched: {outcome:#?}");
+    assert_eq!(count, handler, "the program ran at every fault");
+}
+
+#[test]
+fn root_group_shows_each_member_beside_the_snapshot() {
+    let outcome = build_and_run("group.ks");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let mut counts = Vec::new();
+    for event in ["page_faults", "context_switches", "task_clock", "cpu_migrations"] {
+        let numbers = outcome.numbers(event);
+        assert_eq!(numbers[0], numbers[1], "own count and entry: {outcome:#?}");
+        counts.push(numbers[0]);
+    }
+    assert!(counts[0] >= 511 && (5..500).contains(&counts[1]) && counts[2] > 100_000, "{outcome:#?}");
+}
+
+/// On a machine with a PMU both are counted; elsewhere one line says why not, and what to count instead.
+#[test]
+fn root_cache_misses_counts_or_says_what_to_count_instead() {
+    let outcome = build_and_run("cache_misses.ks");
+    let pmu = ["cpu", "armv8_pmuv3", "cpu_core"]
+        .iter()
+        .any(|name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists());
+    if pmu {
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+        assert!(outcome.numbers("cache_misses")[0] > 0, "{outcome:#?}");
+    } else {
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(
+            outcome.stderr.contains("`cache_misses`") && outcome.stderr.contains("`page_faults`"),
+            "{outcome:#?}"
+        );
+    }
+}
+
+/// Anyone may count user code of an own thread; what is missing for more is said in one line.
+#[test]
+fn root_without_rights_the_faults_of_user_code_are_counted() {
+    let folder = Folder::new();
+    let plugin = folder.path("page_faults.wasm");
+    let built = finish(command("ks").arg("build").arg(example("page_faults.ks")).arg("-o").arg(&plugin));
+    assert_eq!(built.code, 0, "{built:#?}");
+    // The user `nobody` may not be able to look into the build folder.
+    let host = folder.path("ks-host");
+    std::fs::copy(ks_tests::binary("ks-host"), &host).expect("the temporary folder is writable");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    let outcome = finish(command.arg(&host).arg(&plugin));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(outcome.numbers("page_faults")[1] >= 1023, "{outcome:#?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    assert!(outcome.stderr.contains("CAP_BPF"), "{outcome:#?}");
+}
