@@ -1,0 +1,58 @@
+//! What a measured loop came to, in the same form from native code and from a plugin.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+/// The time of a loop, and enough of its answers to tell that every turn did its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// Time of the loop alone, by CLOCK_MONOTONIC.
+    pub elapsed: Duration,
+    /// Turns whose answer was right: for a read, a count above that of the turn before.
+    pub right: u64,
+    /// Entries of the group that was read; 0 if none was.
+    pub members: u32,
+    /// Nanoseconds for which that group was enabled.
+    pub time_enabled: u64,
+}
+
+impl Answer {
+    /// Checks a loop that only called.
+    ///
+    /// # Errors
+    /// If a turn answered wrongly.
+    pub fn check_calls(&self, turns: u64) -> Result<Duration> {
+        ensure!(self.right == turns, "{} of {turns} turns answered rightly", self.right);
+        Ok(self.elapsed)
+    }
+
+    /// Checks a loop that read a group of so many members, led by a clock.
+    ///
+    /// # Errors
+    /// If a turn did not read anew, or another group was read.
+    pub fn check_reads(&self, turns: u64, members: u32) -> Result<Duration> {
+        ensure!(self.members == members, "the group has {} entries instead of {members}", self.members);
+        ensure!(self.time_enabled > 0, "the group was never enabled");
+        ensure!(self.right == turns, "the clock went on in {} of {turns} turns only", self.right);
+        Ok(self.elapsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUR: Answer =
+        Answer { elapsed: Duration::from_nanos(900), right: 3, members: 4, time_enabled: 1000 };
+
+    #[test]
+    fn every_turn_must_have_read_the_whole_group() {
+        assert_eq!(FOUR.check_reads(3, 4).unwrap(), FOUR.elapsed);
+        assert!(FOUR.check_reads(4, 4).is_err(), "a turn is missing");
+        assert!(FOUR.check_reads(3, 5).is_err(), "a member is missing");
+        assert!(Answer { time_enabled: 0, ..FOUR }.check_reads(3, 4).is_err(), "it never counted");
+        assert!(FOUR.check_calls(3).is_ok());
+        assert!(FOUR.check_calls(4).is_err(), "a turn is missing");
+    }
+}

@@ -1,0 +1,3 @@
+//! What the benches hold their subjects against: the bare system call, without a host.
+
+pub mod perf;

@@ -1,0 +1,55 @@
+//! Where the figures come from.
+
+use std::fmt;
+use std::fs;
+use std::thread;
+
+use crate::baseline;
+
+/// The machine that a report was made on.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    arch: &'static str,
+    cpu: Option<String>,
+    kernel: String,
+    cpus: String,
+    pmu: String,
+}
+
+impl Machine {
+    /// Looks at this machine. What cannot be found out is said to be unknown.
+    pub fn here() -> Machine {
+        let unknown = || "unknown".to_owned();
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease");
+        let pmu = match baseline::perf::has_hardware_counters() {
+            Ok(true) => "yes".to_owned(),
+            Ok(false) => "no".to_owned(),
+            Err(reason) => format!("unknown ({reason})"),
+        };
+        Machine {
+            arch: std::env::consts::ARCH,
+            cpu: cpu_model(),
+            kernel: release.map_or_else(|_| unknown(), |text| text.trim().to_owned()),
+            cpus: thread::available_parallelism().map_or_else(|_| unknown(), |count| count.to_string()),
+            pmu,
+        }
+    }
+}
+
+/// The first CPU's name, where the kernel knows one (not on aarch64).
+fn cpu_model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Machine { arch, cpu, kernel, cpus, pmu } = self;
+        write!(f, "machine: {arch}")?;
+        if let Some(cpu) = cpu {
+            write!(f, " ({cpu})")?;
+        }
+        write!(f, ", Linux {kernel}, CPUs: {cpus}, hardware PMU: {pmu}")
+    }
+}

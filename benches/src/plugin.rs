@@ -1,0 +1,102 @@
+//! A script as a plugin that runs on the calling thread: the same thread that runs the baseline, and `pid: 0`.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use ks_compiler::diag::render;
+use ks_compiler::pipeline::{self, Target};
+use ks_host::plugin::{Outcome, Plugin};
+use ks_host::{Host, PreparedPlugin, RunOptions};
+
+use crate::answer::Answer;
+
+/// A compiled script. Each run is an instance of its own.
+pub struct Script {
+    name: &'static str,
+    prepared: PreparedPlugin,
+}
+
+impl Script {
+    /// Compiles a script, and its component to machine code.
+    ///
+    /// # Errors
+    /// If the script has errors, or the engine does not start.
+    pub fn compile(name: &'static str, text: &str) -> Result<Script> {
+        let mut checked = pipeline::parse(name, text.as_bytes())?.check("bench");
+        let Ok(built) = checked.build(Target::default()) else {
+            let sorted = checked.diagnostics.sorted();
+            let shown: Vec<_> = sorted
+                .iter()
+                .map(|one| render::render(one, &checked.sources, render::Style::Plain))
+                .collect();
+            bail!("{}", shown.join("\n"));
+        };
+        let plugin = Plugin::from_bytes(built.plugin)?;
+        Ok(Script { name, prepared: Host::new()?.prepare(&plugin)? })
+    }
+
+    /// Runs the script to its end with these words, and reads the answer that it printed: the nanoseconds of its loop,
+    /// the turns that were right, the members and the time enabled of the group.
+    ///
+    /// # Errors
+    /// If it ended with another code than 0 or printed anything else; with what it wrote to standard error.
+    pub fn run(&self, words: &[String]) -> Result<Answer> {
+        let (stdout, stderr) = (Captured::default(), Captured::default());
+        let mut options = RunOptions::new(self.name);
+        options.words = words.to_vec();
+        options.stdout = Box::new(stdout.clone());
+        options.stderr = Box::new(stderr.clone());
+        let outcome = self.prepared.instantiate(options).map(|mut plugin| plugin.run());
+        let outcome = outcome.unwrap_or_else(|ended| ended);
+        let said = stderr.text();
+        ensure!(outcome == Outcome::Returned(0) && said.is_empty(), "{}: {outcome:?}\n{said}", self.name);
+        let printed = stdout.text();
+        parse(&printed).with_context(|| format!("{}: printed {printed:?}", self.name))
+    }
+}
+
+fn parse(printed: &str) -> Result<Answer> {
+    let numbers = printed.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+    let [elapsed, right, members, time_enabled] = numbers[..] else {
+        return Err(anyhow!("expected 4 numbers"));
+    };
+    let members = u32::try_from(members)?;
+    Ok(Answer { elapsed: Duration::from_nanos(elapsed), right, members, time_enabled })
+}
+
+/// What a plugin writes.
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_four_numbers() {
+        let answer = parse("900 3 4 1000\n").unwrap();
+        assert_eq!((answer.elapsed, answer.right), (Duration::from_nanos(900), 3));
+        assert_eq!((answer.members, answer.time_enabled), (4, 1000));
+        assert!(parse("900 3 4").is_err());
+        assert!(parse("900 3 -4 1000").is_err());
+    }
+}

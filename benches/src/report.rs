@@ -1,0 +1,145 @@
+//! The table at the end: what a turn of each bench took, and how many times that of its baseline.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+use criterion::Criterion;
+
+/// The implementation, the last part of a name, that the others of the same case are held against.
+const BASELINE: &str = "native";
+/// Fewer turns, as when each bench runs only once, make no figure.
+const FEWEST_TURNS: u64 = 1000;
+
+/// Everything that was measured in this run, in the order of the benches.
+#[derive(Debug, Default)]
+pub struct Report {
+    rows: Vec<Row>,
+}
+
+#[derive(Debug)]
+struct Row {
+    name: String,
+    samples: Vec<Sample>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    turns: u64,
+    elapsed: Duration,
+}
+
+impl Report {
+    /// Lets criterion measure `loop_for`, which takes a number of turns and gives the time of these turns alone.
+    /// Panics, which ends the run with an exit code, if a loop fails.
+    pub fn bench(
+        &mut self,
+        criterion: &mut Criterion,
+        name: &str,
+        loop_for: impl FnMut(u64) -> Result<Duration>,
+    ) {
+        let loop_for = RefCell::new(loop_for);
+        let mut samples = Vec::new();
+        criterion.bench_function(name, |bencher| {
+            bencher.iter_custom(|turns| {
+                let elapsed =
+                    loop_for.borrow_mut()(turns).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+                samples.push(Sample { turns, elapsed });
+                elapsed
+            });
+        });
+        self.rows.push(Row { name: name.into(), samples });
+    }
+}
+
+impl Row {
+    /// What a turn took, in nanoseconds; none if there were too few. Half of all turns were in a sample that was at
+    /// least as fast: what disturbs some samples does not move it, and the short samples of a warm-up hardly count.
+    fn median(&self) -> Option<f64> {
+        let all: u64 = self.samples.iter().map(|sample| sample.turns).sum();
+        if all < FEWEST_TURNS {
+            return None;
+        }
+        let turn = |sample: &Sample| sample.elapsed.as_nanos() as f64 / sample.turns as f64;
+        let mut sorted: Vec<_> = self.samples.iter().filter(|sample| sample.turns > 0).collect();
+        sorted.sort_by(|one, other| turn(one).total_cmp(&turn(other)));
+        let mut passed = 0;
+        let middle = sorted.into_iter().find(|sample| {
+            passed += sample.turns;
+            passed >= all.div_ceil(2)
+        });
+        middle.map(turn)
+    }
+
+    /// The name without the implementation.
+    fn case(&self) -> &str {
+        self.name.rsplit_once('/').map_or(&self.name, |(case, _)| case)
+    }
+
+    fn is_baseline(&self) -> bool {
+        self.name.rsplit('/').next() == Some(BASELINE)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures: Vec<_> = self.rows.iter().filter_map(|row| Some((row, row.median()?))).collect();
+        if figures.is_empty() {
+            return write!(f, "no table: `cargo bench` measures, a test runs each bench once");
+        }
+        let width = figures.iter().map(|(row, _)| row.name.len()).max().unwrap_or(0);
+        write!(f, "{:<width$} {:>10} {:>10} {:>10}", "bench", "ns/turn", "ratio", "more ns")?;
+        for (row, turn) in &figures {
+            write!(f, "\n{:<width$} {turn:>10.1}", row.name)?;
+            let baseline =
+                figures.iter().find(|(other, _)| other.is_baseline() && other.case() == row.case());
+            match baseline {
+                Some((_, native)) => write!(f, " {:>10.2} {:>10.1}", turn / native, turn - native)?,
+                None => write!(f, " {:>10} {:>10}", "-", "-")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, samples: &[(u64, u64)]) -> Row {
+        let sample = |&(turns, nanos): &(u64, u64)| Sample { turns, elapsed: Duration::from_nanos(nanos) };
+        Row { name: name.into(), samples: samples.iter().map(sample).collect() }
+    }
+
+    #[test]
+    fn the_median_is_that_of_turns_not_of_samples() {
+        let warm_up_and_disturbed =
+            [(1, 900), (2, 1800), (4000, 800_000), (4000, 840_000), (1000, 9_000_000)];
+        assert_eq!(row("a/native", &warm_up_and_disturbed).median(), Some(210.0));
+        assert_eq!(row("a/native", &[(1, 900)]).median(), None);
+    }
+
+    #[test]
+    fn each_row_stands_beside_the_baseline_of_its_own_case() {
+        let report = Report {
+            rows: vec![
+                row("read/1/native", &[(1000, 200_000)]),
+                row("read/1/plugin", &[(1000, 300_000)]),
+                row("read/4/native", &[(1000, 250_000)]),
+                row("read/4/plugin", &[(1000, 325_000)]),
+                row("call/plugin", &[(1000, 20_000)]),
+                row("not/run", &[]),
+            ],
+        };
+        let text = report.to_string();
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words.len(), 6, "{text}");
+        assert_eq!(words[1], ["read/1/native", "200.0", "1.00", "0.0"]);
+        assert_eq!(words[2], ["read/1/plugin", "300.0", "1.50", "100.0"]);
+        assert_eq!(words[4], ["read/4/plugin", "325.0", "1.30", "75.0"]);
+        assert_eq!(words[5], ["call/plugin", "20.0", "-", "-"]);
+        let lengths: Vec<usize> = text.lines().map(str::len).collect();
+        assert!(lengths.iter().all(|length| *length == lengths[0]), "aligned:\n{text}");
+    }
+}
