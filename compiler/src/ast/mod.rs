@@ -1,5 +1,7 @@
 //! The syntax tree: what was written, with places, before any name has a meaning.
 
+pub mod places;
+
 use crate::source::Span;
 
 /// A name and where it stands.
@@ -32,7 +34,7 @@ pub struct IntLit {
 }
 
 /// A file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// Its declarations.
     pub items: Vec<Item>,
@@ -41,7 +43,7 @@ pub struct File {
 }
 
 /// `@name` or `@name("argument")`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
     /// The word.
     pub name: Ident,
@@ -52,8 +54,10 @@ pub struct Attribute {
 }
 
 /// A declaration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
+    /// The `///` lines above it; those of a function are in [`Function::docs`].
+    pub docs: Option<String>,
     /// Which.
     pub kind: ItemKind,
     /// From its first to its last token.
@@ -61,7 +65,7 @@ pub struct Item {
 }
 
 /// Which declaration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemKind {
     /// `include "path"`.
     Include(StrLit),
@@ -104,6 +108,24 @@ pub enum ItemKind {
     },
     /// `var name : hash<key, value>(size)`, and any other `var` at top level.
     Global(Global),
+    /// `const name: type = value`.
+    Const {
+        /// The name.
+        name: Ident,
+        /// The type, if written.
+        ty: Option<TypeExpr>,
+        /// The value.
+        value: Expr,
+    },
+    /// `counter name : event group leader`.
+    Counter {
+        /// The name.
+        name: Ident,
+        /// What is counted.
+        event: Expr,
+        /// The counter that leads its group.
+        leader: Option<Ident>,
+    },
     /// `extern name(params) -> type`.
     Extern {
         /// The name.
@@ -129,8 +151,10 @@ pub enum ItemKind {
 }
 
 /// A field of a struct or config.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldDecl {
+    /// The `///` lines above it.
+    pub docs: Option<String>,
     /// The name.
     pub name: Ident,
     /// The type.
@@ -140,7 +164,7 @@ pub struct FieldDecl {
 }
 
 /// A variable, map or ring buffer at top level.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Global {
     /// `@flags(...)`.
     pub flags: Option<MapFlags>,
@@ -157,7 +181,7 @@ pub struct Global {
 }
 
 /// `@flags(a | b(n))`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapFlags {
     /// Each flag with its number, if it has one.
     pub flags: Vec<(Ident, Option<IntLit>)>,
@@ -166,8 +190,10 @@ pub struct MapFlags {
 }
 
 /// A function.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
+    /// The `///` lines above it.
+    pub docs: Option<String>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
     /// Its name.
@@ -181,7 +207,7 @@ pub struct Function {
 }
 
 /// `name: type`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Param {
     /// The name.
     pub name: Ident,
@@ -190,7 +216,7 @@ pub struct Param {
 }
 
 /// `-> type` or `-> name: type`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returns {
     /// The name of the result, if it has one.
     pub name: Option<Ident>,
@@ -199,7 +225,7 @@ pub struct Returns {
 }
 
 /// A type as written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeExpr {
     /// Which.
     pub kind: TypeExprKind,
@@ -208,14 +234,21 @@ pub struct TypeExpr {
 }
 
 /// A type as written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TypeExprKind {
     /// A scalar, struct, enum or alias.
     Name(String),
+    /// `module.T`.
+    Qualified {
+        /// The module.
+        module: Ident,
+        /// The type.
+        name: Ident,
+    },
     /// `str(N)`.
     Str(IntLit),
     /// `T[N]`.
-    Array(Box<TypeExpr>, IntLit),
+    Array(Box<TypeExpr>, Size),
     /// `*T`.
     Ptr(Box<TypeExpr>),
     /// `fn(A, B) -> R`.
@@ -229,14 +262,42 @@ pub enum TypeExprKind {
         /// The value.
         value: Box<TypeExpr>,
         /// The size.
-        size: IntLit,
+        size: Size,
+    },
+    /// A map without a key: `kind<V>(N)`, `kind(N)`, or local storage, `kind<V>`.
+    Keyless {
+        /// The kind.
+        kind: Ident,
+        /// The value.
+        value: Option<Box<TypeExpr>>,
+        /// The size.
+        size: Option<Size>,
     },
     /// `ringbuf<T>(N)`.
-    Ring(Box<TypeExpr>, IntLit),
+    Ring(Box<TypeExpr>, Size),
+}
+
+/// The length of an array, the size of a map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Size {
+    /// A literal.
+    Int(IntLit),
+    /// A constant of the top level.
+    Const(Ident),
+}
+
+impl Size {
+    /// Where.
+    pub fn span(&self) -> Span {
+        match self {
+            Size::Int(literal) => literal.span,
+            Size::Const(name) => name.span,
+        }
+    }
 }
 
 /// `{ ... }`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// Its statements.
     pub stmts: Vec<Stmt>,
@@ -245,7 +306,7 @@ pub struct Block {
 }
 
 /// A statement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stmt {
     /// Which.
     pub kind: StmtKind,
@@ -254,7 +315,7 @@ pub struct Stmt {
 }
 
 /// Which statement.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StmtKind {
     /// `var name: type = value`.
     Var {
@@ -338,7 +399,7 @@ pub enum StmtKind {
 }
 
 /// `if (cond) { } else ...`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct If {
     /// The condition.
     pub cond: Cond,
@@ -349,7 +410,7 @@ pub struct If {
 }
 
 /// What follows `else`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Else {
     /// `{ }`.
     Block(Block),
@@ -358,7 +419,7 @@ pub enum Else {
 }
 
 /// The condition of an `if`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cond {
     /// An expression.
     Expr(Expr),
@@ -372,7 +433,7 @@ pub enum Cond {
 }
 
 /// `catch pattern { }`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catch {
     /// The code.
     pub pattern: CatchPattern,
@@ -381,7 +442,7 @@ pub struct Catch {
 }
 
 /// What a clause catches.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatchPattern {
     /// One code.
     Int(IntLit),
@@ -390,7 +451,7 @@ pub enum CatchPattern {
 }
 
 /// An expression.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expr {
     /// Which.
     pub kind: ExprKind,
@@ -399,7 +460,7 @@ pub struct Expr {
 }
 
 /// Which expression.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExprKind {
     /// An integer literal.
     Int(u64),
@@ -439,6 +500,8 @@ pub enum ExprKind {
     New(TypeExpr, Option<Box<Expr>>),
     /// `S { a: 1 }`.
     Struct {
+        /// The module, in `module.S { a: 1 }`.
+        module: Option<Ident>,
         /// The struct.
         name: Ident,
         /// Its fields.
@@ -457,10 +520,12 @@ pub enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `e as T`.
     Cast(Box<Expr>, TypeExpr),
+    /// A type that no expression can spell, as the argument of `sizeof`: `sizeof(u32)`, `sizeof(*u8)`.
+    Type(TypeExpr),
 }
 
 /// `pattern: result`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arm {
     /// A literal, a name, or none for `default`.
     pub pattern: Option<Expr>,
@@ -469,7 +534,7 @@ pub struct Arm {
 }
 
 /// What an arm gives.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArmResult {
     /// An expression.
     Expr(Expr),
@@ -551,5 +616,15 @@ impl BinaryOp {
             BinaryOp::Add | BinaryOp::Sub => 9,
             BinaryOp::Mul | BinaryOp::Div | BinaryOp::Rem => 10,
         }
+    }
+
+    /// Whether it is one of `+ - * / %`.
+    pub fn is_arithmetic(self) -> bool {
+        self.level() >= BinaryOp::Add.level()
+    }
+
+    /// Whether it is one of `& | ^ << >>`.
+    pub fn is_bitwise(self) -> bool {
+        (BinaryOp::Or.level()..=BinaryOp::Shl.level()).contains(&self.level())
     }
 }

@@ -9,14 +9,17 @@ pub struct Unescaped {
     pub unknown: Option<usize>,
 }
 
-/// Resolves the escapes in the body of a string or character literal.
+/// Resolves the escapes in the body of a string or character literal. A raw line end, of any kind, is a LF.
 pub fn unescape(body: &[u8]) -> Unescaped {
     let mut bytes = Vec::with_capacity(body.len());
     let mut unknown = None;
     let mut at = 0;
     while at < body.len() {
         let (byte, len) = match &body[at..] {
+            [b'\\', b'\r', ..] => (Some(b'\\'), 1),
             [b'\\', rest @ ..] => escape(rest),
+            [b'\r', b'\n', ..] => (Some(b'\n'), 2),
+            [b'\r', ..] => (Some(b'\n'), 1),
             rest => (rest.first().copied(), 1),
         };
         match byte {
@@ -75,6 +78,12 @@ mod tests {
         let kept = unescape(br"x\q\xZ1");
         assert_eq!((kept.bytes.as_slice(), kept.unknown), (&br"x\q\xZ1"[..], Some(1)));
         assert_eq!(unescape(br"\").bytes, br"\");
+    }
+
+    #[test]
+    fn raw_line_ends_are_one_byte() {
+        assert_eq!(unescape(b"a\nb\r\nc\rd").bytes, b"a\nb\nc\nd");
+        assert_eq!(unescape(b"a\\\r\nb").bytes, b"a\\\nb");
     }
 
     #[test]

@@ -145,7 +145,11 @@ fn run(rest: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
 
 fn word(rest: &[u8]) -> (TokenKind, usize) {
     let len = run(rest, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let keyword = Keyword::ALL.iter().find(|keyword| keyword.text().as_bytes() == &rest[..len]);
+    let text = &rest[..len];
+    // No reserved word is longer than eight letters or has a capital: most names need no search.
+    let candidate = len <= 8 && text[0].is_ascii_lowercase();
+    let keyword =
+        candidate.then(|| Keyword::ALL.iter().find(|keyword| keyword.text().as_bytes() == text)).flatten();
     (keyword.map_or(TokenKind::Ident, |keyword| TokenKind::Keyword(*keyword)), len)
 }
 

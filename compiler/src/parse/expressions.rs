@@ -1,12 +1,12 @@
 //! Expressions (language reference, 1.6 and 2.4).
 
+use super::strict::is_primary;
 use super::{Parsed, Parser};
-use crate::ast::{Arm, ArmResult, BinaryOp, Expr, ExprKind, Ident, UnaryOp};
+use crate::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::diag::Diagnostic;
-use crate::lex::{Keyword, Punct, TokenKind};
-use crate::source::Span;
+use crate::lex::{Punct, TokenKind};
 
-fn boxed(expr: Expr) -> Box<Expr> {
+pub(super) fn boxed(expr: Expr) -> Box<Expr> {
     Box::new(expr)
 }
 
@@ -21,29 +21,30 @@ impl Parser<'_> {
     }
 
     fn binary(&mut self, level: u8) -> Parsed<Expr> {
-        let mut left = self.unary()?;
+        let outside = std::mem::take(&mut self.chain);
+        let mut left = self.cast()?;
         while let Some((op, tokens)) = self.binary_op() {
-            if op.level() < level || self.starts_store(op) {
+            if op.level() < level || (op == BinaryOp::Mul && self.starts_store()) {
                 break;
             }
             self.warn_continuation();
-            (0..tokens).for_each(|_| {
-                self.advance();
-            });
+            if op.is_bitwise() {
+                self.since_011(self.span(), "operators on bits");
+            }
+            self.skip(tokens);
             let right = self.deeper(|parser| parser.binary(op.level() + 1))?;
+            self.link()?;
             let span = left.span.to(right.span);
             left = Expr { kind: ExprKind::Binary(op, boxed(left), boxed(right)), span };
         }
+        self.chain = self.chain.max(outside);
         Ok(left)
     }
 
     /// The operator here and how many tokens it takes. Nothing if an assignment follows it.
     fn binary_op(&self) -> Option<(BinaryOp, usize)> {
         let TokenKind::Punct(punct) = self.kind() else { return None };
-        let next_joined = |count, punct| {
-            let next = self.ahead(count);
-            next.joined && next.kind == TokenKind::Punct(punct)
-        };
+        let next_joined = |count, punct| self.joined_ahead(count, punct);
         let (op, tokens) = match punct {
             Punct::OrOr => (BinaryOp::OrOr, 1),
             Punct::AndAnd => (BinaryOp::AndAnd, 1),
@@ -72,15 +73,48 @@ impl Parser<'_> {
         (!assigns).then_some((op, tokens))
     }
 
-    /// A line that begins with `*p =` is a store through a pointer, not a product.
-    fn starts_store(&mut self, op: BinaryOp) -> bool {
-        if op != BinaryOp::Mul || !self.item().starts_line || self.enclosed > 0 {
+    /// A line that begins with `*p =` is a store through a pointer, not a product. Looks at tokens only: the operand
+    /// may hold whole blocks, which are not worth reading twice.
+    pub(super) fn starts_store(&self) -> bool {
+        if !self.at_punct(Punct::Star) || !self.item().starts_line || self.enclosed > 0 {
             return false;
         }
-        let (at, diagnostics) = (self.at, self.diagnostics.clone());
-        let stores = self.unary().is_ok() && self.assign_op().is_some();
-        (self.at, self.diagnostics) = (at, diagnostics);
-        stores
+        let mut ahead = 0;
+        while let TokenKind::Punct(Punct::Star | Punct::And | Punct::Minus | Punct::Not | Punct::Tilde) =
+            self.ahead(ahead).kind
+        {
+            ahead += 1;
+        }
+        // An operand: a name or parentheses, then members, calls and indices.
+        ahead = match self.ahead(ahead).kind {
+            TokenKind::Ident => ahead + 1,
+            TokenKind::Punct(Punct::OpenParen) => self.behind_brackets(ahead),
+            _ => return false,
+        };
+        loop {
+            ahead = match self.ahead(ahead).kind {
+                TokenKind::Punct(Punct::Dot | Punct::Arrow) => ahead + 2,
+                TokenKind::Punct(Punct::OpenParen | Punct::OpenBracket) => self.behind_brackets(ahead),
+                _ => return self.assign_op_ahead(ahead).is_some(),
+            };
+        }
+    }
+
+    /// Where the brackets that open `ahead` tokens from here are closed again.
+    fn behind_brackets(&self, mut ahead: usize) -> usize {
+        let mut open = 0u32;
+        loop {
+            match self.ahead(ahead).kind {
+                TokenKind::Punct(Punct::OpenParen | Punct::OpenBracket | Punct::OpenBrace) => open += 1,
+                TokenKind::Punct(Punct::CloseParen | Punct::CloseBracket | Punct::CloseBrace) => open -= 1,
+                TokenKind::End => return ahead,
+                _ => {}
+            }
+            ahead += 1;
+            if open == 0 {
+                return ahead;
+            }
+        }
     }
 
     /// Warns where a line goes on with the statement above although it looks like a new one.
@@ -99,6 +133,27 @@ impl Parser<'_> {
         }
     }
 
+    /// `e as T`, which binds tighter than `*` and looser than prefix operators.
+    fn cast(&mut self) -> Parsed<Expr> {
+        let mut expr = self.unary()?;
+        while self.at_cast() {
+            self.since_011(self.span(), "`as`");
+            self.advance();
+            self.link()?;
+            let ty = self.cast_type()?;
+            let span = expr.span.to(ty.span);
+            expr = Expr { kind: ExprKind::Cast(boxed(expr), ty), span };
+        }
+        Ok(expr)
+    }
+
+    /// The word is not reserved: at the start of a line it may be a variable, but not before a type.
+    fn at_cast(&self) -> bool {
+        let next = self.ahead(1);
+        let before_type = !next.starts_line && matches!(next.kind, TokenKind::Ident | TokenKind::Keyword(_));
+        self.word_ahead(0, "as") && (!self.item().starts_line || before_type)
+    }
+
     fn unary(&mut self) -> Parsed<Expr> {
         let op = match self.kind() {
             TokenKind::Punct(Punct::Minus) => UnaryOp::Neg,
@@ -106,188 +161,90 @@ impl Parser<'_> {
             TokenKind::Punct(Punct::Star) => UnaryOp::Deref,
             TokenKind::Punct(Punct::And) => UnaryOp::AddrOf,
             TokenKind::Punct(Punct::Tilde) => UnaryOp::BitNot,
-            _ => return self.cast(),
+            _ => return self.postfix(),
         };
         let start = self.advance().span;
+        if op == UnaryOp::BitNot {
+            self.since_011(start, "operators on bits");
+        }
         let operand = self.deeper(Self::unary)?;
         let span = start.to(operand.span);
-        let prefixed = Expr { kind: ExprKind::Unary(op, boxed(operand)), span };
-        Ok(prefixed)
-    }
-
-    fn cast(&mut self) -> Parsed<Expr> {
-        let mut expr = self.postfix()?;
-        while self.kind() == TokenKind::Ident
-            && self.spelling(self.span()) == "as"
-            && !self.item().starts_line
-        {
-            self.advance();
-            let ty = self.type_expr()?;
-            let span = expr.span.to(ty.span);
-            expr = Expr { kind: ExprKind::Cast(boxed(expr), ty), span };
-        }
-        Ok(expr)
+        Ok(Expr { kind: ExprKind::Unary(op, boxed(operand)), span })
     }
 
     fn postfix(&mut self) -> Parsed<Expr> {
         let mut expr = self.atom()?;
         loop {
-            let kind = match self.kind() {
-                TokenKind::Punct(punct @ (Punct::Dot | Punct::Arrow)) => {
-                    // `..` is a range, not a member.
-                    if punct == Punct::Dot && self.ahead(1).kind == TokenKind::Punct(Punct::Dot) {
-                        return Ok(expr);
-                    }
-                    self.advance();
-                    let name = self.field_name()?;
-                    ExprKind::Field { base: boxed(expr.clone()), arrow: punct == Punct::Arrow, name }
+            let TokenKind::Punct(punct) = self.kind() else { return Ok(expr) };
+            let start = expr.span;
+            let kind = match punct {
+                // `..` is a range, not a member.
+                Punct::Dot if self.punct_ahead(1, Punct::Dot) => return Ok(expr),
+                Punct::Dot | Punct::Arrow => {
+                    self.check_base_since_011(&expr);
+                    self.member(expr, punct == Punct::Arrow)?
                 }
-                TokenKind::Punct(Punct::OpenBracket) => {
+                Punct::OpenBracket => {
                     self.warn_continuation();
                     self.advance();
                     let index = self.enclosed(Self::expr)?;
                     self.expect_punct(Punct::CloseBracket)?;
-                    ExprKind::Index(boxed(expr.clone()), boxed(index))
+                    ExprKind::Index(boxed(expr), boxed(index))
                 }
-                TokenKind::Punct(Punct::OpenParen) => {
-                    self.warn_continuation();
-                    self.advance();
-                    let (args, _) = self.enclosed(|parser| parser.list(Punct::CloseParen, Self::expr))?;
-                    ExprKind::Call { callee: boxed(expr.clone()), args }
+                Punct::OpenParen => {
+                    self.check_base_since_011(&expr);
+                    self.call(expr)?
                 }
                 _ => return Ok(expr),
             };
-            expr = Expr { kind, span: expr.span.to(self.last_span()) };
+            self.link()?;
+            expr = Expr { kind, span: start.to(self.last_span()) };
         }
     }
 
-    fn atom(&mut self) -> Parsed<Expr> {
-        let item = self.item();
-        let kind = match item.kind {
-            TokenKind::Int => {
-                self.advance();
-                ExprKind::Int(self.int_value(item.span))
-            }
-            TokenKind::Str => {
-                self.advance();
-                ExprKind::Str(self.string_bytes(item.span))
-            }
-            TokenKind::Char => {
-                self.advance();
-                ExprKind::Char(self.char_value(item.span))
-            }
-            TokenKind::Ident => return self.name_or_struct(),
-            TokenKind::Keyword(Keyword::True | Keyword::False) => {
-                self.advance();
-                ExprKind::Bool(item.kind == TokenKind::Keyword(Keyword::True))
-            }
-            TokenKind::Keyword(Keyword::Null) => {
-                self.advance();
-                ExprKind::Null
-            }
-            TokenKind::Keyword(Keyword::New) => self.new_object()?,
-            TokenKind::Keyword(Keyword::Match) => self.match_expr()?,
-            TokenKind::Punct(Punct::OpenParen) => {
-                self.advance();
-                let inner = self.enclosed(Self::expr)?;
-                self.expect_punct(Punct::CloseParen)?;
-                ExprKind::Paren(boxed(inner))
-            }
-            TokenKind::Punct(Punct::OpenBracket) => {
-                self.advance();
-                let (elements, _) = self.enclosed(|parser| parser.list(Punct::CloseBracket, Self::expr))?;
-                ExprKind::Array(elements)
-            }
-            _ => return self.unexpected("an expression"),
-        };
-        Ok(Expr { kind, span: item.span.to(self.last_span()) })
-    }
-
-    fn char_value(&self, span: Span) -> u8 {
-        self.string_bytes(span).first().copied().unwrap_or(0)
-    }
-
-    fn name_or_struct(&mut self) -> Parsed<Expr> {
-        let name = self.ident("a name")?;
-        if !self.at_punct(Punct::OpenBrace) {
-            return Ok(Expr { span: name.span, kind: ExprKind::Name(name.name) });
+    /// In 0.1.1 an index, a struct literal and a match end an expression; `m[k].f += e` alone it reads.
+    fn check_base_since_011(&mut self, base: &Expr) {
+        let entry = matches!(&base.kind, ExprKind::Index(map, _) if matches!(map.kind, ExprKind::Name(_)))
+            && self.at_punct(Punct::Dot)
+            && matches!(self.assign_op_ahead(2), Some((Some(_), _)));
+        if !is_primary(base) && !entry {
+            self.since_011(self.span(), "member or call behind this");
         }
-        let open = self.advance().span;
-        let (fields, close) = self.enclosed(|parser| {
-            parser.list(Punct::CloseBrace, |parser| {
-                let field = parser.field_name()?;
-                parser.expect_punct(Punct::Colon)?;
-                Ok((field, parser.expr()?))
+    }
+
+    /// `.name` or `->name`, and `module.S { ... }`.
+    fn member(&mut self, base: Expr, arrow: bool) -> Parsed<ExprKind> {
+        self.advance();
+        if let (ExprKind::Name(module), false, true) = (&base.kind, arrow, self.struct_behind_name()) {
+            let module = Ident { name: module.clone(), span: base.span };
+            self.since_011(base.span, "types of a module");
+            let name = self.ident("the name of a struct")?;
+            return self.struct_literal(Some(module), name);
+        }
+        if self.kind() == TokenKind::Int && self.item().joined {
+            return self.unexpected_because("a field name", Some("there are no numbers with a fraction"));
+        }
+        Ok(ExprKind::Field { base: boxed(base), arrow, name: self.field_name()? })
+    }
+
+    fn struct_behind_name(&self) -> bool {
+        self.kind() == TokenKind::Ident && self.punct_ahead(1, Punct::OpenBrace)
+    }
+
+    fn call(&mut self, callee: Expr) -> Parsed<ExprKind> {
+        self.warn_continuation();
+        self.advance();
+        let of_type = matches!(&callee.kind, ExprKind::Name(name) if name == "sizeof");
+        let (args, _) = self.enclosed(|parser| {
+            parser.list(Punct::CloseParen, |parser| {
+                if of_type && parser.only_a_type_ahead() {
+                    let ty = parser.type_expr()?;
+                    parser.since_011(ty.span, "`sizeof`");
+                    return Ok(Expr { span: ty.span, kind: ExprKind::Type(ty) });
+                }
+                parser.expr()
             })
         })?;
-        if fields.is_empty() {
-            let text = format!("expected a field of `{}`, found `}}`", name.name);
-            self.report(
-                Diagnostic::error(201, open.to(close), text).help("a struct literal names its fields"),
-            );
-        }
-        let span = name.span.to(close);
-        Ok(Expr { kind: ExprKind::Struct { name, fields }, span })
-    }
-
-    fn new_object(&mut self) -> Parsed<ExprKind> {
-        self.advance();
-        let ty = self.type_expr()?;
-        self.expect_punct(Punct::OpenParen)?;
-        let flag =
-            if self.at_punct(Punct::CloseParen) { None } else { Some(boxed(self.enclosed(Self::expr)?)) };
-        self.expect_punct(Punct::CloseParen)?;
-        Ok(ExprKind::New(ty, flag))
-    }
-
-    fn match_expr(&mut self) -> Parsed<ExprKind> {
-        self.advance();
-        self.expect_punct(Punct::OpenParen)?;
-        let value = self.enclosed(Self::expr)?;
-        self.expect_punct(Punct::CloseParen)?;
-        let open = self.expect_punct(Punct::OpenBrace)?;
-        let outside = std::mem::replace(&mut self.enclosed, 0);
-        let arms = self.list(Punct::CloseBrace, Self::arm);
-        self.enclosed = outside;
-        let (arms, close) = arms?;
-        if arms.is_empty() {
-            self.report(Diagnostic::error(201, open.to(close), "expected an arm of the match, found `}`"));
-        }
-        Ok(ExprKind::Match { value: boxed(value), arms })
-    }
-
-    fn arm(&mut self) -> Parsed<Arm> {
-        let pattern = if self.eat_keyword(Keyword::Default) { None } else { Some(self.pattern()?) };
-        self.expect_punct(Punct::Colon)?;
-        let result = if self.at_punct(Punct::OpenBrace) {
-            ArmResult::Block(self.block()?)
-        } else {
-            ArmResult::Expr(self.expr()?)
-        };
-        Ok(Arm { pattern, result })
-    }
-
-    fn pattern(&mut self) -> Parsed<Expr> {
-        let start = self.span();
-        if self.eat_punct(Punct::Minus) {
-            let digits = self.int("an integer", false)?;
-            let value = Expr { kind: ExprKind::Int(digits.value), span: digits.span };
-            return Ok(Expr {
-                kind: ExprKind::Unary(UnaryOp::Neg, boxed(value)),
-                span: start.to(digits.span),
-            });
-        }
-        let literal = matches!(
-            self.kind(),
-            TokenKind::Int
-                | TokenKind::Str
-                | TokenKind::Char
-                | TokenKind::Keyword(Keyword::True | Keyword::False)
-        );
-        if literal {
-            return self.atom();
-        }
-        let Ident { name, span } = self.ident("a literal, an enumerator or `default`")?;
-        Ok(Expr { kind: ExprKind::Name(name), span })
+        Ok(ExprKind::Call { callee: boxed(callee), args })
     }
 }

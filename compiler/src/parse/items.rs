@@ -2,66 +2,29 @@
 
 use super::{Parsed, Parser, Unreadable};
 use crate::ast::{
-    Attribute, Expr, ExprKind, FieldDecl, File, Function, Global, Ident, IntLit, Item, ItemKind, MapFlags,
-    Param, Returns, TypeExprKind, UnaryOp,
+    Attribute, Expr, ExprKind, FieldDecl, File, Function, Ident, Item, ItemKind, Param, Returns, UnaryOp,
 };
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
-use crate::source::Span;
-
-/// The words that begin a declaration.
-const STARTS: &[Keyword] = &[
-    Keyword::Include,
-    Keyword::Import,
-    Keyword::Config,
-    Keyword::Type,
-    Keyword::Enum,
-    Keyword::Struct,
-    Keyword::Pin,
-    Keyword::Local,
-    Keyword::Var,
-    Keyword::Extern,
-    Keyword::Fn,
-    Keyword::Impl,
-];
 
 impl Parser<'_> {
     pub(super) fn file(&mut self) -> File {
         let mut items = Vec::new();
         while !self.at_end() {
+            let start = self.at;
+            self.chain = 0;
             match self.declaration() {
                 Ok(item) => items.push(item),
-                Err(Unreadable) => self.skip_declaration(),
+                Err(Unreadable) => self.skip_declaration(start),
             }
         }
         File { items, end: self.span() }
     }
 
-    /// Goes on at the next line that begins like a declaration.
-    fn skip_declaration(&mut self) {
-        let starts = |parser: &Self| {
-            parser.item().starts_line
-                && match parser.kind() {
-                    TokenKind::Keyword(word) => STARTS.contains(&word),
-                    TokenKind::Punct(Punct::At) => true,
-                    _ => false,
-                }
-        };
-        if !starts(self) || self.at == 0 {
-            self.advance();
-        }
-        while !self.at_end() && !starts(self) {
-            self.skip_until(starts);
-            // A `}` on its own closes what could not be read.
-            if self.at_punct(Punct::CloseBrace) {
-                self.advance();
-            }
-        }
-    }
-
     fn declaration(&mut self) -> Parsed<Item> {
         let start = self.span();
-        let kind = match self.kind() {
+        let docs = self.docs();
+        let mut kind = match self.kind() {
             TokenKind::Punct(Punct::At) => self.attributed()?,
             TokenKind::Keyword(Keyword::Include) => {
                 self.advance();
@@ -73,6 +36,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Enum) => self.enumeration()?,
             TokenKind::Keyword(Keyword::Struct) => self.structure(Vec::new())?,
             TokenKind::Keyword(Keyword::Pin | Keyword::Local | Keyword::Var) => self.global(None)?,
+            TokenKind::Keyword(Keyword::Const) => self.top_level_const()?,
             TokenKind::Keyword(Keyword::Extern) => self.external()?,
             TokenKind::Keyword(Keyword::Fn) => ItemKind::Function(self.function(Vec::new())?),
             TokenKind::Keyword(Keyword::Impl) => {
@@ -82,26 +46,32 @@ impl Parser<'_> {
                 );
                 self.implementation(Vec::new())?
             }
+            _ if self.starts_counter() => self.counter()?,
             _ => return self.no_declaration(),
         };
-        Ok(Item { kind, span: start.to(self.last_span()) })
+        let span = start.to(self.last_span());
+        if let ItemKind::Function(function) = &mut kind {
+            function.docs = docs;
+            return Ok(Item { docs: None, kind, span });
+        }
+        Ok(Item { docs, kind, span })
     }
 
     fn no_declaration<T>(&mut self) -> Parsed<T> {
+        if self.at_punct(Punct::CloseBrace) && self.unclosed_at.is_some() {
+            // The end of a block that was taken for one never closed.
+            return Err(Unreadable);
+        }
         let hint = match self.spelling(self.span()).as_str() {
             "map" => Some("write `var name : hash<K, V>(size)`"),
             "let" => Some("`var` declares a variable"),
             "pub" | "priv" => Some("there are no visibility words: leave it out"),
-            "const" => Some("a constant stands inside a function"),
+            "option" => Some("there are no options: a pointer may be null, a map entry may be absent"),
+            "program" => Some("a program is a function with an attribute, for example `@xdp fn name(...)`"),
+            "func" | "function" | "def" => Some("`fn` declares a function"),
             _ => None,
         };
-        let before = self.diagnostics.clone();
-        let result = self.unexpected("a declaration");
-        if let (Some(hint), Some(last)) = (hint, self.diagnostics.iter().last().cloned()) {
-            self.diagnostics = before;
-            self.report(last.help(hint));
-        }
-        result
+        self.unexpected_because("a declaration", hint)
     }
 
     fn attributed(&mut self) -> Parsed<ItemKind> {
@@ -152,29 +122,6 @@ impl Parser<'_> {
         Ok(Attribute { name, argument: Some(argument), span: start.to(close) })
     }
 
-    fn map_flags(&mut self) -> Parsed<MapFlags> {
-        let start = self.advance().span;
-        self.advance();
-        self.advance();
-        let mut flags = Vec::new();
-        loop {
-            let name = self.ident("a map flag")?;
-            let number = if self.eat_punct(Punct::OpenParen) {
-                let number = self.int("a number", false)?;
-                self.expect_punct(Punct::CloseParen)?;
-                Some(number)
-            } else {
-                None
-            };
-            flags.push((name, number));
-            if !self.eat_punct(Punct::Or) {
-                break;
-            }
-        }
-        let close = self.expect_punct(Punct::CloseParen)?;
-        Ok(MapFlags { flags, span: start.to(close) })
-    }
-
     fn import(&mut self) -> Parsed<ItemKind> {
         self.advance();
         let name = self.ident("the name of the module")?;
@@ -185,36 +132,46 @@ impl Parser<'_> {
     fn config(&mut self) -> Parsed<ItemKind> {
         self.advance();
         let name = self.ident("the name of the config")?;
-        Ok(ItemKind::Config { name, fields: self.fields()? })
+        Ok(ItemKind::Config { name, fields: self.fields("config")? })
     }
 
     fn structure(&mut self, attributes: Vec<Attribute>) -> Parsed<ItemKind> {
         self.advance();
         let name = self.ident("the name of the struct")?;
-        Ok(ItemKind::Struct { attributes, name, fields: self.fields()? })
+        Ok(ItemKind::Struct { attributes, name, fields: self.fields("struct")? })
     }
 
-    fn fields(&mut self) -> Parsed<Vec<FieldDecl>> {
+    /// Fields with a type and perhaps a default.
+    fn fields(&mut self, what: &str) -> Parsed<Vec<FieldDecl>> {
         self.expect_punct(Punct::OpenBrace)?;
         let (fields, _) = self.list(Punct::CloseBrace, |parser| {
+            let docs = parser.docs();
             let name = parser.field_name()?;
             parser.expect_punct(Punct::Colon)?;
             let ty = parser.type_expr()?;
-            let default = if parser.eat_punct(Punct::Eq) { Some(parser.literal()?) } else { None };
-            Ok(FieldDecl { name, ty, default })
+            let default = if parser.eat_punct(Punct::Eq) {
+                if what == "struct" {
+                    parser.since_011(name.span, "defaults in structs");
+                }
+                Some(parser.literal(201, "a default needs a literal")?)
+            } else {
+                None
+            };
+            Ok(FieldDecl { docs, name, ty, default })
         })?;
         Ok(fields)
     }
 
-    /// A literal with an optional sign: the default of a field, a static field.
-    fn literal(&mut self) -> Parsed<Expr> {
-        let start = self.span();
-        if !self.eat_punct(Punct::Minus) {
-            return self.expr();
+    /// A literal with an optional sign: the default of a field, a static field. Anything else is reported as told.
+    fn literal(&mut self, code: u16, otherwise: &str) -> Parsed<Expr> {
+        let value = self.expr()?;
+        if let ExprKind::Unary(UnaryOp::Neg, _) = value.kind {
+            self.since_011(value.span, "negative literal here");
         }
-        let IntLit { value, span, .. } = self.int("an integer", false)?;
-        let digits = Box::new(Expr { kind: ExprKind::Int(value), span });
-        Ok(Expr { kind: ExprKind::Unary(UnaryOp::Neg, digits), span: start.to(span) })
+        if !is_literal(&value) {
+            self.report(Diagnostic::error(code, value.span, otherwise));
+        }
+        Ok(value)
     }
 
     fn alias(&mut self) -> Parsed<ItemKind> {
@@ -237,44 +194,6 @@ impl Parser<'_> {
         Ok(ItemKind::Enum { name, enumerators })
     }
 
-    fn global(&mut self, flags: Option<MapFlags>) -> Parsed<ItemKind> {
-        let word = |parser: &mut Self, keyword| {
-            let span = parser.span();
-            parser.eat_keyword(keyword).then_some(span)
-        };
-        let pin = word(self, Keyword::Pin);
-        if self.at_punct(Punct::At) {
-            return self.unexpected("`var` (@flags stands before `pin`)");
-        }
-        let local = word(self, Keyword::Local);
-        self.expect_keyword(Keyword::Var)?;
-        let name = self.ident("the name of the variable")?;
-        let ty = if self.eat_punct(Punct::Colon) { Some(self.global_type()?) } else { None };
-        let init = if self.eat_punct(Punct::Eq) {
-            Some(self.expr()?)
-        } else if ty.is_none() {
-            return self.unexpected("`:` and a type, or `=` and a value");
-        } else {
-            None
-        };
-        Ok(ItemKind::Global(Global { flags, pin, local, name, ty, init }))
-    }
-
-    fn global_type(&mut self) -> Parsed<crate::ast::TypeExpr> {
-        let old_spelling =
-            self.spelling(self.span()) == "map" && self.ahead(1).kind == TokenKind::Punct(Punct::Less);
-        if old_spelling {
-            self.report(
-                Diagnostic::error(202, self.span(), "there is no map kind `map`")
-                    .help("write `hash<K, V>(size)`"),
-            );
-            return Err(Unreadable);
-        }
-        let ty = self.type_expr()?;
-        debug_assert!(!matches!(ty.kind, TypeExprKind::Name(ref name) if name.is_empty()));
-        Ok(ty)
-    }
-
     fn external(&mut self) -> Parsed<ItemKind> {
         self.advance();
         if self.at_keyword(Keyword::Fn) {
@@ -288,6 +207,9 @@ impl Parser<'_> {
         let name = self.ident("the name of the function")?;
         let params = self.params()?;
         let ret = if self.eat_punct(Punct::Arrow) { Some(self.type_expr()?) } else { None };
+        if self.at_punct(Punct::Colon) {
+            return self.unexpected_because("a declaration", Some("the result of an extern has no name"));
+        }
         Ok(ItemKind::Extern { name, params, ret })
     }
 
@@ -302,15 +224,29 @@ impl Parser<'_> {
     }
 
     fn function(&mut self, attributes: Vec<Attribute>) -> Parsed<Function> {
+        let docs = self.docs();
         self.expect_keyword(Keyword::Fn)?;
         let name = self.ident("the name of the function")?;
+        let Ok((params, ret)) = self.signature() else {
+            // What is wrong in the body is wrong whatever the head says.
+            self.skip_to_body()?;
+            self.block()?;
+            return Err(Unreadable);
+        };
+        Ok(Function { docs, attributes, name, params, ret, body: self.block()? })
+    }
+
+    fn signature(&mut self) -> Parsed<(Vec<Param>, Option<Returns>)> {
         let params = self.params()?;
         let ret = if self.eat_punct(Punct::Arrow) { Some(self.returns()?) } else { None };
-        Ok(Function { attributes, name, params, ret, body: self.block()? })
+        if !self.at_punct(Punct::OpenBrace) {
+            return self.unexpected("`{`");
+        }
+        Ok((params, ret))
     }
 
     fn returns(&mut self) -> Parsed<Returns> {
-        let named = self.kind() == TokenKind::Ident && self.ahead(1).kind == TokenKind::Punct(Punct::Colon);
+        let named = self.kind() == TokenKind::Ident && self.punct_ahead(1, Punct::Colon);
         let name: Option<Ident> = if named {
             let name = self.ident("the name of the result")?;
             self.advance();
@@ -324,23 +260,49 @@ impl Parser<'_> {
     fn implementation(&mut self, attributes: Vec<Attribute>) -> Parsed<ItemKind> {
         self.advance();
         let name = self.ident("the name of the impl block")?;
-        let open: Span = self.expect_punct(Punct::OpenBrace)?;
+        let open = self.expect_punct(Punct::OpenBrace)?;
         let (mut methods, mut fields) = (Vec::new(), Vec::new());
         while !self.eat_punct(Punct::CloseBrace) {
             if self.at_end() {
-                return self.ends_inside(open, "this block is not closed");
+                self.is_unclosed(open);
+                return Err(Unreadable);
             }
-            if self.at_keyword(Keyword::Fn) {
-                methods.push(self.function(Vec::new())?);
-                continue;
-            }
-            let field = self.field_name()?;
-            self.expect_punct(Punct::Colon)?;
-            fields.push((field, self.literal()?));
-            if !self.eat_punct(Punct::Comma) && !self.at_punct(Punct::CloseBrace) {
-                return self.unexpected("`,` behind the static field");
+            match self.kind() {
+                TokenKind::Keyword(Keyword::Fn) => methods.push(self.function(Vec::new())?),
+                TokenKind::Punct(Punct::At) => {
+                    let hint = "the attribute of the impl block is that of its functions";
+                    return self.unexpected_because("`fn` or a static field", Some(hint));
+                }
+                _ => fields.push(self.static_field()?),
             }
         }
         Ok(ItemKind::Impl { attributes, name, methods, fields })
+    }
+
+    fn static_field(&mut self) -> Parsed<(Ident, Expr)> {
+        let name = self.field_name()?;
+        self.expect_punct(Punct::Colon)?;
+        let value = self.literal(206, "a static field needs a literal")?;
+        if !self.eat_punct(Punct::Comma) {
+            if !self.at_punct(Punct::CloseBrace) {
+                return self.unexpected("`,` behind the static field");
+            }
+            self.since_011(name.span, "static field without a comma behind it");
+        }
+        Ok((name, value))
+    }
+}
+
+/// A literal, perhaps with a sign.
+fn is_literal(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Int(_)
+        | ExprKind::Str(_)
+        | ExprKind::Char(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Null
+        | ExprKind::Array(_) => true,
+        ExprKind::Unary(UnaryOp::Neg, digits) => matches!(digits.kind, ExprKind::Int(_)),
+        _ => false,
     }
 }

@@ -4,18 +4,28 @@
 //! goes on at the next one, so that several independent errors are found in one run. Line ends have no meaning, but
 //! where a line continues the one above in a surprising way a warning says so.
 
+mod atoms;
 mod expressions;
+mod globals;
 mod items;
+mod recovery;
 mod statements;
+mod strict;
+mod tokens;
 mod types;
 
 use crate::ast::{File, Ident, IntLit, StrLit};
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::lex::{Keyword, LexError, Punct, Token, TokenKind, literal};
+use crate::lex::{Keyword, Punct, Token, TokenKind, literal};
 use crate::source::Span;
+use tokens::Item;
 
 /// Blocks, parentheses and types may nest this deep. Guards the parser's own stack and that of every later stage.
-const MAX_DEPTH: u32 = 128;
+const MAX_DEPTH: u32 = 64;
+
+/// So many operators may follow each other in one expression, so many `else if` each other: `a + b + c` is as deep a
+/// tree as `((a))`.
+const MAX_CHAIN: u32 = 256;
 
 /// A declaration, statement or expression that could not be read; the reason is reported.
 #[derive(Debug)]
@@ -23,69 +33,56 @@ struct Unreadable;
 
 type Parsed<T> = Result<T, Unreadable>;
 
-/// A token that means something, and how it stands.
-#[derive(Debug, Clone, Copy)]
-struct Item {
-    kind: TokenKind,
-    span: Span,
-    /// The first token of its line.
-    starts_line: bool,
-    /// Nothing stands between it and the token before.
-    joined: bool,
+/// How to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Refuse what KernelScript 0.1.1 cannot read.
+    pub strict_011: bool,
 }
 
 struct Parser<'a> {
     text: &'a [u8],
-    tokens: Vec<Item>,
+    options: Options,
+    tokens: tokens::Tokens,
     at: usize,
     depth: u32,
+    /// How deep the operators of the expression read last nest, beyond what `depth` counts.
+    chain: u32,
     /// Inside parentheses or brackets, where a line end is no surprise.
     enclosed: u32,
-    /// That the file ends too early was reported.
+    /// Inside a type behind `as`.
+    in_cast: bool,
+    /// That the file ends too early was reported, or follows from something reported.
     ended: bool,
+    /// The token before which an open block was reported.
+    unclosed_at: Option<usize>,
     diagnostics: Diagnostics,
 }
 
 /// Parses the tokens of a file.
 pub fn parse(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) -> File {
+    parse_with(tokens, text, Options::default(), diagnostics)
+}
+
+/// Parses the tokens of a file as the options say.
+pub fn parse_with(tokens: &[Token], text: &[u8], options: Options, diagnostics: &mut Diagnostics) -> File {
+    let tokens = tokens::meaningful(tokens, text);
     let mut parser = Parser {
         text,
-        tokens: meaningful(tokens),
+        options,
+        ended: tokens.open_string,
+        tokens,
         at: 0,
         depth: 0,
+        chain: 0,
         enclosed: 0,
-        ended: false,
+        in_cast: false,
+        unclosed_at: None,
         diagnostics: std::mem::take(diagnostics),
     };
     let file = parser.file();
     *diagnostics = parser.diagnostics;
     file
-}
-
-/// The tokens without blanks, comments and stray characters (which the scanner reports).
-fn meaningful(tokens: &[Token]) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::with_capacity(tokens.len());
-    let (mut starts_line, mut joined) = (true, false);
-    for token in tokens {
-        match token.kind {
-            TokenKind::LineEnd => (starts_line, joined) = (true, false),
-            TokenKind::Blank | TokenKind::Comment | TokenKind::Error(LexError::Stray) => joined = false,
-            kind => {
-                items.push(Item { kind: intended(kind), span: token.span, starts_line, joined });
-                (starts_line, joined) = (false, true);
-            }
-        }
-    }
-    items
-}
-
-/// A broken literal, which the scanner reports, still stands where a literal was meant.
-fn intended(kind: TokenKind) -> TokenKind {
-    match kind {
-        TokenKind::Error(LexError::OpenString) => TokenKind::Str,
-        TokenKind::Error(LexError::EmptyChar | LexError::BadChar) => TokenKind::Char,
-        kind => kind,
-    }
 }
 
 impl Parser<'_> {
@@ -94,7 +91,7 @@ impl Parser<'_> {
     }
 
     fn ahead(&self, count: usize) -> Item {
-        self.tokens[(self.at + count).min(self.tokens.len() - 1)]
+        self.tokens.items[(self.at + count).min(self.tokens.items.len() - 1)]
     }
 
     fn kind(&self) -> TokenKind {
@@ -107,7 +104,7 @@ impl Parser<'_> {
 
     /// The span of the token before this one.
     fn last_span(&self) -> Span {
-        self.tokens[self.at.saturating_sub(1)].span
+        self.tokens.items[self.at.saturating_sub(1)].span
     }
 
     fn advance(&mut self) -> Item {
@@ -118,6 +115,12 @@ impl Parser<'_> {
         item
     }
 
+    fn skip(&mut self, tokens: usize) {
+        for _ in 0..tokens {
+            self.advance();
+        }
+    }
+
     fn at_end(&self) -> bool {
         self.kind() == TokenKind::End
     }
@@ -126,8 +129,23 @@ impl Parser<'_> {
         self.kind() == TokenKind::Punct(punct)
     }
 
+    fn punct_ahead(&self, count: usize, punct: Punct) -> bool {
+        self.ahead(count).kind == TokenKind::Punct(punct)
+    }
+
+    /// The same, with nothing before it.
+    fn joined_ahead(&self, count: usize, punct: Punct) -> bool {
+        self.punct_ahead(count, punct) && self.ahead(count).joined
+    }
+
     fn at_keyword(&self, keyword: Keyword) -> bool {
         self.kind() == TokenKind::Keyword(keyword)
+    }
+
+    /// Whether a name with this spelling stands `count` tokens ahead. For words that are not reserved.
+    fn word_ahead(&self, count: usize, word: &str) -> bool {
+        let item = self.ahead(count);
+        item.kind == TokenKind::Ident && &self.text[item.span.range()] == word.as_bytes()
     }
 
     fn eat_punct(&mut self, punct: Punct) -> bool {
@@ -206,8 +224,25 @@ impl Parser<'_> {
         if self.kind() != TokenKind::Int {
             return self.unexpected(what);
         }
+        self.check_number_ends()?;
         let span = self.advance().span;
         Ok(IntLit { value: self.int_value(span), negative, span: first.to(span) })
+    }
+
+    /// Digits that run into a name are one wrong number, not a number and a name.
+    fn check_number_ends(&mut self) -> Parsed<()> {
+        let (number, next) = (self.item(), self.ahead(1));
+        if !next.joined || !matches!(next.kind, TokenKind::Ident | TokenKind::Keyword(_)) {
+            return Ok(());
+        }
+        let whole = number.span.to(next.span);
+        let text = format!("expected an integer, found `{}`", self.spelling(whole));
+        self.report(
+            Diagnostic::error(201, whole, text).help(
+                "integers are decimal, `0x` hexadecimal or `0b` binary, without separators or suffixes",
+            ),
+        );
+        Err(Unreadable)
     }
 
     fn int_value(&mut self, span: Span) -> u64 {
@@ -225,23 +260,26 @@ impl Parser<'_> {
         String::from_utf8_lossy(&self.text[span.range()]).into_owned()
     }
 
+    /// The doc comment above the token here.
+    fn docs(&self) -> Option<String> {
+        let docs = &self.tokens.docs;
+        let found = docs.binary_search_by_key(&self.at, |(at, _)| *at).ok()?;
+        Some(docs[found].1.clone())
+    }
+
     fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.report(diagnostic);
     }
 
-    /// Reports, once, that the file ends inside what began at `open`.
-    fn ends_inside<T>(&mut self, open: Span, what: &str) -> Parsed<T> {
-        if !std::mem::replace(&mut self.ended, true) {
-            let text = "expected `}`, found the end of the file";
-            self.report(Diagnostic::error(201, self.span(), text).also(open, what));
-        }
-        Err(Unreadable)
-    }
-
     /// Reports that something else stands here.
     fn unexpected<T>(&mut self, expected: &str) -> Parsed<T> {
+        self.unexpected_because(expected, None)
+    }
+
+    /// Reports that something else stands here, with a help. Nothing if that follows from an error already reported.
+    fn unexpected_because<T>(&mut self, expected: &str, help: Option<&str>) -> Parsed<T> {
         let item = self.item();
-        if item.kind == TokenKind::End && std::mem::replace(&mut self.ended, true) {
+        if item.suspect || (item.kind == TokenKind::End && std::mem::replace(&mut self.ended, true)) {
             return Err(Unreadable);
         }
         let found = match item.kind {
@@ -249,21 +287,40 @@ impl Parser<'_> {
             _ => format!("`{}`", self.spelling(item.span)),
         };
         let mut diagnostic = Diagnostic::error(201, item.span, format!("expected {expected}, found {found}"));
+        if matches!(item.kind, TokenKind::Keyword(_)) && !item.starts_line {
+            diagnostic = diagnostic.label("this word is reserved");
+        }
         if item.starts_line && self.at > 0 {
             diagnostic = diagnostic.also(self.last_span(), "after this");
         }
-        self.report(diagnostic);
+        let help = help.or_else(|| self.habit());
+        self.report(diagnostic.maybe_help(help.map(str::to_owned)));
         Err(Unreadable)
+    }
+
+    /// What a habit from another language may explain about the token here.
+    fn habit(&self) -> Option<&'static str> {
+        let TokenKind::Punct(punct) = self.kind() else { return None };
+        let next = self.ahead(1);
+        let joined = |wanted| next.joined && next.kind == TokenKind::Punct(wanted);
+        let doubled = self.item().joined
+            && self.at > 0
+            && self.tokens.items[self.at - 1].kind == TokenKind::Punct(punct);
+        match punct {
+            Punct::Slash if joined(Punct::Star) || self.item().joined => {
+                Some("a comment runs from `//` to the end of the line; there are no block comments")
+            }
+            Punct::Plus if doubled || joined(Punct::Plus) => Some("there is no `++`: write `x += 1`"),
+            Punct::Dot if joined(Punct::Dot) => Some("a range stands only in `for (i in a..b)`"),
+            _ => None,
+        }
     }
 
     /// Runs `inner` one level deeper, or reports that the text nests too deep.
     fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
             let text = format!("blocks and parentheses nest more than {MAX_DEPTH} deep");
-            self.report(Diagnostic::error(201, self.span(), text));
-            self.skip_to_end();
-            self.ended = true;
-            return Err(Unreadable);
+            return self.too_deep(self.span(), text);
         }
         self.depth += 1;
         let result = inner(self);
@@ -271,10 +328,28 @@ impl Parser<'_> {
         result
     }
 
+    /// Gives up on the file: what follows is inside of what nests too deep.
+    fn too_deep<T>(&mut self, span: Span, text: String) -> Parsed<T> {
+        self.report(Diagnostic::error(201, span, text));
+        self.at = self.tokens.items.len() - 1;
+        self.ended = true;
+        Err(Unreadable)
+    }
+
+    /// Counts one more operator around what the expression so far holds.
+    fn link(&mut self) -> Parsed<()> {
+        self.chain += 1;
+        if self.chain > MAX_CHAIN {
+            let text = format!("more than {MAX_CHAIN} of these in a row");
+            return self.too_deep(self.span(), text);
+        }
+        Ok(())
+    }
+
     /// Runs `inner` between parentheses or brackets.
     fn enclosed<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let outside = std::mem::replace(&mut self.enclosed, 1);
-        let result = self.deeper(inner);
+        let result = inner(self);
         self.enclosed = outside;
         result
     }
@@ -294,26 +369,6 @@ impl Parser<'_> {
             if !self.eat_punct(Punct::Comma) && !self.at_punct(close) {
                 return self.unexpected(&format!("`,` or `{}`", close.text()));
             }
-        }
-    }
-
-    fn skip_to_end(&mut self) {
-        self.at = self.tokens.len() - 1;
-    }
-
-    /// Goes to the next token at which `stops` holds, passing over whole `{ }` pairs. Never beyond the `}` that closes
-    /// the block in which it began.
-    fn skip_until(&mut self, stops: impl Fn(&Self) -> bool) {
-        let mut open = 0u32;
-        while !self.at_end() {
-            match self.kind() {
-                _ if open == 0 && stops(self) => return,
-                TokenKind::Punct(Punct::OpenBrace) => open += 1,
-                TokenKind::Punct(Punct::CloseBrace) if open == 0 => return,
-                TokenKind::Punct(Punct::CloseBrace) => open -= 1,
-                _ => {}
-            }
-            self.advance();
         }
     }
 }

@@ -1,25 +1,13 @@
 //! Statements (language reference, 2.3 and 2.5).
 
-use super::{Parsed, Parser};
-use crate::ast::{BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, If, Stmt, StmtKind};
+use super::strict::is_primary;
+use super::{Parsed, Parser, Unreadable};
+use crate::ast::{
+    BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind, Ident, If, Stmt, StmtKind, UnaryOp,
+};
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
-
-/// The words that begin a statement: where reading goes on after one that could not be read.
-const STARTS: &[Keyword] = &[
-    Keyword::Var,
-    Keyword::Const,
-    Keyword::If,
-    Keyword::For,
-    Keyword::While,
-    Keyword::Return,
-    Keyword::Break,
-    Keyword::Continue,
-    Keyword::Delete,
-    Keyword::Try,
-    Keyword::Throw,
-    Keyword::Defer,
-];
+use crate::source::Span;
 
 impl Parser<'_> {
     pub(super) fn block(&mut self) -> Parsed<Block> {
@@ -30,36 +18,21 @@ impl Parser<'_> {
         block
     }
 
-    fn rest_of_block(&mut self, open: crate::source::Span) -> Parsed<Block> {
+    fn rest_of_block(&mut self, open: Span) -> Parsed<Block> {
         let mut stmts = Vec::new();
         while !self.at_punct(Punct::CloseBrace) {
-            if self.at_end() {
-                return self.ends_inside(open, "this block is not closed");
+            if self.is_unclosed(open) {
+                return Err(Unreadable);
             }
+            let (start, chain) = (self.at, std::mem::take(&mut self.chain));
             match self.stmt() {
                 Ok(stmt) => stmts.push(stmt),
-                Err(_) => self.skip_statement(),
+                Err(Unreadable) => self.skip_statement(start),
             }
+            self.chain = self.chain.max(chain);
         }
         let close = self.advance().span;
         Ok(Block { stmts, span: open.to(close) })
-    }
-
-    /// Goes on at the next line that begins like a statement.
-    fn skip_statement(&mut self) {
-        if matches!(self.kind(), TokenKind::Keyword(word) if STARTS.contains(&word))
-            && self.item().starts_line
-        {
-            return;
-        }
-        if !self.at_punct(Punct::CloseBrace) && !self.at_punct(Punct::OpenBrace) {
-            self.advance();
-        }
-        self.skip_until(|parser| match parser.kind() {
-            TokenKind::Keyword(word) => STARTS.contains(&word) && parser.item().starts_line,
-            TokenKind::Ident => parser.item().starts_line,
-            _ => false,
-        });
     }
 
     fn stmt(&mut self) -> Parsed<Stmt> {
@@ -93,17 +66,83 @@ impl Parser<'_> {
                 StmtKind::Defer(self.expr()?)
             }
             TokenKind::Punct(Punct::OpenBrace) => return self.bare_block(),
+            TokenKind::Keyword(Keyword::Fn) => {
+                let hint = "functions stand at top level, not inside each other";
+                return self.unexpected_because("a statement", Some(hint));
+            }
+            TokenKind::Keyword(Keyword::Else) => {
+                return self
+                    .unexpected_because("a statement", Some("`else` stands behind the `}` of an `if`"));
+            }
+            TokenKind::Keyword(Keyword::Catch) => {
+                return self
+                    .unexpected_because("a statement", Some("`catch` stands behind the `}` of a `try`"));
+            }
+            TokenKind::Ident => {
+                self.refuse_foreign_word()?;
+                self.assign_or_expr()?
+            }
             _ => self.assign_or_expr()?,
         };
         Ok(Stmt { kind, span: start.to(self.last_span()) })
     }
 
     fn bare_block(&mut self) -> Parsed<Stmt> {
-        self.report(
-            Diagnostic::error(201, self.span(), "expected a statement, found `{`")
-                .help("a block stands only behind `if`, `else`, `while`, `for`, `try` and `catch`"),
-        );
-        Err(super::Unreadable)
+        let help = "a block stands only behind `if`, `else`, `while`, `for`, `try` and `catch`";
+        self.unexpected_because("a statement", Some(help))
+    }
+
+    /// A statement of another language. Its words may be names, so what follows decides.
+    fn refuse_foreign_word(&mut self) -> Parsed<()> {
+        let (word, next) = (self.span(), self.ahead(1));
+        let block = next.kind == TokenKind::Punct(Punct::OpenBrace) && !self.punct_ahead(3, Punct::Colon);
+        let name = next.kind == TokenKind::Ident && !next.starts_line;
+        let parenthesis = next.kind == TokenKind::Punct(Punct::OpenParen);
+        let text = self.spelling(word);
+        let help = match text.as_str() {
+            "let" if name => "`var` declares a variable",
+            "loop" if block => "write `while (condition) { ... }`",
+            "do" if block => "the condition comes first: `while (condition) { ... }`",
+            "switch" if parenthesis && self.block_behind_parentheses() => {
+                "write `match (value) { pattern: ... }`"
+            }
+            "elif" | "elsif" if parenthesis && self.block_behind_parentheses() => {
+                "write `else if (condition)`"
+            }
+            _ => return Ok(()),
+        };
+        self.report(Diagnostic::error(201, word, format!("expected a statement, found `{text}`")).help(help));
+        if block {
+            self.skip_foreign_loop();
+        }
+        Err(Unreadable)
+    }
+
+    /// Whether a `{` follows the parentheses after the word here.
+    fn block_behind_parentheses(&self) -> bool {
+        let (mut open, mut ahead) = (0u32, 1);
+        loop {
+            match self.ahead(ahead).kind {
+                TokenKind::Punct(Punct::OpenParen) => open += 1,
+                TokenKind::Punct(Punct::CloseParen) => open -= 1,
+                TokenKind::Punct(Punct::OpenBrace | Punct::CloseBrace) | TokenKind::End => return false,
+                _ => {}
+            }
+            ahead += 1;
+            if open == 0 {
+                return self.punct_ahead(ahead, Punct::OpenBrace);
+            }
+        }
+    }
+
+    /// Reads the block of `loop { ... }` or `do { ... } while (...)` for the errors in it.
+    fn skip_foreign_loop(&mut self) {
+        self.advance();
+        if self.block().is_ok() && self.eat_keyword(Keyword::While) {
+            while !self.at_end() && !self.item().starts_line && !self.at_punct(Punct::CloseBrace) {
+                self.advance();
+            }
+        }
     }
 
     fn var(&mut self) -> Parsed<StmtKind> {
@@ -131,9 +170,9 @@ impl Parser<'_> {
         let word = self.advance().span;
         let next = self.item();
         let bare = match next.kind {
-            TokenKind::Punct(Punct::CloseBrace) | TokenKind::End => true,
-            TokenKind::Keyword(keyword) => STARTS.contains(&keyword),
-            _ => false,
+            TokenKind::Punct(Punct::CloseBrace | Punct::Comma) | TokenKind::End => true,
+            TokenKind::Punct(Punct::Star) => self.starts_store(),
+            _ => self.starts_statement(),
         };
         if bare {
             return Ok(StmtKind::Return(None));
@@ -147,26 +186,53 @@ impl Parser<'_> {
         Ok(StmtKind::Return(Some(self.expr()?)))
     }
 
-    fn if_stmt(&mut self) -> Parsed<If> {
-        self.deeper(|parser| {
-            parser.advance();
-            parser.expect_punct(Punct::OpenParen)?;
-            let cond = parser.enclosed(Self::cond)?;
-            parser.expect_punct(Punct::CloseParen)?;
-            let then = parser.block()?;
-            let otherwise =
-                if parser.eat_keyword(Keyword::Else) { Some(parser.else_branch()?) } else { None };
-            Ok(If { cond, then, otherwise })
+    /// `( ... )` after a statement's word. If it cannot be read, the body still is.
+    fn head<T>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Parsed<T>,
+        unread: impl FnOnce(Expr) -> T,
+    ) -> Parsed<T> {
+        let start = self.span();
+        let read = (|| {
+            self.expect_punct(Punct::OpenParen)?;
+            let head = self.enclosed(inner)?;
+            self.expect_punct(Punct::CloseParen)?;
+            if !self.at_punct(Punct::OpenBrace) {
+                return self.unexpected("`{`");
+            }
+            Ok(head)
+        })();
+        read.or_else(|Unreadable| {
+            self.skip_to_body()?;
+            Ok(unread(Expr { kind: ExprKind::Bool(true), span: start }))
         })
     }
 
-    fn else_branch(&mut self) -> Parsed<Else> {
-        if !self.at_keyword(Keyword::If) {
-            return Ok(Else::Block(self.block()?));
+    /// An `if` with all its `else if`, which are read in a row: many of them are no deep text.
+    fn if_stmt(&mut self) -> Parsed<If> {
+        let mut branches = Vec::new();
+        let mut last = None;
+        loop {
+            let start = self.advance().span;
+            let cond = self.head(Self::cond, Cond::Expr)?;
+            branches.push((start, cond, self.block()?));
+            if !self.eat_keyword(Keyword::Else) {
+                break;
+            }
+            if !self.at_keyword(Keyword::If) {
+                last = Some(Else::Block(self.block()?));
+                break;
+            }
+            self.link()?;
         }
-        let start = self.span();
-        let nested = Box::new(self.if_stmt()?);
-        Ok(Else::If(nested, start.to(self.last_span())))
+        let end = self.last_span();
+        while branches.len() > 1 {
+            if let Some((start, cond, then)) = branches.pop() {
+                last = Some(Else::If(Box::new(If { cond, then, otherwise: last }), start.to(end)));
+            }
+        }
+        let Some((_, cond, then)) = branches.pop() else { return Err(Unreadable) };
+        Ok(If { cond, then, otherwise: last })
     }
 
     fn cond(&mut self) -> Parsed<Cond> {
@@ -174,36 +240,54 @@ impl Parser<'_> {
             return Ok(Cond::Expr(self.expr()?));
         }
         let name = self.ident("the name of the variable")?;
+        if self.at_punct(Punct::Colon) {
+            return self
+                .unexpected_because("`=`", Some("a variable in a condition has the type of its value"));
+        }
         self.expect_punct(Punct::Eq)?;
         Ok(Cond::Var { name, value: self.expr()? })
     }
 
     fn while_stmt(&mut self) -> Parsed<StmtKind> {
         self.advance();
-        self.expect_punct(Punct::OpenParen)?;
-        let cond = self.enclosed(Self::expr)?;
-        self.expect_punct(Punct::CloseParen)?;
+        let cond = self.head(Self::expr, |unread| unread)?;
         Ok(StmtKind::While { cond, body: self.block()? })
     }
 
     fn for_stmt(&mut self) -> Parsed<StmtKind> {
         self.advance();
-        self.expect_punct(Punct::OpenParen)?;
+        let head = self.head(Self::for_head, ForHead::Unread)?;
+        let body = self.block()?;
+        Ok(match head {
+            ForHead::Range(name, start, end) => StmtKind::For { name, start, end, body },
+            ForHead::Each(key, value, over) => StmtKind::ForEach { key, value, over, body },
+            ForHead::Unread(cond) => StmtKind::While { cond, body },
+        })
+    }
+
+    fn for_head(&mut self) -> Parsed<ForHead> {
         let name = self.ident("the name of the loop variable")?;
-        if self.eat_punct(Punct::Comma) {
+        if self.at_punct(Punct::Comma) {
+            self.since_011(self.span(), "loop over the entries of a map");
+            self.advance();
             let value = self.ident("the name of the value")?;
             self.expect_keyword(Keyword::In)?;
-            let over = self.enclosed(Self::expr)?;
-            self.expect_punct(Punct::CloseParen)?;
-            return Ok(StmtKind::ForEach { key: name, value, over, body: self.block()? });
+            return Ok(ForHead::Each(name, value, self.expr()?));
         }
         self.expect_keyword(Keyword::In)?;
-        let start = self.enclosed(Self::range_end)?;
+        let start = self.checked_range_end()?;
         self.expect_punct(Punct::Dot)?;
         self.expect_punct(Punct::Dot)?;
-        let end = self.enclosed(Self::range_end)?;
-        self.expect_punct(Punct::CloseParen)?;
-        Ok(StmtKind::For { name, start, end, body: self.block()? })
+        let end = self.checked_range_end()?;
+        Ok(ForHead::Range(name, start, end))
+    }
+
+    fn checked_range_end(&mut self) -> Parsed<Expr> {
+        let end = self.range_end()?;
+        if !is_primary(&end) {
+            self.since_011(end.span, "computed end of a range without parentheses");
+        }
+        Ok(end)
     }
 
     fn try_stmt(&mut self) -> Parsed<StmtKind> {
@@ -214,7 +298,11 @@ impl Parser<'_> {
             let pattern = if self.kind() == TokenKind::Int {
                 CatchPattern::Int(self.int("an error code", false)?)
             } else {
-                CatchPattern::Name(self.ident("an error code or `_`")?)
+                let name = self.ident("an error code or `_`")?;
+                if name.name != "_" {
+                    self.since_011(name.span, "name as a pattern of `catch`");
+                }
+                CatchPattern::Name(name)
             };
             catches.push(Catch { pattern, body: self.block()? });
         }
@@ -223,41 +311,37 @@ impl Parser<'_> {
 
     fn assign_or_expr(&mut self) -> Parsed<StmtKind> {
         let left = self.expr()?;
-        let Some((op, tokens)) = self.assign_op() else {
-            self.check_statement_end(&left)?;
-            return Ok(StmtKind::Expr(left));
-        };
-        (0..tokens).for_each(|_| {
-            self.advance();
-        });
+        let Some((op, tokens)) = self.assign_op() else { return Ok(StmtKind::Expr(left)) };
+        self.check_assignment_since_011(&left, op);
+        self.skip(tokens);
         Ok(StmtKind::Assign { place: left, op, value: self.expr()? })
     }
 
-    /// Words of other languages in front of a name are a likely slip; anything else may follow a statement.
-    fn check_statement_end(&mut self, expr: &Expr) -> Parsed<()> {
-        let crate::ast::ExprKind::Name(word) = &expr.kind else { return Ok(()) };
-        let next = self.item();
-        let hint = match word.as_str() {
-            "let" => "`var` declares a variable",
-            "loop" => "write `while (condition) { ... }`",
-            _ => return Ok(()),
-        };
-        if next.starts_line || !matches!(next.kind, TokenKind::Ident | TokenKind::Punct(Punct::OpenBrace)) {
-            return Ok(());
+    fn check_assignment_since_011(&mut self, place: &Expr, op: Option<BinaryOp>) {
+        if op.is_some_and(|op| !op.is_arithmetic()) {
+            self.since_011(self.span(), "operators on bits");
         }
-        self.report(
-            Diagnostic::error(201, expr.span, format!("expected a statement, found `{word}`")).help(hint),
-        );
-        Err(super::Unreadable)
+        match &place.kind {
+            ExprKind::Unary(UnaryOp::Deref, _) => self.since_011(place.span, "store through a pointer"),
+            ExprKind::Field { name, .. } if op.is_none() && name.name == "type" => {
+                self.since_011(name.span, "assignment to a field `type`");
+            }
+            ExprKind::Field { base, .. } if op.is_some() && !matches!(base.kind, ExprKind::Index(..)) => {
+                self.since_011(place.span, "such assignment to a field");
+            }
+            _ => {}
+        }
     }
 
     /// The assignment operator here and how many tokens it takes.
     pub(super) fn assign_op(&self) -> Option<(Option<BinaryOp>, usize)> {
-        let TokenKind::Punct(punct) = self.kind() else { return None };
-        let next = |count, punct| {
-            let item = self.ahead(count);
-            item.joined && item.kind == TokenKind::Punct(punct)
-        };
+        self.assign_op_ahead(0)
+    }
+
+    /// The same, some tokens ahead.
+    pub(super) fn assign_op_ahead(&self, ahead: usize) -> Option<(Option<BinaryOp>, usize)> {
+        let TokenKind::Punct(punct) = self.ahead(ahead).kind else { return None };
+        let next = |count, punct| self.joined_ahead(ahead + count, punct);
         Some(match punct {
             Punct::Eq => (None, 1),
             Punct::PlusEq => (Some(BinaryOp::Add), 1),
@@ -273,4 +357,14 @@ impl Parser<'_> {
             _ => return None,
         })
     }
+}
+
+/// What stands between the parentheses of a `for`.
+enum ForHead {
+    /// `name in start..end`.
+    Range(Ident, Expr, Expr),
+    /// `key, value in over`.
+    Each(Ident, Ident, Expr),
+    /// Something else.
+    Unread(Expr),
 }

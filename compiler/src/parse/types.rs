@@ -1,7 +1,7 @@
 //! Types (language reference, 2.2).
 
-use super::{Parsed, Parser};
-use crate::ast::{Ident, TypeExpr, TypeExprKind};
+use super::{Parsed, Parser, Unreadable};
+use crate::ast::{Ident, Size, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 
@@ -19,6 +19,9 @@ const SCALARS: &[Keyword] = &[
     Keyword::Char,
     Keyword::Void,
 ];
+
+/// Maps that belong to a kernel object and have no size of their own.
+const STORAGE: &[&str] = &["task_storage", "inode_storage", "sk_storage", "cgroup_storage"];
 
 impl Parser<'_> {
     pub(super) fn type_expr(&mut self) -> Parsed<TypeExpr> {
@@ -41,14 +44,7 @@ impl Parser<'_> {
                 self.advance();
                 TypeExprKind::Name(word.text().into())
             }
-            TokenKind::Ident => {
-                let name = self.ident("a type")?;
-                if self.at_punct(Punct::Less) {
-                    self.kernel_type(name)?
-                } else {
-                    TypeExprKind::Name(name.name)
-                }
-            }
+            TokenKind::Ident => self.named_type()?,
             _ => return self.unexpected("a type"),
         };
         Ok(TypeExpr { kind, span: start.to(self.last_span()) })
@@ -66,11 +62,8 @@ impl Parser<'_> {
         self.advance();
         self.expect_punct(Punct::OpenParen)?;
         let (params, _) = self.list(Punct::CloseParen, |parser| {
-            let named =
-                parser.kind() == TokenKind::Ident && parser.ahead(1).kind == TokenKind::Punct(Punct::Colon);
-            if named {
-                parser.advance();
-                parser.advance();
+            if parser.kind() == TokenKind::Ident && parser.punct_ahead(1, Punct::Colon) {
+                parser.skip(2);
             }
             parser.type_expr()
         })?;
@@ -78,36 +71,86 @@ impl Parser<'_> {
         Ok(TypeExprKind::Fn(params, Box::new(self.type_expr()?)))
     }
 
-    /// `kind<K, V>(N)` or `ringbuf<T>(N)`; `<` is next.
-    fn kernel_type(&mut self, kind: Ident) -> Parsed<TypeExprKind> {
-        self.advance();
-        let first = Box::new(self.type_expr()?);
-        if kind.name == "ringbuf" {
-            self.expect_punct(Punct::Greater)?;
-            return Ok(TypeExprKind::Ring(first, self.map_size()?));
+    /// A type that begins with a name: `T`, `module.T`, `kind<...>(N)`.
+    fn named_type(&mut self) -> Parsed<TypeExprKind> {
+        let name = self.ident("a type")?;
+        if self.at_punct(Punct::Less) && !self.in_cast {
+            return self.kernel_type(name);
         }
-        self.expect_punct(Punct::Comma)?;
-        let value = Box::new(self.type_expr()?);
-        self.expect_punct(Punct::Greater)?;
-        Ok(TypeExprKind::Map { kind, key: first, value, size: self.map_size()? })
+        if !self.at_punct(Punct::Dot) || self.punct_ahead(1, Punct::Dot) {
+            return Ok(TypeExprKind::Name(name.name));
+        }
+        self.since_011(name.span, "types of a module");
+        self.advance();
+        Ok(TypeExprKind::Qualified { module: name, name: self.ident("the name of a type")? })
     }
 
-    fn map_size(&mut self) -> Parsed<crate::ast::IntLit> {
+    /// A type behind `as`, where `<` compares.
+    pub(super) fn cast_type(&mut self) -> Parsed<TypeExpr> {
+        let outside = std::mem::replace(&mut self.in_cast, true);
+        let ty = self.type_expr();
+        self.in_cast = outside;
+        ty
+    }
+
+    /// `kind<K, V>(N)`, `kind<V>(N)`, `kind<V>` or `ringbuf<T>(N)`; `<` is next.
+    fn kernel_type(&mut self, kind: Ident) -> Parsed<TypeExprKind> {
+        if kind.name == "map" || kind.name == "option" {
+            let text = format!("there is no map kind `{}`", kind.name);
+            let help = if kind.name == "map" {
+                "write `hash<K, V>(size)`"
+            } else {
+                "there are no options: a pointer may be null, a map entry may be absent"
+            };
+            self.report(Diagnostic::error(202, kind.span, text).help(help));
+            return Err(Unreadable);
+        }
+        self.advance();
+        let first = Box::new(self.type_expr()?);
+        if self.eat_punct(Punct::Comma) {
+            let value = Box::new(self.type_expr()?);
+            self.expect_punct(Punct::Greater)?;
+            return Ok(TypeExprKind::Map { kind, key: first, value, size: self.map_size()? });
+        }
+        if !self.at_punct(Punct::Greater) {
+            return self.unexpected("`,` or `>`");
+        }
+        self.advance();
+        if kind.name == "ringbuf" {
+            return Ok(TypeExprKind::Ring(first, self.map_size()?));
+        }
+        self.since_011_as(202, kind.span, &format!("map kind `{}`", kind.name));
+        let sized = !STORAGE.contains(&kind.name.as_str()) || self.at_punct(Punct::OpenParen);
+        let size = if sized { Some(self.map_size()?) } else { None };
+        Ok(TypeExprKind::Keyless { kind, value: Some(first), size })
+    }
+
+    pub(super) fn map_size(&mut self) -> Parsed<Size> {
         let literal = self.at_punct(Punct::OpenParen)
-            && self.ahead(1).kind == TokenKind::Int
-            && self.ahead(2).kind == TokenKind::Punct(Punct::CloseParen);
+            && matches!(self.ahead(1).kind, TokenKind::Int | TokenKind::Ident)
+            && self.punct_ahead(2, Punct::CloseParen);
         if !literal {
-            let span = self.span();
+            let span = if self.at_punct(Punct::OpenParen) { self.ahead(1).span } else { self.last_span() };
             self.report(
                 Diagnostic::error(204, span, "a map needs a literal size in parentheses")
                     .help("write the number of entries behind the type, for example `(1024)`"),
             );
-            return Err(super::Unreadable);
+            return Err(Unreadable);
         }
         self.advance();
-        let size = self.int("the size", false)?;
+        let size = self.size(204)?;
         self.advance();
         Ok(size)
+    }
+
+    /// A literal, or the name of a constant.
+    fn size(&mut self, code: u16) -> Parsed<Size> {
+        if self.kind() != TokenKind::Ident {
+            return Ok(Size::Int(self.int("a size", false)?));
+        }
+        let name = self.ident("a size")?;
+        self.since_011_as(code, name.span, "named sizes");
+        Ok(Size::Const(name))
     }
 
     /// `[N]` on the same line: an array. A pointer takes its suffix before the star.
@@ -116,12 +159,29 @@ impl Parser<'_> {
             && !self.item().starts_line
             && !matches!(element.kind, TypeExprKind::Ptr(_) | TypeExprKind::Fn(..))
         {
+            self.link()?;
+            if !matches!(element.kind, TypeExprKind::Name(_)) {
+                self.since_011_as(210, element.span, "array of this element type without a type alias");
+            }
             self.advance();
-            let len = self.int("the length of the array", false)?;
+            let len = self.size(201)?;
             self.expect_punct(Punct::CloseBracket)?;
             let span = element.span.to(self.last_span());
             element = TypeExpr { kind: TypeExprKind::Array(Box::new(element), len), span };
         }
         Ok(element)
+    }
+
+    /// Whether a type stands here that no expression can begin with, behind stars or not.
+    pub(super) fn only_a_type_ahead(&self) -> bool {
+        let mut ahead = 0;
+        while self.punct_ahead(ahead, Punct::Star) {
+            ahead += 1;
+        }
+        match self.ahead(ahead).kind {
+            TokenKind::Keyword(Keyword::Str | Keyword::Fn) => true,
+            TokenKind::Keyword(word) => SCALARS.contains(&word),
+            _ => false,
+        }
     }
 }

@@ -1,0 +1,99 @@
+//! Variables, maps, constants and counters at top level (language reference, 2.1, 11.5, 11.12).
+
+use super::{Parsed, Parser, Unreadable};
+use crate::ast::{Global, Ident, ItemKind, MapFlags, TypeExpr, TypeExprKind};
+use crate::diag::Diagnostic;
+use crate::lex::{Keyword, Punct, TokenKind};
+
+impl Parser<'_> {
+    pub(super) fn map_flags(&mut self) -> Parsed<MapFlags> {
+        let start = self.advance().span;
+        self.advance();
+        self.advance();
+        let mut flags = Vec::new();
+        loop {
+            let name = self.ident("a map flag")?;
+            let number = if self.eat_punct(Punct::OpenParen) {
+                let number = self.int("a number", false)?;
+                self.expect_punct(Punct::CloseParen)?;
+                Some(number)
+            } else {
+                None
+            };
+            flags.push((name, number));
+            if !self.eat_punct(Punct::Or) {
+                break;
+            }
+        }
+        let close = self.expect_punct(Punct::CloseParen)?;
+        Ok(MapFlags { flags, span: start.to(close) })
+    }
+
+    pub(super) fn global(&mut self, flags: Option<MapFlags>) -> Parsed<ItemKind> {
+        let word = |parser: &mut Self, keyword| {
+            let span = parser.span();
+            parser.eat_keyword(keyword).then_some(span)
+        };
+        let pin = word(self, Keyword::Pin);
+        if self.at_punct(Punct::At) {
+            return self.unexpected("`var` (@flags stands before `pin`)");
+        }
+        let local = word(self, Keyword::Local);
+        self.expect_keyword(Keyword::Var)?;
+        let name = self.ident("the name of the variable")?;
+        let ty = if self.eat_punct(Punct::Colon) { Some(self.global_type()?) } else { None };
+        let init = if self.eat_punct(Punct::Eq) {
+            Some(self.expr()?)
+        } else if ty.is_none() {
+            return self.unexpected("`:` and a type, or `=` and a value");
+        } else {
+            None
+        };
+        Ok(ItemKind::Global(Global { flags, pin, local, name, ty, init }))
+    }
+
+    /// A type, or one of the maps that are written without `<`.
+    fn global_type(&mut self) -> Parsed<TypeExpr> {
+        if self.word_ahead(0, "map") && self.punct_ahead(1, Punct::Less) {
+            self.report(
+                Diagnostic::error(202, self.span(), "there is no map kind `map`")
+                    .help("write `hash<K, V>(size)`"),
+            );
+            return Err(Unreadable);
+        }
+        if self.kind() != TokenKind::Ident || !self.punct_ahead(1, Punct::OpenParen) {
+            return self.type_expr();
+        }
+        let span = self.advance().span;
+        let kind = Ident { name: self.spelling(span), span };
+        self.since_011_as(202, span, &format!("map kind `{}`", kind.name));
+        let size = Some(self.map_size()?);
+        let kind = TypeExprKind::Keyless { kind, value: None, size };
+        Ok(TypeExpr { kind, span: span.to(self.last_span()) })
+    }
+
+    pub(super) fn top_level_const(&mut self) -> Parsed<ItemKind> {
+        let word = self.advance().span;
+        self.since_011(word, "`const` at top level");
+        let name = self.ident("the name of the constant")?;
+        let ty = if self.eat_punct(Punct::Colon) { Some(self.type_expr()?) } else { None };
+        self.expect_punct(Punct::Eq)?;
+        Ok(ItemKind::Const { name, ty, value: self.expr()? })
+    }
+
+    /// `counter name : event group leader`.
+    pub(super) fn counter(&mut self) -> Parsed<ItemKind> {
+        let word = self.advance().span;
+        self.since_011(word, "`counter`");
+        let name = self.ident("the name of the counter")?;
+        self.expect_punct(Punct::Colon)?;
+        let event = self.expr()?;
+        let leader = if self.word_ahead(0, "group") {
+            self.advance();
+            Some(self.ident("the counter that leads the group")?)
+        } else {
+            None
+        };
+        Ok(ItemKind::Counter { name, event, leader })
+    }
+}

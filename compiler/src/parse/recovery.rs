@@ -1,0 +1,172 @@
+//! Going on after what could not be read: at the next statement or declaration, so that nothing is reported twice.
+
+use super::{Parsed, Parser, Unreadable};
+use crate::diag::Diagnostic;
+use crate::lex::{Keyword, Punct, TokenKind};
+use crate::source::Span;
+
+/// The words that begin a declaration.
+const DECLARATIONS: &[Keyword] = &[
+    Keyword::Include,
+    Keyword::Import,
+    Keyword::Config,
+    Keyword::Type,
+    Keyword::Enum,
+    Keyword::Struct,
+    Keyword::Pin,
+    Keyword::Local,
+    Keyword::Var,
+    Keyword::Const,
+    Keyword::Extern,
+    Keyword::Fn,
+    Keyword::Impl,
+];
+
+/// The words that begin a statement.
+const STATEMENTS: &[Keyword] = &[
+    Keyword::Var,
+    Keyword::Const,
+    Keyword::If,
+    Keyword::For,
+    Keyword::While,
+    Keyword::Return,
+    Keyword::Break,
+    Keyword::Continue,
+    Keyword::Delete,
+    Keyword::Try,
+    Keyword::Throw,
+    Keyword::Defer,
+];
+
+impl Parser<'_> {
+    /// A line begins here like a declaration.
+    fn starts_declaration(&self) -> bool {
+        self.item().starts_line
+            && match self.kind() {
+                TokenKind::Keyword(word) => DECLARATIONS.contains(&word),
+                TokenKind::Punct(Punct::At) => true,
+                _ => self.starts_counter(),
+            }
+    }
+
+    pub(super) fn starts_counter(&self) -> bool {
+        self.word_ahead(0, "counter")
+            && self.ahead(1).kind == TokenKind::Ident
+            && self.punct_ahead(2, Punct::Colon)
+    }
+
+    /// A declaration at the very start of a line that cannot stand inside a block: the block before was not closed.
+    pub(super) fn leaves_blocks(&self) -> bool {
+        self.item().flush
+            && match self.kind() {
+                TokenKind::Keyword(Keyword::Struct | Keyword::Enum) => {
+                    self.ahead(1).kind == TokenKind::Ident && self.punct_ahead(2, Punct::OpenBrace)
+                }
+                TokenKind::Keyword(Keyword::Fn) => {
+                    self.ahead(1).kind == TokenKind::Ident && self.punct_ahead(2, Punct::OpenParen)
+                }
+                TokenKind::Keyword(
+                    Keyword::Include | Keyword::Import | Keyword::Extern | Keyword::Impl | Keyword::Pin,
+                )
+                | TokenKind::Punct(Punct::At) => true,
+                _ => false,
+            }
+    }
+
+    pub(super) fn starts_statement(&self) -> bool {
+        matches!(self.kind(), TokenKind::Keyword(word) if STATEMENTS.contains(&word))
+    }
+
+    /// Goes on at the next declaration after the one that began with token `start`. After one at the start of a line
+    /// it is another one there: a `var` further right is part of what could not be read.
+    pub(super) fn skip_declaration(&mut self, start: usize) {
+        if self.at == start {
+            self.advance();
+        }
+        let flush = self.tokens.items[start].flush;
+        let mut open = self.open_braces(start);
+        while !self.at_end() {
+            let beside = self.item().flush || !flush;
+            if self.leaves_blocks() || (open == 0 && beside && self.starts_declaration()) {
+                return;
+            }
+            match self.kind() {
+                TokenKind::Punct(Punct::OpenBrace) => open += 1,
+                TokenKind::Punct(Punct::CloseBrace) => open = open.saturating_sub(1),
+                _ => {}
+            }
+            self.advance();
+        }
+    }
+
+    /// Goes on at the next statement after the one that began with token `start`. Never beyond the `}` that closes the
+    /// block of that statement.
+    pub(super) fn skip_statement(&mut self, start: usize) {
+        let mut open = self.open_braces(start);
+        if self.at == start && !self.at_punct(Punct::OpenBrace) {
+            self.advance();
+        }
+        while !self.at_end() && !self.leaves_blocks() {
+            match self.kind() {
+                TokenKind::Keyword(_) if open == 0 && self.item().starts_line && self.starts_statement() => {
+                    return;
+                }
+                TokenKind::Ident if open == 0 && self.item().starts_line => return,
+                TokenKind::Punct(Punct::OpenBrace) => open += 1,
+                TokenKind::Punct(Punct::CloseBrace) if open == 0 => return,
+                TokenKind::Punct(Punct::CloseBrace) => open -= 1,
+                _ => {}
+            }
+            self.advance();
+        }
+    }
+
+    /// How many braces were opened and not closed between token `start` and here.
+    fn open_braces(&self, start: usize) -> usize {
+        self.tokens.items[start..self.at].iter().fold(0, |open: usize, item| match item.kind {
+            TokenKind::Punct(Punct::OpenBrace) => open + 1,
+            TokenKind::Punct(Punct::CloseBrace) => open.saturating_sub(1),
+            _ => open,
+        })
+    }
+
+    /// After a head (`if (...)`, a function's first line) that could not be read: goes to the `{` of its body, if that
+    /// stands on the same line.
+    pub(super) fn skip_to_body(&mut self) -> Parsed<()> {
+        let mut ahead = 0;
+        loop {
+            let item = self.ahead(ahead);
+            match item.kind {
+                TokenKind::Punct(Punct::OpenBrace) => break,
+                TokenKind::End | TokenKind::Punct(Punct::CloseBrace) => return Err(Unreadable),
+                _ if item.starts_line && ahead > 0 => return Err(Unreadable),
+                _ => ahead += 1,
+            }
+        }
+        self.skip(ahead);
+        Ok(())
+    }
+
+    /// Whether the block that began at `open` cannot be closed any more; says so once.
+    pub(super) fn is_unclosed(&mut self, open: Span) -> bool {
+        if !self.at_end() && !self.leaves_blocks() {
+            return false;
+        }
+        let known = if self.at_end() {
+            std::mem::replace(&mut self.ended, true)
+        } else {
+            self.unclosed_at.replace(self.at) == Some(self.at)
+        };
+        if !known {
+            let found = match self.kind() {
+                TokenKind::End => "the end of the file".to_owned(),
+                _ => format!("`{}`", self.spelling(self.span())),
+            };
+            self.report(
+                Diagnostic::error(201, self.span(), format!("expected `}}`, found {found}"))
+                    .also(open, "this block is not closed"),
+            );
+        }
+        true
+    }
+}

@@ -1,0 +1,105 @@
+//! The tokens that mean something, and what stood around each of them.
+
+use crate::lex::{LexError, Token, TokenKind};
+use crate::source::Span;
+
+/// A token that means something, and how it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Item {
+    pub kind: TokenKind,
+    pub span: Span,
+    /// The first token of its line.
+    pub starts_line: bool,
+    /// Nothing stands between it and the token before.
+    pub joined: bool,
+    /// It stands at the very start of a line.
+    pub flush: bool,
+    /// The scanner reported something before it on its line.
+    pub suspect: bool,
+}
+
+/// What the parser reads.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    pub items: Vec<Item>,
+    /// The `///` lines directly above a token, with its index, in order.
+    pub docs: Vec<(usize, String)>,
+    /// A string runs to the end of the file.
+    pub open_string: bool,
+}
+
+/// Takes out blanks, comments and stray characters (which the scanner reports).
+pub(super) fn meaningful(tokens: &[Token], text: &[u8]) -> Tokens {
+    let mut found = Tokens { items: Vec::with_capacity(tokens.len() / 2 + 1), ..Tokens::default() };
+    let (mut starts_line, mut joined, mut flush, mut suspect) = (true, false, true, false);
+    let mut docs = DocLines::default();
+    for token in tokens {
+        match token.kind {
+            TokenKind::LineEnd => {
+                (starts_line, joined, flush, suspect) = (true, false, true, false);
+                docs.line_end();
+            }
+            TokenKind::Comment => {
+                docs.comment(&text[token.span.range()], starts_line);
+                (joined, flush) = (false, false);
+            }
+            TokenKind::Blank => (joined, flush) = (false, false),
+            TokenKind::Error(LexError::Stray) => (joined, flush, suspect) = (false, false, true),
+            kind => {
+                if let Some(lines) = docs.take() {
+                    found.docs.push((found.items.len(), lines));
+                }
+                let broken = matches!(kind, TokenKind::Error(_));
+                found.open_string |= kind == TokenKind::Error(LexError::OpenString);
+                let kind = intended(kind);
+                found.items.push(Item { kind, span: token.span, starts_line, joined, flush, suspect });
+                suspect |= broken;
+                (starts_line, joined, flush) = (false, true, false);
+            }
+        }
+    }
+    found
+}
+
+/// A broken literal, which the scanner reports, still stands where a literal was meant.
+fn intended(kind: TokenKind) -> TokenKind {
+    match kind {
+        TokenKind::Error(LexError::OpenString) => TokenKind::Str,
+        TokenKind::Error(LexError::EmptyChar | LexError::BadChar) => TokenKind::Char,
+        kind => kind,
+    }
+}
+
+/// Doc comments that may belong to the next token.
+#[derive(Debug, Default)]
+struct DocLines {
+    lines: Vec<String>,
+    /// The line that ends now has something on it.
+    filled: bool,
+}
+
+impl DocLines {
+    fn line_end(&mut self) {
+        if !std::mem::take(&mut self.filled) {
+            self.lines.clear();
+        }
+    }
+
+    fn comment(&mut self, text: &[u8], starts_line: bool) {
+        self.filled = true;
+        match text.strip_prefix(b"///") {
+            Some(line) if starts_line && line.first() != Some(&b'/') => {
+                let line = line.strip_prefix(b" ").unwrap_or(line).trim_ascii_end();
+                self.lines.push(String::from_utf8_lossy(line).into_owned());
+            }
+            _ => self.lines.clear(),
+        }
+    }
+
+    /// The lines above the token that stands here.
+    fn take(&mut self) -> Option<String> {
+        self.filled = true;
+        let lines = std::mem::take(&mut self.lines);
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
