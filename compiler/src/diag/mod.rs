@@ -1,8 +1,18 @@
 //! Diagnostics: data until the end. Stages make them, [`render`] turns them into text.
 
+pub mod codes;
+mod near;
 pub mod render;
 
+use std::collections::HashSet;
+
+pub use near::{near, nears};
+
 use crate::source::Span;
+
+/// Errors above this number are counted and not kept; warnings likewise. Nobody reads more, and a file of rubbish must
+/// not fill the memory.
+pub const MAX_KEPT: usize = 100;
 
 /// The number of a diagnostic, `KS0417`. The first two digits are the stage: 01 scanner, 02 grammar, 03 names,
 /// 04 types, 05 programs, 06 memory, 07 control flow, 08 modules, 09 perf events, 10 limits, 99 this version.
@@ -33,6 +43,17 @@ pub struct Label {
     pub text: String,
 }
 
+/// A change of the text that a tool can make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggestion {
+    /// What is replaced; empty where something is put in.
+    pub span: Span,
+    /// The new text; empty where something is taken out.
+    pub replacement: String,
+    /// The change in words, without the new text: "a similar name exists".
+    pub message: String,
+}
+
 /// One thing that is wrong, or questionable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a diagnostic that nobody reports is lost"]
@@ -51,6 +72,8 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     /// What to do, a line each.
     pub help: Vec<String>,
+    /// What to do, as changes of the text. Each alone is enough; several are a choice.
+    pub suggestions: Vec<Suggestion>,
 }
 
 impl Diagnostic {
@@ -64,6 +87,7 @@ impl Diagnostic {
             secondary: Vec::new(),
             notes: Vec::new(),
             help: Vec::new(),
+            suggestions: Vec::new(),
         }
     }
 
@@ -102,6 +126,34 @@ impl Diagnostic {
         self
     }
 
+    /// What to do, as a change of the text: `span` becomes `replacement`.
+    pub fn suggest(
+        mut self,
+        span: Span,
+        replacement: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Diagnostic {
+        self.suggestions.push(Suggestion { span, replacement: replacement.into(), message: message.into() });
+        self
+    }
+
+    /// Suggests the names among `candidates` that are near to `wanted`, which stands at `span`. `what` they are names
+    /// of, in the singular: "function".
+    pub fn suggest_near<'a>(
+        self,
+        span: Span,
+        what: &str,
+        wanted: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Diagnostic {
+        let names = nears(wanted, candidates);
+        let message = match names.len() {
+            1 => format!("a similar {what} exists"),
+            _ => format!("similar {what}s exist"),
+        };
+        names.into_iter().fold(self, |diagnostic, name| diagnostic.suggest(span, name, message.as_str()))
+    }
+
     /// Adds a help if there is one.
     pub fn maybe_help(mut self, text: Option<String>) -> Diagnostic {
         self.help.extend(text);
@@ -109,76 +161,104 @@ impl Diagnostic {
     }
 }
 
-/// The diagnostics of one compilation, in the order in which they were found.
+/// The diagnostics of one compilation, in the order in which they were found: the first [`MAX_KEPT`] errors and as many
+/// warnings, and how many more there were.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     all: Vec<Diagnostic>,
+    kept_errors: usize,
+    kept_warnings: usize,
+    omitted: Omitted,
 }
 
 impl Diagnostics {
     /// Adds one.
     pub fn report(&mut self, diagnostic: Diagnostic) {
-        self.all.push(diagnostic);
+        let (kept, omitted) = match diagnostic.severity {
+            Severity::Error => (&mut self.kept_errors, &mut self.omitted.errors),
+            Severity::Warning => (&mut self.kept_warnings, &mut self.omitted.warnings),
+        };
+        if *kept < MAX_KEPT {
+            *kept += 1;
+            self.all.push(diagnostic);
+        } else {
+            *omitted += 1;
+        }
     }
 
     /// Whether one of them is an error.
     pub fn has_errors(&self) -> bool {
-        self.error_count() > 0
+        self.kept_errors > 0
     }
 
-    /// How many of them are errors.
+    /// How many errors there are, those not kept included.
     pub fn error_count(&self) -> usize {
-        self.all.iter().filter(|one| one.severity == Severity::Error).count()
+        self.kept_errors + self.omitted.errors
     }
 
-    /// All of them, by place.
+    /// How many warnings there are, those not kept included.
+    pub fn warning_count(&self) -> usize {
+        self.kept_warnings + self.omitted.warnings
+    }
+
+    /// How many errors and warnings were counted and not kept; nothing if all were kept.
+    pub fn omitted(&self) -> Option<Omitted> {
+        (self.omitted != Omitted::default()).then_some(self.omitted)
+    }
+
+    /// Takes out what says the same thing (code, place and headline) as one found before it: the body of a function
+    /// that both halves use is looked at twice.
+    pub fn deduplicate(&mut self) {
+        let mut seen = HashSet::new();
+        let mut kept = Vec::with_capacity(self.all.len());
+        for diagnostic in self.all.drain(..) {
+            if seen.insert((diagnostic.code, diagnostic.primary.span, diagnostic.message.clone())) {
+                kept.push(diagnostic);
+                continue;
+            }
+            match diagnostic.severity {
+                Severity::Error => self.kept_errors -= 1,
+                Severity::Warning => self.kept_warnings -= 1,
+            }
+        }
+        self.all = kept;
+    }
+
+    /// All that were kept, by place.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut sorted: Vec<_> = self.all.iter().collect();
         sorted.sort_by_key(|one| (one.primary.span, one.code));
         sorted
     }
 
-    /// All of them, as found.
+    /// All that were kept, as found.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.all.iter()
     }
 }
 
-/// The name among `candidates` that a person may have meant by `wanted`: at most a third of its letters differ.
-pub fn near<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    candidates
-        .into_iter()
-        .map(|name| (distance(wanted, name), name))
-        .filter(|(distance, name)| *distance > 0 && *distance * 3 <= wanted.len().max(name.len()))
-        .min()
-        .map(|(_, name)| name)
+/// What was counted and not kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Omitted {
+    /// Errors above [`MAX_KEPT`].
+    pub errors: usize,
+    /// Warnings above [`MAX_KEPT`].
+    pub warnings: usize,
 }
 
-/// Levenshtein's distance, ASCII letters of either case being equal.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(!x.eq_ignore_ascii_case(&y));
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+impl std::fmt::Display for Omitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count =
+            |number, what: &str| format!("{number} more {what}{}", if number == 1 { "" } else { "s" });
+        match (self.errors, self.warnings) {
+            (errors, 0) => write!(f, "{} not shown", count(errors, "error")),
+            (0, warnings) => write!(f, "{} not shown", count(warnings, "warning")),
+            (errors, warnings) => {
+                write!(f, "{} and {} not shown", count(errors, "error"), count(warnings, "warning"))
+            }
         }
     }
-    row[b.len()]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::near;
-
-    #[test]
-    fn near_names_are_near() {
-        let names = ["cache_misses", "cache_references", "page_faults", "cpu_cycles"];
-        assert_eq!(near("cache_miss", names), Some("cache_misses"));
-        assert_eq!(near("pagefaults", names), Some("page_faults"));
-        assert_eq!(near("zebra", names), None);
-        assert_eq!(near("", names), None);
-    }
-}
+mod tests;

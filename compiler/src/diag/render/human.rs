@@ -1,0 +1,151 @@
+//! For people at a terminal, in the shape that rustc made familiar.
+
+use std::ops::Range;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+
+use super::{Style, help_lines, shown};
+use crate::diag::{Diagnostic, Label, Severity};
+use crate::source::{FileId, SourceFile, SourceMap, Span};
+
+/// A line longer than this was not written by hand; of it only the part around the primary place is shown.
+const LONG_LINE_BYTES: usize = 1000;
+
+/// How far a label may reach, and how far from the primary place one may begin, on such a line.
+const LONG_LINE_REACH: u32 = 60;
+
+/// One diagnostic as text, without a line end behind the last line.
+pub fn render(diagnostic: &Diagnostic, sources: &SourceMap, style: Style) -> String {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let code = diagnostic.code.to_string();
+    let mut page = Page::new(sources, &diagnostic.primary);
+    diagnostic.secondary.iter().for_each(|label| page.add(label, AnnotationKind::Context));
+    let snippets: Vec<_> = page.files.iter().map(FileLabels::snippet).collect();
+    let mut report = level.primary_title(diagnostic.message.as_str()).id(code.as_str()).elements(snippets);
+    for note in page.aside.iter().chain(&diagnostic.notes) {
+        report = report.element(Level::NOTE.message(note.as_str()));
+    }
+    let help = help_lines(diagnostic);
+    for line in &help {
+        report = report.element(Level::HELP.message(line.as_str()));
+    }
+    let groups: &[Group<'_>] = &[report];
+    match style {
+        Style::Plain => Renderer::plain().render(groups).to_string(),
+        Style::Coloured => Renderer::styled().render(groups).to_string(),
+    }
+}
+
+/// The labels by file, the primary's first, and in words those that have no place in the picture.
+struct Page<'a> {
+    sources: &'a SourceMap,
+    primary: Span,
+    files: Vec<FileLabels<'a>>,
+    aside: Vec<String>,
+}
+
+impl<'a> Page<'a> {
+    fn new(sources: &'a SourceMap, primary: &'a Label) -> Page<'a> {
+        let span = shown(primary.span, sources);
+        let mut page = Page { sources, primary: span, files: Vec::new(), aside: Vec::new() };
+        page.add(primary, AnnotationKind::Primary);
+        page
+    }
+
+    fn add(&mut self, label: &'a Label, kind: AnnotationKind) {
+        let span = shown(label.span, self.sources);
+        let file = self.sources.file(span.file);
+        let (line, column) = file.line_column(span.start);
+        let long = file.line_text(line).len() > LONG_LINE_BYTES;
+        let same_line = self.primary.file == span.file && file.line_column(self.primary.start).0 == line;
+        if long && same_line && self.primary.start.abs_diff(span.start) > LONG_LINE_REACH {
+            self.aside.push(format!("{}:{line}:{column}: {}", file.name(), label.text));
+            return;
+        }
+        let end = if long { span.end.min(span.start + LONG_LINE_REACH) } else { span.end };
+        let placed = Placed { range: span.start as usize..end as usize, text: &label.text, kind };
+        match self.files.iter_mut().find(|labels| labels.id == span.file) {
+            Some(labels) => labels.all.push(placed),
+            None => self.files.push(FileLabels { id: span.file, file, all: vec![placed] }),
+        }
+    }
+}
+
+/// A label with its bytes in the file.
+struct Placed<'a> {
+    range: Range<usize>,
+    text: &'a str,
+    kind: AnnotationKind,
+}
+
+/// The labels of one file.
+struct FileLabels<'a> {
+    id: FileId,
+    file: &'a SourceFile,
+    all: Vec<Placed<'a>>,
+}
+
+impl<'a> FileLabels<'a> {
+    /// The lines from the first label to the last, with the labels.
+    fn snippet(&self) -> Snippet<'a, Annotation<'a>> {
+        let first = self.all.iter().map(|label| label.range.start).min().unwrap_or(0);
+        let last = self.all.iter().map(|label| label.range.end).max().unwrap_or(0);
+        let (line, column) = self.file.line_column(first as u32);
+        let start = first + 1 - column as usize;
+        let lines = Lines::new(&self.file.text()[start..line_end(self.file.text(), last)]);
+        let annotations: Vec<_> = self.all.iter().map(|label| lines.annotation(label, start)).collect();
+        Snippet::source(lines.text).path(self.file.name()).line_start(line as usize).annotations(annotations)
+    }
+}
+
+/// Where the line of a byte ends, its end not included.
+fn line_end(text: &[u8], from: usize) -> usize {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    text[from..].iter().position(is_end).map_or(text.len(), |len| from + len)
+}
+
+/// Bytes as text that can be shown: what is no UTF-8 becomes replacement characters, a lone CR a line end.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    text: String,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8]) -> Lines<'a> {
+        let text = String::from_utf8_lossy(bytes);
+        let mut behind = text.chars().skip(1);
+        let text = text.chars().map(|char| match (char, behind.next()) {
+            ('\r', next) if next != Some('\n') => '\n',
+            _ => char,
+        });
+        Lines { bytes, text: text.collect() }
+    }
+
+    fn annotation(&self, label: &Placed<'a>, start: usize) -> Annotation<'a> {
+        let from = self.offset(label.range.start - start);
+        let annotation = label.kind.span(from..self.offset(label.range.end - start).max(from));
+        if label.text.is_empty() { annotation } else { annotation.label(label.text) }
+    }
+
+    /// Where a byte of the file is in the shown text, or the character that it belongs to.
+    fn offset(&self, wanted: usize) -> usize {
+        let (mut read, mut shown) = (0, 0);
+        for chunk in self.bytes.utf8_chunks() {
+            let (valid, invalid) = (chunk.valid(), chunk.invalid());
+            if wanted <= read + valid.len() {
+                return shown + valid.floor_char_boundary(wanted - read);
+            }
+            read += valid.len();
+            shown += valid.len();
+            if wanted < read + invalid.len() {
+                return shown;
+            }
+            read += invalid.len();
+            shown += if invalid.is_empty() { 0 } else { char::REPLACEMENT_CHARACTER.len_utf8() };
+        }
+        shown
+    }
+}

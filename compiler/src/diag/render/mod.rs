@@ -1,0 +1,79 @@
+//! Diagnostics as text: for people ([`render`]), one line each ([`concise`]), and for programs ([`json`]).
+
+mod human;
+mod json;
+
+pub use human::render;
+pub use json::{json, omitted_json};
+
+use super::{Diagnostic, Severity, Suggestion};
+use crate::source::{SourceMap, Span};
+
+/// Whether to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Text only.
+    Plain,
+    /// With ANSI escapes.
+    Coloured,
+}
+
+/// One line: `file:line:column: error[KS0417]: message`.
+pub fn concise(diagnostic: &Diagnostic, sources: &SourceMap) -> String {
+    let (file, line, column) = sources.place(shown(diagnostic.primary.span, sources));
+    let severity = severity_word(diagnostic.severity);
+    format!("{file}:{line}:{column}: {severity}[{}]: {}", diagnostic.code, diagnostic.message)
+}
+
+fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// The part of a span that lies in its file's text.
+fn clamped(span: Span, sources: &SourceMap) -> Span {
+    let len = sources.file(span.file).text().len() as u32;
+    let start = span.start.min(len);
+    Span { start, end: span.end.clamp(start, len), ..span }
+}
+
+/// Where a span is shown: the end of the file is the end of its last line, not a line behind it that no editor shows.
+fn shown(span: Span, sources: &SourceMap) -> Span {
+    let span = clamped(span, sources);
+    let text = sources.file(span.file).text();
+    let line_end = match text {
+        [.., b'\r', b'\n'] => 2,
+        [.., b'\r' | b'\n'] => 1,
+        _ => 0,
+    };
+    let last = text.len() as u32 - line_end;
+    Span { start: span.start.min(last), end: span.end.min(last), ..span }
+}
+
+/// The help lines, then the suggestions in words: those that say the same about the same place share a line.
+fn help_lines(diagnostic: &Diagnostic) -> Vec<String> {
+    let mut lines = diagnostic.help.clone();
+    let same = |a: &Suggestion, b: &Suggestion| a.span == b.span && a.message == b.message;
+    for choice in diagnostic.suggestions.chunk_by(same) {
+        lines.push(in_words(choice));
+    }
+    lines
+}
+
+/// "a similar name exists: `x`", unless the words name the new text already or it would not fit a line.
+fn in_words(choice: &[Suggestion]) -> String {
+    let message = choice.first().map_or("", |one| one.message.as_str());
+    let texts: Vec<String> = choice
+        .iter()
+        .map(|one| one.replacement.trim())
+        .filter(|text| !text.is_empty() && !text.contains('\n'))
+        .map(|text| format!("`{text}`"))
+        .filter(|text| !message.contains(text))
+        .collect();
+    if texts.is_empty() { message.to_owned() } else { format!("{message}: {}", texts.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests;

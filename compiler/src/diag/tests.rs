@@ -1,0 +1,77 @@
+//! What [`Diagnostics`] keeps, counts and gives back.
+
+use super::{Diagnostic, Diagnostics, MAX_KEPT};
+use crate::source::{SourceMap, Span};
+
+fn places(count: u32) -> Vec<Span> {
+    let mut sources = SourceMap::default();
+    let file = sources.add("t.ks", vec![b'x'; count as usize]).expect("short");
+    (0..count).map(|at| Span { file, start: at, end: at + 1 }).collect()
+}
+
+#[test]
+fn what_is_not_kept_is_counted() {
+    let mut diagnostics = Diagnostics::default();
+    for span in places(MAX_KEPT as u32 + 7) {
+        diagnostics.report(Diagnostic::error(301, span, "no name `x` here"));
+    }
+    assert_eq!(diagnostics.iter().count(), MAX_KEPT);
+    assert_eq!(diagnostics.error_count(), MAX_KEPT + 7);
+    let omitted = diagnostics.omitted().expect("seven were not kept");
+    assert_eq!(omitted.to_string(), "7 more errors not shown");
+}
+
+#[test]
+fn errors_are_kept_beside_many_warnings() {
+    let mut diagnostics = Diagnostics::default();
+    let spans = places(MAX_KEPT as u32 + 1);
+    for span in &spans {
+        diagnostics.report(Diagnostic::warning(213, *span, "this has no effect"));
+    }
+    diagnostics.report(Diagnostic::error(301, spans[0], "no name `x` here"));
+    assert!(diagnostics.has_errors());
+    assert_eq!(diagnostics.iter().count(), MAX_KEPT + 1);
+    assert_eq!(diagnostics.warning_count(), MAX_KEPT + 1);
+    assert_eq!(diagnostics.omitted().expect("one was not kept").to_string(), "1 more warning not shown");
+}
+
+#[test]
+fn only_equal_diagnostics_are_one() {
+    let mut diagnostics = Diagnostics::default();
+    let spans = places(2);
+    for (span, message) in [
+        (spans[0], "missing `a`"),
+        (spans[0], "missing `b`"),
+        (spans[0], "missing `a`"),
+        (spans[1], "missing `a`"),
+    ] {
+        diagnostics.report(Diagnostic::error(408, span, message));
+    }
+    diagnostics.deduplicate();
+    let messages: Vec<_> = diagnostics.iter().map(|one| (one.primary.span, one.message.as_str())).collect();
+    assert_eq!(messages, [(spans[0], "missing `a`"), (spans[0], "missing `b`"), (spans[1], "missing `a`")]);
+    assert_eq!(diagnostics.error_count(), 3);
+}
+
+#[test]
+fn near_names_become_suggestions() {
+    let span = places(1)[0];
+    let one = Diagnostic::error(305, span, "no function `prnt`").suggest_near(
+        span,
+        "function",
+        "prnt",
+        ["print", "load"],
+    );
+    assert_eq!(one.suggestions.len(), 1);
+    assert_eq!(one.suggestions[0].replacement, "print");
+    assert_eq!(one.suggestions[0].message, "a similar function exists");
+    let two = Diagnostic::error(305, span, "no function `count_x`").suggest_near(
+        span,
+        "function",
+        "count_x",
+        ["count_b", "count_a", "load"],
+    );
+    let names: Vec<_> = two.suggestions.iter().map(|one| one.replacement.as_str()).collect();
+    assert_eq!(names, ["count_a", "count_b"]);
+    assert_eq!(two.suggestions[0].message, "similar functions exist");
+}
