@@ -90,6 +90,22 @@ pub struct SourceMap {
     files: Vec<SourceFile>,
 }
 
+/// Where the texts of modules and headers come from: the disk, an editor's buffers, memory.
+pub trait Files: std::fmt::Debug {
+    /// The text of a file. Paths are as written in the script, joined with `/` to the folder of the file that names them.
+    fn read(&self, path: &str) -> Option<Vec<u8>>;
+}
+
+/// No files: a script on its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _path: &str) -> Option<Vec<u8>> {
+        None
+    }
+}
+
 /// A text above this many bytes is refused, so that a byte offset fits a [`Span`].
 pub const MAX_FILE_BYTES: usize = 16 << 20;
 
@@ -102,6 +118,11 @@ impl SourceMap {
         }
         self.files.push(SourceFile::new(name.into(), text));
         Some(FileId(self.files.len() as u32 - 1))
+    }
+
+    /// All files, in the order in which they were read.
+    pub fn files(&self) -> std::slice::Iter<'_, SourceFile> {
+        self.files.iter()
     }
 
     /// The file of this id.

@@ -1,25 +1,43 @@
 //! A walk over statements and expressions for whoever collects what they mention.
 
 use super::{
-    Block, Expr, ExprKind, FuncId, GlobalId, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind, UserBuiltin,
+    ArmBody, Block, BreakpointAddress, CatchPattern, ConfigId, CounterId, EventSpec, Expr, ExprKind,
+    ExternId, FuncId, GlobalId, KernelBuiltin, LocalId, MapId, Match, Place, PlaceKind, RingId,
+    SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
 };
 
 /// Receives what a walk meets, in source order. Every method does nothing unless it is written.
 pub trait Visitor {
-    /// A called function. A program named by `load` is not called.
+    /// A function that is called, tail-called, or used as a value or handler. A program named by `load` is none.
     fn function(&mut self, _id: FuncId) {}
+    /// A program named by `load` or `test`.
+    fn program(&mut self, _id: FuncId) {}
+    /// A helper or kfunc.
+    fn external(&mut self, _id: ExternId) {}
     /// A global, read or written.
     fn global(&mut self, _id: GlobalId) {}
     /// A map.
     fn map(&mut self, _id: MapId) {}
+    /// A ring buffer.
+    fn ring(&mut self, _id: RingId) {}
+    /// A config block.
+    fn config(&mut self, _id: ConfigId) {}
+    /// A counter.
+    fn counter(&mut self, _id: CounterId) {}
     /// A local, read or written.
     fn local(&mut self, _id: LocalId) {}
-    /// A member of a context.
+    /// A member of a perf program's context.
     fn context(&mut self) {}
+    /// A place, before its parts.
+    fn place(&mut self, _place: &Place) {}
     /// An expression, before its parts.
     fn expr(&mut self, _expr: &Expr) {}
     /// A statement, before its parts.
     fn stmt(&mut self, _stmt: &Stmt) {}
+    /// A match, before its parts: whether to walk them. Who asks which way control takes walks them himself.
+    fn matched(&mut self, _one: &Match) -> bool {
+        true
+    }
 }
 
 /// Walks a block.
@@ -32,48 +50,80 @@ pub fn block(visitor: &mut impl Visitor, block: &Block) {
 /// Walks a statement.
 pub fn stmt(visitor: &mut impl Visitor, stmt: &Stmt) {
     visitor.stmt(stmt);
+    own(visitor, stmt);
+    stmt.blocks().for_each(|nested| block(visitor, nested));
+}
+
+/// Walks what belongs to a statement itself, without its blocks.
+pub fn own(visitor: &mut impl Visitor, stmt: &Stmt) {
     match &stmt.kind {
         StmtKind::Let { local, init } => {
             visitor.local(*local);
-            if let Some(init) = init {
-                expr(visitor, init);
-            }
+            init.iter().for_each(|init| expr(visitor, init));
         }
         StmtKind::Bind { local, map, key } => {
             visitor.local(*local);
             visitor.map(*map);
             expr(visitor, key);
         }
+        StmtKind::Take { local, map, .. } => {
+            visitor.local(*local);
+            visitor.map(*map);
+        }
         StmtKind::Assign { place: to, value } | StmtKind::Compound { place: to, value, .. } => {
             place(visitor, to);
             expr(visitor, value);
         }
-        StmtKind::Expr(one) => expr(visitor, one),
-        StmtKind::If { cond, then, otherwise } => {
-            expr(visitor, cond);
-            block(visitor, then);
-            block(visitor, otherwise);
+        StmtKind::Expr(one)
+        | StmtKind::Free(one)
+        | StmtKind::Throw(one)
+        | StmtKind::Defer(one)
+        | StmtKind::If { cond: one, .. }
+        | StmtKind::While { cond: one, .. }
+        | StmtKind::Return(Some(one)) => expr(visitor, one),
+        StmtKind::Remove { map, key } => {
+            visitor.map(*map);
+            expr(visitor, key);
         }
-        StmtKind::While { cond, body } => {
-            expr(visitor, cond);
-            block(visitor, body);
-        }
-        StmtKind::For { local, start, end, body } => {
+        StmtKind::For { local, start, end, .. } => {
             visitor.local(*local);
             expr(visitor, start);
             expr(visitor, end);
-            block(visitor, body);
+        }
+        StmtKind::ForEach { key, value, walk: over, .. } => {
+            visitor.local(*key);
+            visitor.local(*value);
+            walk(visitor, over);
+        }
+        StmtKind::Try { catches, .. } => {
+            for catch in catches {
+                if let CatchPattern::Bind(local) = catch.pattern {
+                    visitor.local(local);
+                }
+            }
         }
         StmtKind::Break | StmtKind::Continue | StmtKind::Return(None) => {}
-        StmtKind::Return(Some(value)) => expr(visitor, value),
+    }
+}
+
+fn walk(visitor: &mut impl Visitor, over: &Walk) {
+    match over {
+        Walk::Map(map) => visitor.map(*map),
+        Walk::PerCpu { map, key } => {
+            visitor.map(*map);
+            expr(visitor, key);
+        }
+        Walk::Array(array) => place(visitor, array),
     }
 }
 
 /// Walks a place.
 pub fn place(visitor: &mut impl Visitor, place: &Place) {
+    visitor.place(place);
     match &place.kind {
         PlaceKind::Local(id) => visitor.local(*id),
         PlaceKind::Global(id) => visitor.global(*id),
+        PlaceKind::Config(id, _) => visitor.config(*id),
         PlaceKind::Element { map, key } => {
             visitor.map(*map);
             expr(visitor, key);
@@ -83,7 +133,7 @@ pub fn place(visitor: &mut impl Visitor, place: &Place) {
             self::place(visitor, base);
             expr(visitor, index);
         }
-        PlaceKind::Value(value) => expr(visitor, value),
+        PlaceKind::Deref(value) | PlaceKind::Value(value) => expr(visitor, value),
     }
 }
 
@@ -91,14 +141,18 @@ pub fn place(visitor: &mut impl Visitor, place: &Place) {
 pub fn expr(visitor: &mut impl Visitor, one: &Expr) {
     visitor.expr(one);
     match &one.kind {
-        ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::Kernel(_) => {}
-        ExprKind::Load(from) => place(visitor, from),
+        ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::New => {}
+        ExprKind::Load(from) | ExprKind::AddrOf(from) => place(visitor, from),
         ExprKind::Unary(_, operand)
         | ExprKind::Convert(operand)
         | ExprKind::Truth(operand)
         | ExprKind::IsNull(operand)
         | ExprKind::Repeat(operand) => expr(visitor, operand),
-        ExprKind::Binary(_, left, right) | ExprKind::Logic(_, left, right) => {
+        ExprKind::Binary(_, left, right)
+        | ExprKind::Logic(_, left, right)
+        | ExprKind::Concat(left, right)
+        | ExprKind::Offset(left, right)
+        | ExprKind::Distance(left, right) => {
             expr(visitor, left);
             expr(visitor, right);
         }
@@ -106,38 +160,153 @@ pub fn expr(visitor: &mut impl Visitor, one: &Expr) {
             visitor.map(*map);
             expr(visitor, key);
         }
+        ExprKind::Take { map, .. } | ExprKind::Taken { map, .. } => visitor.map(*map),
         ExprKind::Bound(local) => visitor.local(*local),
         ExprKind::Call { func, args } => {
             visitor.function(*func);
             args.iter().for_each(|arg| expr(visitor, arg));
         }
+        ExprKind::CallValue { callee, args } => {
+            expr(visitor, callee);
+            args.iter().for_each(|arg| expr(visitor, arg));
+        }
+        ExprKind::CallExtern { function, args } => {
+            visitor.external(*function);
+            args.iter().for_each(|arg| expr(visitor, arg));
+        }
+        ExprKind::TailCall(func) | ExprKind::Function(func) => visitor.function(*func),
         ExprKind::Struct(values) | ExprKind::Array(values) => {
             values.iter().for_each(|value| expr(visitor, value));
         }
+        ExprKind::Match(one) if !visitor.matched(one) => {}
+        ExprKind::Match(one) => {
+            expr(visitor, &one.value);
+            one.arms.iter().for_each(|arm| arm_body(visitor, &arm.body));
+            one.otherwise.iter().for_each(|body| arm_body(visitor, body));
+        }
+        ExprKind::Event(event) => event_spec(visitor, event),
         ExprKind::Context { ctx, .. } => {
             visitor.context();
             expr(visitor, ctx);
         }
+        ExprKind::Shared(builtin) => shared(visitor, builtin),
+        ExprKind::Kernel(builtin) => kernel(visitor, builtin),
         ExprKind::User(builtin) => user(visitor, builtin),
+    }
+}
+
+fn arm_body(visitor: &mut impl Visitor, body: &ArmBody) {
+    block(visitor, &body.block);
+    body.value.iter().for_each(|value| expr(visitor, value));
+}
+
+fn event_spec(visitor: &mut impl Visitor, event: &EventSpec) {
+    match event {
+        EventSpec::Raw { ty, config } => {
+            expr(visitor, ty);
+            config.iter().for_each(|one| expr(visitor, one));
+        }
+        EventSpec::Breakpoint { at: BreakpointAddress::Address(address), .. } => expr(visitor, address),
+        EventSpec::Breakpoint { .. }
+        | EventSpec::Tracepoint(_)
+        | EventSpec::Pmu(_)
+        | EventSpec::Kprobe(_)
+        | EventSpec::Uprobe(_) => {}
+    }
+}
+
+fn shared(visitor: &mut impl Visitor, builtin: &SharedBuiltin) {
+    match builtin {
+        SharedBuiltin::Print { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
+        SharedBuiltin::Len(one) | SharedBuiltin::SwapBytes(one) => expr(visitor, one),
+        SharedBuiltin::Push(map, value) | SharedBuiltin::Add(map, value) | SharedBuiltin::Has(map, value) => {
+            visitor.map(*map);
+            expr(visitor, value);
+        }
+        SharedBuiltin::Ratio(args) => args.iter().for_each(|arg| expr(visitor, arg)),
+        SharedBuiltin::Rate(args) => args.iter().for_each(|arg| expr(visitor, arg)),
+    }
+}
+
+fn kernel(visitor: &mut impl Visitor, builtin: &KernelBuiltin) {
+    match builtin {
+        KernelBuiltin::Reserve(ring) => visitor.ring(*ring),
+        KernelBuiltin::Submit(ring, record) | KernelBuiltin::Discard(ring, record) => {
+            visitor.ring(*ring);
+            expr(visitor, record);
+        }
+        KernelBuiltin::StackId { ctx, map, .. } => {
+            expr(visitor, ctx);
+            visitor.map(*map);
+        }
+        KernelBuiltin::AttachmentId(ctx) => expr(visitor, ctx),
+        KernelBuiltin::ReadCounter(counter) => visitor.counter(*counter),
+        KernelBuiltin::TimeNs
+        | KernelBuiltin::Pid
+        | KernelBuiltin::Tid
+        | KernelBuiltin::Uid
+        | KernelBuiltin::Cpu
+        | KernelBuiltin::Comm
+        | KernelBuiltin::CgroupId => {}
     }
 }
 
 fn user(visitor: &mut impl Visitor, builtin: &UserBuiltin) {
     match builtin {
-        UserBuiltin::Print { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
+        UserBuiltin::Load { program, .. } => visitor.program(*program),
+        UserBuiltin::Test { program, input } => {
+            visitor.program(*program);
+            expr(visitor, input);
+        }
+        UserBuiltin::AttachTarget { program, target, flags } => {
+            [program, target, flags].into_iter().for_each(|one| expr(visitor, one));
+        }
         UserBuiltin::Attach { program, options, flags } => {
             program.iter().for_each(|one| expr(visitor, one));
             expr(visitor, options);
             flags.iter().for_each(|one| expr(visitor, one));
         }
+        UserBuiltin::ReadCpu(args) => args.iter().for_each(|arg| expr(visitor, arg)),
+        UserBuiltin::ReadCounter(counter, cpu) => {
+            visitor.counter(*counter);
+            cpu.iter().for_each(|one| expr(visitor, one));
+        }
+        UserBuiltin::OnEvent(ring, handler) => {
+            visitor.ring(*ring);
+            visitor.function(*handler);
+        }
+        UserBuiltin::Dispatch { rings, timeout_ms } => {
+            rings.iter().for_each(|ring| visitor.ring(*ring));
+            timeout_ms.iter().for_each(|one| expr(visitor, one));
+        }
+        UserBuiltin::Python { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
+        UserBuiltin::PerCpu { map, key, cpu } => {
+            visitor.map(*map);
+            expr(visitor, key);
+            expr(visitor, cpu);
+        }
+        UserBuiltin::Clear(map) | UserBuiltin::Count(map) => visitor.map(*map),
+        UserBuiltin::Symbol { pid, address } => {
+            pid.iter().for_each(|one| expr(visitor, one));
+            expr(visitor, address);
+        }
         UserBuiltin::Read { attachment: one, .. }
+        | UserBuiltin::Id(one)
         | UserBuiltin::Detach(one)
         | UserBuiltin::DetachProgram(one)
         | UserBuiltin::Enable(one)
         | UserBuiltin::Disable(one)
         | UserBuiltin::Reset(one)
         | UserBuiltin::Sleep(one)
+        | UserBuiltin::PidOf(one)
+        | UserBuiltin::CommOf(one)
+        | UserBuiltin::Events(one)
         | UserBuiltin::Exit(one) => expr(visitor, one),
-        UserBuiltin::Load { .. } | UserBuiltin::TimeNs | UserBuiltin::Stopping => {}
+        UserBuiltin::Register(_)
+        | UserBuiltin::Exec(_)
+        | UserBuiltin::Daemon
+        | UserBuiltin::CpuCount
+        | UserBuiltin::TimeNs
+        | UserBuiltin::Stopping => {}
     }
 }

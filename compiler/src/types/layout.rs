@@ -39,12 +39,25 @@ impl Types {
         end
     }
 
+    /// Works out the layout of a struct once, where its fields are final. Seal the structs within it first: then no
+    /// question takes longer than the struct has fields, however deep it is.
+    pub fn seal(&mut self, id: StructId) {
+        let layout = (self.struct_size(id), self.struct_align(id));
+        self.layouts.insert(id, layout);
+    }
+
     fn struct_size(&self, id: StructId) -> u64 {
+        if let Some((size, _)) = self.layouts.get(&id) {
+            return *size;
+        }
         let fields = self.struct_def(id).fields.len();
         round_up(self.field_offset(id, fields), self.struct_align(id))
     }
 
     fn struct_align(&self, id: StructId) -> u64 {
+        if let Some((_, align)) = self.layouts.get(&id) {
+            return *align;
+        }
         self.struct_def(id).fields.iter().map(|field| self.align(field.ty)).max().unwrap_or(1)
     }
 }
@@ -55,7 +68,7 @@ fn round_up(offset: u64, align: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Field, StructDef};
+    use super::super::{Field, StructDef, StructOrigin};
     use super::*;
 
     #[test]
@@ -63,14 +76,14 @@ mod tests {
         let mut types = Types::new();
         let common = types.common();
         let name = types.str_type(5);
-        let field = |name: &str, ty| Field { name: name.into(), ty };
+        let field = |name: &str, ty| Field { name: name.into(), ty, default: None };
         let fields = vec![
             field("flag", common.u8),
             field("count", common.u64),
             field("name", name),
             field("port", common.u16),
         ];
-        let id = types.add_struct(StructDef { name: "S".into(), fields, predeclared: false });
+        let id = types.add_struct(StructDef { name: "S".into(), fields, origin: StructOrigin::Script });
         let ty = types.struct_type(id);
         let offsets: Vec<_> = (0..4).map(|index| types.field_offset(id, index)).collect();
         assert_eq!(offsets, [0, 8, 16, 22]);

@@ -91,6 +91,22 @@ pub struct Field {
     pub name: String,
     /// Its type.
     pub ty: TypeId,
+    /// Its value where a literal or the command line gives none: as many bytes as the type has.
+    pub default: Option<Vec<u8>>,
+}
+
+/// Who lays a struct out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StructOrigin {
+    /// The script: C layout of its fields.
+    Script,
+    /// The compiler: C layout of its fields.
+    Predeclared,
+    /// A context of a program, only ever behind a pointer: its members lie where `builtins` says.
+    Context,
+    /// The kernel, only ever behind a pointer: its members lie where BTF says. The fields are those that the script
+    /// declares or uses.
+    Kernel,
 }
 
 /// A struct.
@@ -100,8 +116,8 @@ pub struct StructDef {
     pub name: String,
     /// Fields in order.
     pub fields: Vec<Field>,
-    /// The compiler declared it: a context, or a struct of the perf builtins.
-    pub predeclared: bool,
+    /// Who lays it out.
+    pub origin: StructOrigin,
 }
 
 impl StructDef {
@@ -149,6 +165,8 @@ pub struct Types {
     ids: HashMap<TypeKind, TypeId>,
     structs: IndexVec<StructId, StructDef>,
     enums: IndexVec<EnumId, EnumDef>,
+    /// Size and alignment of the structs that are sealed.
+    layouts: HashMap<StructId, (u64, u64)>,
     common: Common,
 }
 
@@ -185,7 +203,14 @@ impl Types {
             null: add(TypeKind::Null),
             error: add(TypeKind::Error),
         };
-        Types { kinds, ids, structs: IndexVec::new(), enums: IndexVec::new(), common }
+        Types {
+            kinds,
+            ids,
+            structs: IndexVec::new(),
+            enums: IndexVec::new(),
+            layouts: HashMap::new(),
+            common,
+        }
     }
 
     /// The types that need no table.
@@ -220,6 +245,7 @@ impl Types {
 
     /// A struct, to fill in its fields.
     pub fn struct_mut(&mut self, id: StructId) -> &mut StructDef {
+        self.layouts.remove(&id);
         &mut self.structs[id]
     }
 

@@ -1,0 +1,203 @@
+//! A walk that may change what it meets.
+
+use super::{
+    ArmBody, Block, BreakpointAddress, EventSpec, Expr, ExprKind, KernelBuiltin, Place, PlaceKind,
+    SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
+};
+
+/// Receives what a walk meets, before its parts. Every method does nothing unless it is written.
+pub trait VisitorMut {
+    /// A statement.
+    fn stmt(&mut self, _stmt: &mut Stmt) {}
+    /// A place.
+    fn place(&mut self, _place: &mut Place) {}
+}
+
+/// Walks a block.
+pub fn block(visitor: &mut impl VisitorMut, block: &mut Block) {
+    for one in block {
+        stmt(visitor, one);
+    }
+}
+
+fn stmt(visitor: &mut impl VisitorMut, stmt: &mut Stmt) {
+    visitor.stmt(stmt);
+    match &mut stmt.kind {
+        StmtKind::Let { init, .. } => init.iter_mut().for_each(|init| expr(visitor, init)),
+        StmtKind::Bind { key, .. } | StmtKind::Remove { key, .. } => expr(visitor, key),
+        StmtKind::Assign { place: to, value } | StmtKind::Compound { place: to, value, .. } => {
+            place(visitor, to);
+            expr(visitor, value);
+        }
+        StmtKind::Expr(one)
+        | StmtKind::Free(one)
+        | StmtKind::Throw(one)
+        | StmtKind::Defer(one)
+        | StmtKind::Return(Some(one)) => expr(visitor, one),
+        StmtKind::If { cond, then, otherwise } => {
+            expr(visitor, cond);
+            block(visitor, then);
+            block(visitor, otherwise);
+        }
+        StmtKind::While { cond, body } => {
+            expr(visitor, cond);
+            block(visitor, body);
+        }
+        StmtKind::For { start, end, body, .. } => {
+            expr(visitor, start);
+            expr(visitor, end);
+            block(visitor, body);
+        }
+        StmtKind::ForEach { walk, body, .. } => {
+            match walk {
+                Walk::Map(_) => {}
+                Walk::PerCpu { key, .. } => expr(visitor, key),
+                Walk::Array(array) => place(visitor, array),
+            }
+            block(visitor, body);
+        }
+        StmtKind::Try { body, catches } => {
+            block(visitor, body);
+            catches.iter_mut().for_each(|catch| block(visitor, &mut catch.body));
+        }
+        StmtKind::Take { .. } | StmtKind::Break | StmtKind::Continue | StmtKind::Return(None) => {}
+    }
+}
+
+fn place(visitor: &mut impl VisitorMut, one: &mut Place) {
+    visitor.place(one);
+    match &mut one.kind {
+        PlaceKind::Local(_) | PlaceKind::Global(_) | PlaceKind::Config(..) => {}
+        PlaceKind::Element { key, .. } => expr(visitor, key),
+        PlaceKind::Field { base, .. } => place(visitor, base),
+        PlaceKind::Index { base, index } => {
+            place(visitor, base);
+            expr(visitor, index);
+        }
+        PlaceKind::Deref(value) | PlaceKind::Value(value) => expr(visitor, value),
+    }
+}
+
+fn expr(visitor: &mut impl VisitorMut, one: &mut Expr) {
+    match &mut one.kind {
+        ExprKind::Const(_)
+        | ExprKind::Bytes(_)
+        | ExprKind::New
+        | ExprKind::Take { .. }
+        | ExprKind::Taken { .. }
+        | ExprKind::Bound(_)
+        | ExprKind::TailCall(_)
+        | ExprKind::Function(_) => {}
+        ExprKind::Load(from) | ExprKind::AddrOf(from) => place(visitor, from),
+        ExprKind::Unary(_, operand)
+        | ExprKind::Convert(operand)
+        | ExprKind::Truth(operand)
+        | ExprKind::IsNull(operand)
+        | ExprKind::Repeat(operand)
+        | ExprKind::Present { key: operand, .. }
+        | ExprKind::Context { ctx: operand, .. } => expr(visitor, operand),
+        ExprKind::Binary(_, left, right)
+        | ExprKind::Logic(_, left, right)
+        | ExprKind::Concat(left, right)
+        | ExprKind::Offset(left, right)
+        | ExprKind::Distance(left, right) => {
+            expr(visitor, left);
+            expr(visitor, right);
+        }
+        ExprKind::CallValue { callee, args } => {
+            expr(visitor, callee);
+            all(visitor, args);
+        }
+        ExprKind::Call { args, .. }
+        | ExprKind::CallExtern { args, .. }
+        | ExprKind::Struct(args)
+        | ExprKind::Array(args) => all(visitor, args),
+        ExprKind::Match(one) => {
+            expr(visitor, &mut one.value);
+            one.arms.iter_mut().for_each(|arm| arm_body(visitor, &mut arm.body));
+            one.otherwise.iter_mut().for_each(|body| arm_body(visitor, body));
+        }
+        ExprKind::Event(event) => match &mut **event {
+            EventSpec::Raw { ty, config } => {
+                expr(visitor, ty);
+                all(visitor, config);
+            }
+            EventSpec::Breakpoint { at: BreakpointAddress::Address(address), .. } => expr(visitor, address),
+            _ => {}
+        },
+        ExprKind::Shared(builtin) => shared(visitor, builtin),
+        ExprKind::Kernel(builtin) => kernel(visitor, builtin),
+        ExprKind::User(builtin) => user(visitor, builtin),
+    }
+}
+
+fn all(visitor: &mut impl VisitorMut, exprs: &mut [Expr]) {
+    exprs.iter_mut().for_each(|one| expr(visitor, one));
+}
+
+fn arm_body(visitor: &mut impl VisitorMut, body: &mut ArmBody) {
+    block(visitor, &mut body.block);
+    body.value.iter_mut().for_each(|value| expr(visitor, value));
+}
+
+fn shared(visitor: &mut impl VisitorMut, builtin: &mut SharedBuiltin) {
+    match builtin {
+        SharedBuiltin::Print { args, .. } => all(visitor, args),
+        SharedBuiltin::Len(one)
+        | SharedBuiltin::SwapBytes(one)
+        | SharedBuiltin::Push(_, one)
+        | SharedBuiltin::Add(_, one)
+        | SharedBuiltin::Has(_, one) => expr(visitor, one),
+        SharedBuiltin::Ratio(args) => all(visitor, &mut **args),
+        SharedBuiltin::Rate(args) => all(visitor, &mut **args),
+    }
+}
+
+fn kernel(visitor: &mut impl VisitorMut, builtin: &mut KernelBuiltin) {
+    match builtin {
+        KernelBuiltin::Submit(_, one)
+        | KernelBuiltin::Discard(_, one)
+        | KernelBuiltin::StackId { ctx: one, .. }
+        | KernelBuiltin::AttachmentId(one) => expr(visitor, one),
+        _ => {}
+    }
+}
+
+fn user(visitor: &mut impl VisitorMut, builtin: &mut UserBuiltin) {
+    match builtin {
+        UserBuiltin::AttachTarget { program, target, flags } => {
+            [program, target, flags].into_iter().for_each(|one| expr(visitor, one));
+        }
+        UserBuiltin::Attach { program, options, flags } => {
+            program.iter_mut().for_each(|one| expr(visitor, one));
+            expr(visitor, options);
+            flags.iter_mut().for_each(|one| expr(visitor, one));
+        }
+        UserBuiltin::ReadCpu(args) => all(visitor, &mut **args),
+        UserBuiltin::Python { args, .. } => all(visitor, args),
+        UserBuiltin::PerCpu { key, cpu, .. } => {
+            expr(visitor, key);
+            expr(visitor, cpu);
+        }
+        UserBuiltin::Symbol { pid, address } => {
+            pid.iter_mut().for_each(|one| expr(visitor, one));
+            expr(visitor, address);
+        }
+        UserBuiltin::ReadCounter(_, Some(one))
+        | UserBuiltin::Dispatch { timeout_ms: Some(one), .. }
+        | UserBuiltin::Test { input: one, .. }
+        | UserBuiltin::Read { attachment: one, .. }
+        | UserBuiltin::Id(one)
+        | UserBuiltin::Detach(one)
+        | UserBuiltin::DetachProgram(one)
+        | UserBuiltin::Enable(one)
+        | UserBuiltin::Disable(one)
+        | UserBuiltin::Reset(one)
+        | UserBuiltin::Sleep(one)
+        | UserBuiltin::PidOf(one)
+        | UserBuiltin::CommOf(one)
+        | UserBuiltin::Events(one)
+        | UserBuiltin::Exit(one) => expr(visitor, one),
+        _ => {}
+    }
+}
