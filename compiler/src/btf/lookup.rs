@@ -106,9 +106,23 @@ impl Btf {
     /// The first type of this name and kind.
     #[must_use]
     pub fn find(&self, name: &str, kind: Kind) -> Option<TypeId> {
+        self.find_all(name, kind).next()
+    }
+
+    /// Every type of this name and kind: static functions of several files may share one.
+    pub fn find_all(&self, name: &str, kind: Kind) -> impl Iterator<Item = TypeId> {
         let index = self.names.get_or_init(|| NameIndex::build(self));
-        index.candidates(name).find(|&id| {
+        index.candidates(name).filter(move |&id| {
             self.record(id).is_some_and(|record| record.kind() == Some(kind) && self.is_named(&record, name))
+        })
+    }
+
+    /// Every type of a kind that has a readable name, in order.
+    pub fn named(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> {
+        (1..=self.len()).map(TypeId).filter_map(move |id| {
+            let record = self.record(id).filter(|record| record.kind() == Some(kind))?;
+            let name = self.string(record.name).ok().filter(|name| !name.is_empty())?;
+            Some((id, name))
         })
     }
 

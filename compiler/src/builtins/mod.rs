@@ -1,4 +1,6 @@
 //! Tables of what the language predeclares.
 
 pub mod context;
+pub mod context_members;
+pub mod helpers;
 pub mod perf;

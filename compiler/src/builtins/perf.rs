@@ -56,6 +56,19 @@ pub fn event_name(value: u64) -> Option<&'static str> {
     EVENTS.iter().find(|event| event.value == value).map(|event| event.name)
 }
 
+/// `perf_event_attr.type` of cache events: PERF_TYPE_HW_CACHE.
+pub const HW_CACHE: u64 = 3;
+
+/// Caches by name, with `enum perf_hw_cache_id`.
+pub const CACHES: &[(&str, u64)] =
+    &[("l1d", 0), ("l1i", 1), ("ll", 2), ("dtlb", 3), ("itlb", 4), ("bpu", 5), ("node", 6)];
+
+/// Operations on a cache, with `enum perf_hw_cache_op_id`.
+pub const CACHE_OPS: &[(&str, u64)] = &[("read", 0), ("write", 1), ("prefetch", 2)];
+
+/// What comes of an operation, with `enum perf_hw_cache_op_result_id`.
+pub const CACHE_RESULTS: &[(&str, u64)] = &[("access", 0), ("miss", 1)];
+
 /// Most entries of `perf_read.values` and `.ids`.
 pub const SNAPSHOT_ENTRIES: u64 = 16;
 
@@ -74,6 +87,9 @@ pub mod attachment {
     /// `perf_fd` of the default of `perf_options.group`: no leader was named.
     pub const NONE: i32 = -2;
 }
+
+/// Size of the fields of `perf_options` that are text.
+pub const OPTION_TEXT: u32 = 256;
 
 /// Positions of the fields of `perf_options`, with their types and defaults.
 pub mod options {
@@ -95,6 +111,36 @@ pub mod options {
     pub const EXCLUDE_USER: usize = 7;
     /// `group: perf_attachment`, [`super::attachment::NONE`].
     pub const GROUP: usize = 8;
+    /// The first of the fields that the host does not take yet.
+    pub const LATER: usize = 9;
+    /// `freq: u64`, 0.
+    pub const FREQ: usize = 9;
+    /// `exclude_idle: bool`, false.
+    pub const EXCLUDE_IDLE: usize = 10;
+    /// `exclude_hv: bool`, false.
+    pub const EXCLUDE_HV: usize = 11;
+    /// `exclude_host: bool`, false.
+    pub const EXCLUDE_HOST: usize = 12;
+    /// `exclude_guest: bool`, false.
+    pub const EXCLUDE_GUEST: usize = 13;
+    /// `every_cpu: bool`, false; no field of the language: `cpu: all` sets it.
+    pub const EVERY_CPU: usize = 14;
+    /// `process: str(256)`, empty.
+    pub const PROCESS: usize = 15;
+    /// `command: bool`, false.
+    pub const COMMAND: usize = 16;
+    /// `cgroup: str(256)`, empty.
+    pub const CGROUP: usize = 17;
+    /// `pinned: bool`, false.
+    pub const PINNED: usize = 18;
+    /// `exclusive: bool`, false.
+    pub const EXCLUSIVE: usize = 19;
+    /// `precise: u32`, 0.
+    pub const PRECISE: usize = 20;
+    /// `follow: bool`, false.
+    pub const FOLLOW: usize = 21;
+    /// `weak: bool`, false.
+    pub const WEAK: usize = 22;
 }
 
 /// Positions of the fields of `perf_read`.

@@ -1,0 +1,252 @@
+//! The kernel's helpers that need no `extern`: their signatures, and which programs may call them.
+//!
+//! Source: include/uapi/linux/bpf.h, the comments above `___BPF_FUNC_MAPPER`, and the `*_func_proto` functions in
+//! kernel/trace/bpf_trace.c, kernel/bpf/helpers.c and net/core/filter.c (v6.12).
+
+use crate::bpf::helper_number;
+use crate::hir::ProgramKind;
+
+/// The type of a parameter or result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HelperType {
+    /// No result.
+    Void,
+    /// `u16`.
+    U16,
+    /// `u32`.
+    U32,
+    /// `u64`.
+    U64,
+    /// `i32`; `int` of the header.
+    I32,
+    /// `i64`; `long` of the header.
+    I64,
+    /// `*void`: memory, or a context of several kinds.
+    Memory,
+    /// `*u8`: text.
+    Text,
+    /// `*bpf_perf_event_data`.
+    PerfContext,
+    /// `*xdp_md`.
+    Xdp,
+    /// `*__sk_buff`.
+    Skb,
+    /// `*task_struct`.
+    Task,
+    /// `*pt_regs`.
+    Registers,
+}
+
+use HelperType::{I32, I64, Memory, PerfContext, Registers, Skb, Task, Text, U16, U32, U64, Void, Xdp};
+
+/// A helper.
+#[derive(Debug)]
+pub struct Helper {
+    /// Its name, with `bpf_`.
+    pub name: &'static str,
+    /// Its parameters.
+    pub params: &'static [HelperType],
+    /// Its result.
+    pub ret: HelperType,
+    /// It changes what the kernel or a task does, so the plugin must be allowed to steer.
+    pub steers: bool,
+    kinds: Kinds,
+}
+
+/// A set of program kinds: a bit for each.
+#[derive(Debug, Clone, Copy)]
+struct Kinds(u32);
+
+impl Kinds {
+    const fn of(kinds: &[ProgramKind]) -> Kinds {
+        let mut bits = 0;
+        let mut at = 0;
+        while at < kinds.len() {
+            bits |= 1 << kinds[at] as u32;
+            at += 1;
+        }
+        Kinds(bits)
+    }
+
+    const fn and(self, others: Kinds) -> Kinds {
+        Kinds(self.0 | others.0)
+    }
+
+    fn has(self, kind: ProgramKind) -> bool {
+        self.0 >> kind as u32 & 1 == 1
+    }
+}
+
+const ANY: Kinds = Kinds::of(ProgramKind::ALL);
+const PERF: Kinds = Kinds::of(&[ProgramKind::PerfEvent]);
+const XDP: Kinds = Kinds::of(&[ProgramKind::Xdp]);
+const TC: Kinds = Kinds::of(&[ProgramKind::Tc]);
+const CGROUP: Kinds = Kinds::of(&[ProgramKind::Cgroup]);
+/// What can move a packet on.
+const PACKET: Kinds = XDP.and(TC);
+const TC_CGROUP: Kinds = TC.and(CGROUP);
+/// What sees a `__sk_buff`.
+const SKB: Kinds = TC_CGROUP.and(Kinds::of(&[ProgramKind::SocketFilter]));
+const PROBES: Kinds =
+    Kinds::of(&[ProgramKind::Probe, ProgramKind::Retprobe, ProgramKind::Uprobe, ProgramKind::Uretprobe]);
+const TRACING: Kinds = PROBES.and(PERF).and(Kinds::of(&[
+    ProgramKind::Tracepoint,
+    ProgramKind::RawTracepoint,
+    ProgramKind::SyscallEnter,
+    ProgramKind::SyscallExit,
+    ProgramKind::Lsm,
+]));
+/// What may run for a task that caused it.
+const TASK: Kinds = TRACING.and(CGROUP);
+const SOCKETS: Kinds = SKB.and(TRACING);
+
+const fn row(name: &'static str, params: &'static [HelperType], ret: HelperType, kinds: Kinds) -> Helper {
+    Helper { name, params, ret, steers: false, kinds }
+}
+
+const fn steering(
+    name: &'static str,
+    params: &'static [HelperType],
+    ret: HelperType,
+    kinds: Kinds,
+) -> Helper {
+    Helper { name, params, ret, steers: true, kinds }
+}
+
+/// Helpers whose parameters a script can give: no maps, no callbacks, no objects of the kernel.
+pub const HELPERS: &[Helper] = &[
+    row("bpf_ktime_get_ns", &[], U64, ANY),
+    row("bpf_ktime_get_boot_ns", &[], U64, ANY),
+    row("bpf_ktime_get_coarse_ns", &[], U64, ANY),
+    row("bpf_ktime_get_tai_ns", &[], U64, ANY),
+    row("bpf_jiffies64", &[], U64, ANY),
+    row("bpf_get_prandom_u32", &[], U32, ANY),
+    row("bpf_get_smp_processor_id", &[], U32, ANY),
+    row("bpf_get_numa_node_id", &[], I64, ANY),
+    row("bpf_get_current_pid_tgid", &[], U64, ANY),
+    row("bpf_get_ns_current_pid_tgid", &[U64, U64, Memory, U32], I64, ANY),
+    row("bpf_get_current_task", &[], U64, ANY),
+    row("bpf_get_current_task_btf", &[], Task, ANY),
+    row("bpf_task_pt_regs", &[Task], Registers, ANY),
+    row("bpf_get_task_stack", &[Task, Memory, U32, U64], I64, TRACING),
+    row("bpf_get_current_uid_gid", &[], U64, TASK),
+    row("bpf_get_current_comm", &[Memory, U32], I64, TASK),
+    row("bpf_get_current_cgroup_id", &[], U64, TASK),
+    row("bpf_get_current_ancestor_cgroup_id", &[I32], U64, TASK),
+    row("bpf_probe_read_kernel", &[Memory, U32, Memory], I64, ANY),
+    row("bpf_probe_read_user", &[Memory, U32, Memory], I64, ANY),
+    row("bpf_probe_read_kernel_str", &[Memory, U32, Memory], I64, ANY),
+    row("bpf_probe_read_user_str", &[Memory, U32, Memory], I64, ANY),
+    row("bpf_probe_read", &[Memory, U32, Memory], I64, TRACING),
+    row("bpf_probe_read_str", &[Memory, U32, Memory], I64, TRACING),
+    row("bpf_strncmp", &[Text, U32, Text], I64, ANY),
+    row("bpf_strtol", &[Text, U64, U64, Memory], I64, ANY),
+    row("bpf_strtoul", &[Text, U64, U64, Memory], I64, ANY),
+    row("bpf_get_attach_cookie", &[Memory], U64, TRACING),
+    row("bpf_get_func_ip", &[Memory], U64, PROBES),
+    row("bpf_get_stack", &[Memory, Memory, U32, U64], I64, TRACING),
+    row("bpf_get_branch_snapshot", &[Memory, U32, U64], I64, TRACING),
+    row("bpf_perf_prog_read_value", &[PerfContext, Memory, U32], I64, PERF),
+    row("bpf_read_branch_records", &[PerfContext, Memory, U32, U64], I64, PERF),
+    steering("bpf_probe_write_user", &[Memory, Memory, U32], I64, TRACING),
+    steering("bpf_send_signal", &[U32], I64, TRACING),
+    steering("bpf_send_signal_thread", &[U32], I64, TRACING),
+    steering("bpf_override_return", &[Registers, U64], I64, PROBES),
+    row("bpf_xdp_adjust_head", &[Xdp, I32], I64, XDP),
+    row("bpf_xdp_adjust_tail", &[Xdp, I32], I64, XDP),
+    row("bpf_xdp_adjust_meta", &[Xdp, I32], I64, XDP),
+    row("bpf_xdp_get_buff_len", &[Xdp], U64, XDP),
+    row("bpf_xdp_load_bytes", &[Xdp, U32, Memory, U32], I64, XDP),
+    row("bpf_xdp_store_bytes", &[Xdp, U32, Memory, U32], I64, XDP),
+    steering("bpf_redirect", &[U32, U64], I64, PACKET),
+    steering("bpf_redirect_peer", &[U32, U64], I64, TC),
+    steering("bpf_redirect_neigh", &[U32, Memory, I32, U64], I64, TC),
+    steering("bpf_clone_redirect", &[Skb, U32, U64], I64, TC),
+    row("bpf_fib_lookup", &[Memory, Memory, I32, U32], I64, PACKET),
+    row("bpf_check_mtu", &[Memory, U32, Memory, I32, U64], I64, PACKET),
+    row("bpf_csum_diff", &[Memory, U32, Memory, U32, U32], I64, PACKET),
+    row("bpf_csum_update", &[Skb, U32], I64, TC),
+    row("bpf_csum_level", &[Skb, U64], I64, TC),
+    row("bpf_l3_csum_replace", &[Skb, U32, U64, U64, U64], I64, TC),
+    row("bpf_l4_csum_replace", &[Skb, U32, U64, U64, U64], I64, TC),
+    row("bpf_skb_load_bytes", &[Skb, U32, Memory, U32], I64, SKB),
+    row("bpf_skb_load_bytes_relative", &[Skb, U32, Memory, U32, U32], I64, SKB),
+    row("bpf_skb_store_bytes", &[Skb, U32, Memory, U32, U64], I64, TC),
+    row("bpf_skb_pull_data", &[Skb, U32], I64, TC),
+    row("bpf_skb_vlan_push", &[Skb, U16, U16], I64, TC),
+    row("bpf_skb_vlan_pop", &[Skb], I64, TC),
+    row("bpf_skb_change_proto", &[Skb, U16, U64], I64, TC),
+    row("bpf_skb_change_type", &[Skb, U32], I64, TC),
+    row("bpf_skb_change_tail", &[Skb, U32, U64], I64, TC),
+    row("bpf_skb_change_head", &[Skb, U32, U64], I64, TC),
+    row("bpf_skb_adjust_room", &[Skb, I32, U32, U64], I64, TC),
+    row("bpf_skb_ecn_set_ce", &[Skb], I64, TC_CGROUP),
+    row("bpf_skb_cgroup_id", &[Skb], U64, TC_CGROUP),
+    row("bpf_skb_ancestor_cgroup_id", &[Skb, I32], U64, TC_CGROUP),
+    row("bpf_skb_cgroup_classid", &[Skb], U64, TC),
+    row("bpf_skb_set_tstamp", &[Skb, U64, U32], I64, TC),
+    row("bpf_get_cgroup_classid", &[Skb], U32, TC),
+    row("bpf_get_route_realm", &[Skb], U32, TC),
+    row("bpf_get_hash_recalc", &[Skb], U32, TC),
+    row("bpf_set_hash", &[Skb, U32], I64, TC),
+    row("bpf_set_hash_invalid", &[Skb], Void, TC),
+    row("bpf_get_socket_cookie", &[Memory], U64, SOCKETS),
+    row("bpf_get_socket_uid", &[Skb], U32, SKB),
+    row("bpf_get_retval", &[], I32, CGROUP),
+    steering("bpf_set_retval", &[I32], I32, CGROUP),
+];
+
+/// A helper by name, such as `bpf_ktime_get_ns`.
+pub fn named(name: &str) -> Option<&'static Helper> {
+    HELPERS.iter().find(|helper| helper.name == name)
+}
+
+fn numbered(number: u32) -> Option<&'static Helper> {
+    HELPERS.iter().find(|helper| helper_number(helper.name) == Some(number))
+}
+
+/// Whether programs of a kind may call a helper. Of a helper that is not in the table nothing is known: the kernel
+/// decides at load.
+pub fn allowed(number: u32, kind: ProgramKind) -> bool {
+    numbered(number).is_none_or(|helper| helper.kinds.has(kind))
+}
+
+/// Whether a helper changes what the kernel or a task does.
+pub fn steers(number: u32) -> bool {
+    numbered(number).is_some_and(|helper| helper.steers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_helper_has_a_number_and_at_most_five_parameters() {
+        for helper in HELPERS {
+            assert!(helper_number(helper.name).is_some(), "{}", helper.name);
+            assert!(helper.params.len() <= 5, "{}", helper.name);
+            let same = HELPERS.iter().filter(|other| other.name == helper.name).count();
+            assert_eq!(same, 1, "{}", helper.name);
+        }
+    }
+
+    #[test]
+    fn kinds_are_those_of_the_kernel() {
+        let allowed = |name: &str, kind| allowed(helper_number(name).expect(name), kind);
+        assert!(allowed("bpf_ktime_get_ns", ProgramKind::Xdp));
+        assert!(allowed("bpf_send_signal", ProgramKind::PerfEvent));
+        assert!(!allowed("bpf_send_signal", ProgramKind::Tc));
+        assert!(!allowed("bpf_skb_store_bytes", ProgramKind::Xdp));
+        assert!(!allowed("bpf_xdp_adjust_head", ProgramKind::Tc));
+        assert!(!allowed("bpf_get_current_comm", ProgramKind::SocketFilter));
+        // Not in the table.
+        assert!(allowed("bpf_sysctl_get_name", ProgramKind::Xdp));
+    }
+
+    #[test]
+    fn what_writes_elsewhere_steers() {
+        let steers = |name: &str| steers(helper_number(name).expect(name));
+        assert!(steers("bpf_probe_write_user") && steers("bpf_override_return"));
+        assert!(!steers("bpf_probe_read_user"));
+    }
+}

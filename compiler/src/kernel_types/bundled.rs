@@ -1,0 +1,170 @@
+//! What is known without BTF: the structs of fixed layout, system calls, and the members of two struct_ops types.
+//!
+//! The tables are text, a line each: `NAME PARAM:TYPE ... [-> TYPE]`, or `NAME = TYPE` for data. `*` alone is a pointer to
+//! something that the language has no name for.
+
+use super::struct_ops::{OpsMember, OpsMemberKind};
+use super::types::{KernelType, Member, Param, Pointee, Proto, Spelling, Struct};
+use crate::builtins::context::REGISTERS;
+use crate::builtins::context_members::{self, MemberType};
+
+/// System calls and their parameters: a stable interface. Calls of 32-bit programs are left out.
+///
+/// Source: the events `syscalls/sys_enter_*` of a v6.18 kernel for x86-64, with typedefs resolved.
+const SYSCALLS: &str = include_str!("syscalls.txt");
+
+/// Bytes of `struct pt_regs` on x86-64, all of them registers of 8.
+const PT_REGS_BYTES: u32 = 168;
+
+/// A struct of fixed layout.
+pub(super) fn structure(name: &str) -> Option<Struct> {
+    match name {
+        "pt_regs" => Some(pt_regs()),
+        "bpf_perf_event_data" => Some(perf_event_data()),
+        _ => {
+            let found = context_members::find(name)?;
+            let members =
+                found.fields.iter().map(|field| member(field.name, member_type(field.ty), field.offset));
+            Some(plain(name, found.size, members.collect()))
+        }
+    }
+}
+
+fn plain(name: &str, bytes: u32, members: Vec<Member>) -> Struct {
+    Struct { name: name.to_owned(), bytes, is_union: false, members }
+}
+
+fn member(name: &str, ty: KernelType, offset: u32) -> Member {
+    Member { name: name.to_owned(), ty, offset, bitfield: None, in_union: false }
+}
+
+fn member_type(ty: MemberType) -> KernelType {
+    let array = |element: KernelType, len| KernelType::Array { element: Box::new(element), len };
+    match ty {
+        MemberType::U8 => KernelType::int(1, false),
+        MemberType::U16 => KernelType::int(2, false),
+        // In the kernel's struct packet pointers are numbers of 32 bits.
+        MemberType::U32 | MemberType::PacketStart | MemberType::PacketEnd | MemberType::PacketMeta => {
+            KernelType::int(4, false)
+        }
+        MemberType::U64 => KernelType::int(8, false),
+        MemberType::I32 => KernelType::int(4, true),
+        MemberType::I64 => KernelType::int(8, true),
+        MemberType::Pointer(to) => KernelType::Pointer(Pointee::Struct(to.to_owned())),
+        MemberType::ArrayU32(len) => array(KernelType::int(4, false), len),
+        MemberType::ArrayU64(len) => array(KernelType::int(8, false), len),
+        MemberType::Chars(len) => {
+            array(KernelType::Int { bytes: 1, signed: true, spelling: Spelling::Char }, len)
+        }
+        MemberType::Struct(name) => KernelType::Struct {
+            name: name.to_owned(),
+            bytes: context_members::find(name).map_or(0, |found| found.size),
+        },
+    }
+}
+
+/// `struct pt_regs` of x86-64 (4.8).
+fn pt_regs() -> Struct {
+    // `fp` is the language's own name for `bp`.
+    let registers = REGISTERS.iter().filter(|register| register.name != "fp");
+    let mut members: Vec<_> = registers
+        .filter_map(|register| Some(member(register.name, KernelType::int(8, false), register.x86_64?)))
+        .collect();
+    members.sort_by_key(|member| member.offset);
+    plain("pt_regs", PT_REGS_BYTES, members)
+}
+
+/// `struct bpf_perf_event_data` of x86-64 (4.8).
+fn perf_event_data() -> Struct {
+    let regs = KernelType::Struct { name: "pt_regs".to_owned(), bytes: PT_REGS_BYTES };
+    let number = KernelType::int(8, false);
+    let members = vec![
+        member("regs", regs, 0),
+        member("sample_period", number.clone(), PT_REGS_BYTES),
+        member("addr", number, PT_REGS_BYTES + 8),
+    ];
+    plain("bpf_perf_event_data", PT_REGS_BYTES + 16, members)
+}
+
+/// The parameters of a system call.
+pub(super) fn syscall(name: &str) -> Option<Vec<Param>> {
+    let line = SYSCALLS.lines().find(|line| line.split(' ').next() == Some(name))?;
+    line.split(' ').skip(1).map(param).collect()
+}
+
+/// The names of all system calls of the table.
+pub(super) fn syscall_names<'a>() -> impl Iterator<Item = &'a str> {
+    SYSCALLS.lines().filter_map(|line| line.split(' ').next())
+}
+
+/// A member of a struct_ops type from its line.
+pub(super) fn ops_member(line: &str) -> Option<OpsMember> {
+    if let Some((name, ty)) = line.split_once(" = ") {
+        return Some(OpsMember { name: name.to_owned(), kind: OpsMemberKind::Data(type_of(ty)?) });
+    }
+    let (front, result) = match line.split_once(" -> ") {
+        Some((front, result)) => (front, type_of(result)?),
+        None => (line, KernelType::Void),
+    };
+    let mut words = front.split(' ');
+    let name = words.next()?.to_owned();
+    let params = words.map(param).collect::<Option<_>>()?;
+    Some(OpsMember { name, kind: OpsMemberKind::Function(Proto { params, result, variadic: false }) })
+}
+
+fn param(word: &str) -> Option<Param> {
+    let (name, ty) = word.split_once(':')?;
+    Some(Param { name: name.to_owned(), ty: type_of(ty)? })
+}
+
+fn type_of(word: &str) -> Option<KernelType> {
+    if let Some(to) = word.strip_prefix('*') {
+        return Some(KernelType::Pointer(match to {
+            "" => Pointee::Other,
+            "void" => Pointee::Void,
+            "char" => Pointee::Char,
+            name => Pointee::Struct(name.to_owned()),
+        }));
+    }
+    if let Some((element, rest)) = word.split_once('[') {
+        let len = rest.strip_suffix(']')?.parse().ok()?;
+        return Some(KernelType::Array { element: Box::new(type_of(element)?), len });
+    }
+    Some(match word {
+        "u8" => KernelType::int(1, false),
+        "u16" => KernelType::int(2, false),
+        "u32" => KernelType::int(4, false),
+        "u64" => KernelType::int(8, false),
+        "i32" => KernelType::int(4, true),
+        "i64" => KernelType::int(8, true),
+        "size_t" => KernelType::Int { bytes: 8, signed: false, spelling: Spelling::Size },
+        "char" => KernelType::Int { bytes: 1, signed: true, spelling: Spelling::Char },
+        "bool" => KernelType::Bool,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_types::struct_ops::BUNDLED;
+
+    #[test]
+    fn every_line_of_every_table_can_be_read() {
+        for line in SYSCALLS.lines() {
+            let name = line.split(' ').next().expect("a line has a name");
+            assert!(syscall(name).is_some(), "{line}");
+        }
+        for (_, table) in BUNDLED {
+            for line in table.lines() {
+                assert!(ops_member(line).is_some(), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn registers_fill_the_struct() {
+        let offsets: Vec<_> = pt_regs().members.iter().map(|member| member.offset).collect();
+        assert_eq!(offsets, (0..21).map(|index| index * 8).collect::<Vec<u32>>());
+    }
+}

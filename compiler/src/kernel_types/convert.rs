@@ -1,0 +1,196 @@
+//! From BTF's records to [`KernelType`]. Every walk is bounded: hostile types may contain themselves.
+
+use super::types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling};
+use crate::btf::{Btf, IntEncoding, Kind, Members, Signedness, Type, TypeId};
+
+/// Longest chain of typedefs and modifiers, deepest nesting of arrays and anonymous members.
+const MAX_DEPTH: usize = 32;
+/// Most members of one struct, anonymous ones opened: the largest of a kernel has about 300.
+const MAX_MEMBERS: usize = 20_000;
+
+/// A type behind its typedefs and modifiers, and the name that they gave it.
+struct Behind<'a> {
+    ty: Type<'a>,
+    /// The typedef nearest to the type: the name of a struct that has none itself.
+    typedef: &'a str,
+    /// One of the typedefs was `size_t`.
+    size_t: bool,
+}
+
+fn behind(btf: &Btf, id: TypeId) -> Option<Behind<'_>> {
+    let mut found = Behind { ty: Type::Void, typedef: "", size_t: false };
+    let mut current = id;
+    for _ in 0..MAX_DEPTH {
+        match btf.get(current).ok()? {
+            Type::Typedef { name, ty } => {
+                found.typedef = name;
+                found.size_t |= name == "size_t";
+                current = ty;
+            }
+            Type::Modifier(ty) => current = ty,
+            ty => return Some(Behind { ty, ..found }),
+        }
+    }
+    None
+}
+
+/// The type of an id; [`KernelType::Unknown`] if its records cannot be read.
+pub(super) fn kernel_type(btf: &Btf, id: TypeId) -> KernelType {
+    nested_type(btf, id, 0)
+}
+
+fn nested_type(btf: &Btf, id: TypeId, depth: usize) -> KernelType {
+    let Some(Behind { ty, typedef, size_t }) = behind(btf, id) else { return KernelType::Unknown };
+    let named = |name: &str| if name.is_empty() { typedef.to_owned() } else { name.to_owned() };
+    match ty {
+        Type::Void => KernelType::Void,
+        Type::Int { encoding: IntEncoding::Bool, .. } => KernelType::Bool,
+        Type::Int { name, bytes, encoding } => {
+            let spelling = match name {
+                _ if size_t => Spelling::Size,
+                "char" => Spelling::Char,
+                _ => Spelling::Number,
+            };
+            // A plain `char` is written `i8` (9.3), whatever the architecture makes of it.
+            let signed = encoding == IntEncoding::Signed || spelling == Spelling::Char;
+            KernelType::Int { bytes, signed, spelling }
+        }
+        Type::Ptr(to) => KernelType::Pointer(pointee(btf, to)),
+        Type::Array { element, len } if depth < MAX_DEPTH => {
+            KernelType::Array { element: Box::new(nested_type(btf, element, depth + 1)), len }
+        }
+        Type::Struct { name, bytes, .. } => KernelType::Struct { name: named(name), bytes },
+        Type::Union { name, bytes, .. } => KernelType::Union { name: named(name), bytes },
+        Type::Enum { name, bytes, sign, .. } => {
+            KernelType::Enum { name: named(name), bytes, signed: sign == Signedness::Signed }
+        }
+        Type::FuncProto { .. } => KernelType::Function,
+        _ => KernelType::Unknown,
+    }
+}
+
+fn pointee(btf: &Btf, id: TypeId) -> Pointee {
+    let Some(Behind { ty, typedef, .. }) = behind(btf, id) else { return Pointee::Other };
+    match ty {
+        Type::Void => Pointee::Void,
+        Type::Int { name: "char", .. } => Pointee::Char,
+        Type::Int { bytes, encoding, .. } => Pointee::Int { bytes, signed: encoding == IntEncoding::Signed },
+        Type::Enum { bytes, sign, .. } => Pointee::Int { bytes, signed: sign == Signedness::Signed },
+        Type::Struct { name, .. } | Type::Union { name, .. } | Type::Fwd { name, .. } => {
+            match if name.is_empty() { typedef } else { name } {
+                "" => Pointee::Other,
+                name => Pointee::Struct(name.to_owned()),
+            }
+        }
+        Type::FuncProto { .. } => Pointee::Function,
+        _ => Pointee::Other,
+    }
+}
+
+/// The signature of a `FUNC_PROTO`, behind typedefs and one pointer; none if it is no function.
+pub(super) fn proto(btf: &Btf, id: TypeId) -> Option<Proto> {
+    let (result, params) = raw_proto(btf, id)?;
+    let mut proto = Proto { params: Vec::new(), result: kernel_type(btf, result), variadic: false };
+    for (name, ty) in params {
+        if name.is_empty() && ty == TypeId::VOID {
+            proto.variadic = true;
+            continue;
+        }
+        let name = if name.is_empty() { format!("arg{}", proto.params.len()) } else { name.to_owned() };
+        proto.params.push(Param { name, ty: kernel_type(btf, ty) });
+    }
+    Some(proto)
+}
+
+/// Result and parameters of a `FUNC`, a `FUNC_PROTO` or a pointer to one, as ids.
+pub(super) fn raw_proto(btf: &Btf, id: TypeId) -> Option<(TypeId, Vec<(&str, TypeId)>)> {
+    let mut current = id;
+    // FUNC -> FUNC_PROTO, or typedef -> pointer -> FUNC_PROTO.
+    for _ in 0..3 {
+        match behind(btf, current)?.ty {
+            Type::Ptr(to) => current = to,
+            Type::Func { proto, .. } => current = proto,
+            Type::FuncProto { result, params } => {
+                return Some((result, params.collect::<Result<_, _>>().ok()?));
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// The struct or union of a name, which may be that of a typedef.
+pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
+    let tagged = btf.find_struct(name).or_else(|| btf.find(name, Kind::Union));
+    tagged.or_else(|| {
+        let id = btf.resolve(btf.find(name, Kind::Typedef)?).ok()?;
+        matches!(btf.get(id), Ok(Type::Struct { .. } | Type::Union { .. })).then_some(id)
+    })
+}
+
+/// The members of a struct or union, those of anonymous ones in place; bytes; whether it is a union.
+pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)> {
+    let (members, bytes, is_union) = match btf.get(id).ok()? {
+        Type::Struct { members, bytes, .. } => (members, bytes, false),
+        Type::Union { members, bytes, .. } => (members, bytes, true),
+        _ => return None,
+    };
+    let mut walk = Walk { btf, found: Vec::new(), budget: MAX_MEMBERS };
+    walk.members(members, 0, false, 0)?;
+    Some((walk.found, bytes, is_union))
+}
+
+/// Whether one of the anonymous members on the way to a member is a union.
+pub(super) fn through_union(btf: &Btf, structure: &str, path: &[u32]) -> bool {
+    let mut current = find_composite(btf, structure);
+    for &index in path.split_last().map_or(path, |(_, outer)| outer) {
+        let Some(Behind { ty: Type::Struct { mut members, .. } | Type::Union { mut members, .. }, .. }) =
+            current.and_then(|id| behind(btf, id))
+        else {
+            return false;
+        };
+        let inner = members.nth(index as usize).and_then(Result::ok).map(|member| member.ty);
+        if inner.and_then(|id| behind(btf, id)).is_some_and(|inner| matches!(inner.ty, Type::Union { .. })) {
+            return true;
+        }
+        current = inner;
+    }
+    false
+}
+
+struct Walk<'a> {
+    btf: &'a Btf,
+    found: Vec<Member>,
+    budget: usize,
+}
+
+impl Walk<'_> {
+    fn members(&mut self, members: Members<'_>, base: u32, in_union: bool, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        for member in members {
+            self.budget = self.budget.checked_sub(1)?;
+            let member = member.ok()?;
+            let first_bit = base.checked_add(member.bit_offset)?;
+            if member.name.is_empty() {
+                match behind(self.btf, member.ty)?.ty {
+                    Type::Struct { members, .. } => self.members(members, first_bit, in_union, depth + 1)?,
+                    Type::Union { members, .. } => self.members(members, first_bit, true, depth + 1)?,
+                    // Padding: a bit-field without a name.
+                    _ => {}
+                }
+                continue;
+            }
+            let bits = member.bitfield_bits;
+            self.found.push(Member {
+                name: member.name.to_owned(),
+                ty: kernel_type(self.btf, member.ty),
+                offset: first_bit / 8,
+                bitfield: (bits != 0).then_some(BitField { first_bit, bits }),
+                in_union,
+            });
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Functions of the kernel: targets of probes, system calls, LSM hooks, kfuncs (4.5, 6.12, 9.4, 11.8).
+
+use std::collections::HashSet;
+
+use super::types::{KernelType, Param, Pointee, Proto};
+use super::{KernelTypes, bundled, convert, names};
+use crate::btf::{Btf, Kind, Type, TypeId};
+
+/// What a system call's wrapper is called before the call's name, by architecture: x86-64, aarch64.
+///
+/// Source: arch/x86/include/asm/syscall_wrapper.h, arch/arm64/include/asm/syscall_wrapper.h (v6.12).
+const WRAPPERS: [&str; 2] = ["__x64_sys_", "__arm64_sys_"];
+/// The functions behind a wrapper; compilers mostly merge them into it.
+const BODIES: [&str; 2] = ["__do_sys_", "__se_sys_"];
+
+/// Why a name has no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unfound {
+    /// The kernel has nothing of this name (`KS0509`). Names like it, nearest first.
+    #[error("the kernel has nothing of this name")]
+    Missing {
+        /// Names like it.
+        near: Vec<String>,
+    },
+    /// Without BTF nobody can tell (a warning, 9.4).
+    #[error("without BTF this cannot be verified")]
+    CannotTell,
+    /// There is such a function, and its type cannot be read.
+    #[error("the BTF of this function makes no sense")]
+    Unreadable,
+}
+
+/// How a probe gets a function's arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// They are the function's own.
+    Direct,
+    /// The function is a system call's wrapper: its one argument leads to the registers that hold the call's arguments.
+    Syscall {
+        /// Whether the parameters are known. If not, up to 6 integers or pointers may be declared.
+        known: bool,
+    },
+}
+
+/// A function that a probe can be put on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name in the kernel: that of the wrapper for `sys_NAME`.
+    pub target: String,
+    /// Its signature, or the system call's.
+    pub proto: Proto,
+    /// How many parameters, from the first, are the same in every function of this name. Static functions of several files
+    /// may share a name: more parameters than these are `KS0508`.
+    pub agreed: usize,
+    /// How arguments are passed.
+    pub entry: Entry,
+}
+
+/// A function that kernel halves may call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kfunc {
+    /// Its signature.
+    pub proto: Proto,
+    /// Whether the kernel marks it as one (since v6.10). If not, it is a function of this name and may be refused at load.
+    pub marked: bool,
+}
+
+impl KernelTypes {
+    /// The target of `@probe("name")` and `@retprobe("name")` (4.5): a function, or the wrapper of a system call for
+    /// `sys_NAME`.
+    ///
+    /// # Errors
+    /// No such function, no BTF, or BTF that makes no sense.
+    pub fn function(&self, name: &str) -> Result<Function, Unfound> {
+        let btf = self.btf().ok_or(Unfound::CannotTell)?;
+        if let Some(function) = plain_function(btf, name) {
+            return function;
+        }
+        let syscall = name.strip_prefix("sys_").and_then(|call| self.syscall_function(btf, call));
+        syscall.ok_or_else(|| Unfound::Missing { near: self.near_targets(name) })
+    }
+
+    /// The parameters of a system call, for `sys_NAME` (4.5) and `@syscall_enter("NAME")` (11.8): from the BTF of the function
+    /// behind its wrapper, else from the table of this crate. `None` if the call is unknown.
+    #[must_use]
+    pub fn syscall(&self, name: &str) -> Option<Vec<Param>> {
+        self.btf().and_then(|btf| syscall_body(btf, name)).or_else(|| bundled::syscall(name))
+    }
+
+    /// Whether the kernel has this system call; without BTF, whether this crate knows it.
+    #[must_use]
+    pub fn has_syscall(&self, name: &str) -> bool {
+        match self.btf() {
+            Some(btf) => syscall_target(btf, name).is_some(),
+            None => bundled::syscall(name).is_some(),
+        }
+    }
+
+    /// System calls with a name like this one.
+    #[must_use]
+    pub fn near_syscalls(&self, name: &str) -> Vec<String> {
+        names::nearest(name, self.syscall_names())
+    }
+
+    /// The parameters and result of an LSM hook (11.8): `bpf_lsm_NAME` has its signature.
+    ///
+    /// # Errors
+    /// No such hook, no BTF, or BTF that makes no sense.
+    pub fn lsm_hook(&self, name: &str) -> Result<Proto, Unfound> {
+        let btf = self.btf().ok_or(Unfound::CannotTell)?;
+        let id = btf.find(&format!("bpf_lsm_{name}"), Kind::Func);
+        let id = id.ok_or_else(|| Unfound::Missing { near: self.near_lsm_hooks(name) })?;
+        convert::proto(btf, id).ok_or(Unfound::Unreadable)
+    }
+
+    /// The function that an `extern` names which is no helper (6.12).
+    ///
+    /// # Errors
+    /// No such function, no BTF, or BTF that makes no sense.
+    pub fn kfunc(&self, name: &str) -> Result<Kfunc, Unfound> {
+        let btf = self.btf().ok_or(Unfound::CannotTell)?;
+        let marked = btf.find_all(name, Kind::Func).find(|id| self.marked_kfuncs(btf).contains(id));
+        let id = marked.or_else(|| btf.find(name, Kind::Func));
+        let id = id.ok_or_else(|| Unfound::Missing { near: self.near_kfuncs(name) })?;
+        let proto = convert::proto(btf, id).ok_or(Unfound::Unreadable)?;
+        Ok(Kfunc { proto, marked: marked.is_some() })
+    }
+
+    /// The names of all functions that the kernel marks as kfuncs, sorted. Empty without BTF and before v6.10.
+    #[must_use]
+    pub fn kfunc_names(&self) -> Vec<String> {
+        let Some(btf) = self.btf() else { return Vec::new() };
+        let ids = self.marked_kfuncs(btf).iter();
+        let mut names: Vec<_> = ids.filter_map(|&id| function_name(btf, id)).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    /// Kernel functions like a wrong one: marked ones if there are any, since others are mostly refused.
+    fn near_kfuncs(&self, name: &str) -> Vec<String> {
+        let all = self.kfunc_names();
+        let near = names::nearest(name, all.iter().map(String::as_str));
+        if near.is_empty() { self.near_functions(name) } else { near }
+    }
+
+    fn marked_kfuncs(&self, btf: &Btf) -> &HashSet<TypeId> {
+        self.kfuncs.get_or_init(|| {
+            let tags = btf.named(Kind::DeclTag).filter(|(_, name)| *name == "bpf_kfunc");
+            tags.filter_map(|(id, _)| match btf.get(id) {
+                Ok(Type::DeclTag { ty, component: None, .. }) => Some(ty),
+                _ => None,
+            })
+            .collect()
+        })
+    }
+
+    fn syscall_function(&self, btf: &Btf, call: &str) -> Option<Function> {
+        let target = syscall_target(btf, call)?;
+        let known = self.syscall(call);
+        let entry = Entry::Syscall { known: known.is_some() };
+        let params = known.unwrap_or_default();
+        let agreed = params.len();
+        let proto = Proto { params, result: KernelType::int(8, true), variadic: false };
+        Some(Function { target, proto, agreed, entry })
+    }
+
+    /// Functions like a wrong target; system calls if it looks like one.
+    fn near_targets(&self, name: &str) -> Vec<String> {
+        let calls = name.strip_prefix("sys_").map(|call| self.near_syscalls(call)).unwrap_or_default();
+        if calls.is_empty() {
+            return self.near_functions(name);
+        }
+        calls.iter().map(|call| format!("sys_{call}")).collect()
+    }
+
+    pub(super) fn syscall_names(&self) -> impl Iterator<Item = &str> {
+        let bundled = self.btf().is_none().then(bundled::syscall_names);
+        let prefixes = || WRAPPERS.iter().chain(&BODIES[..1]);
+        let own =
+            self.names(Kind::Func).filter_map(move |name| prefixes().find_map(|one| name.strip_prefix(one)));
+        own.chain(bundled.into_iter().flatten())
+    }
+}
+
+fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
+    match btf.get(id) {
+        Ok(Type::Func { name, .. }) => Some(name),
+        _ => None,
+    }
+}
+
+/// The functions of exactly this name; `None` if there is none.
+fn plain_function(btf: &Btf, name: &str) -> Option<Result<Function, Unfound>> {
+    let mut ids = btf.find_all(name, Kind::Func);
+    let Some(proto) = convert::proto(btf, ids.next()?) else { return Some(Err(Unfound::Unreadable)) };
+    let mut agreed = proto.params.len();
+    for other in ids.filter_map(|id| convert::proto(btf, id)) {
+        let pairs = proto.params.iter().zip(&other.params);
+        agreed = agreed.min(pairs.take_while(|(own, other)| own.ty == other.ty).count());
+    }
+    Some(Ok(Function { target: name.to_owned(), proto, agreed, entry: Entry::Direct }))
+}
+
+/// The function to put a probe on for a system call: its wrapper, or its body where that is what the BTF describes of the
+/// two (calls without arguments have one address for both).
+fn syscall_target(btf: &Btf, call: &str) -> Option<String> {
+    let names = WRAPPERS.iter().chain(&BODIES).map(|prefix| format!("{prefix}{call}"));
+    names.into_iter().find(|name| btf.find(name, Kind::Func).is_some())
+}
+
+/// The parameters of a system call from the function behind its wrapper.
+fn syscall_body(btf: &Btf, call: &str) -> Option<Vec<Param>> {
+    let mut bodies = BODIES.iter().filter_map(|prefix| btf.find(&format!("{prefix}{call}"), Kind::Func));
+    let params = bodies.find_map(|id| convert::proto(btf, id))?.params;
+    // A call without arguments gets the registers all the same, and does not use them.
+    let unused = |param: &Param| param.ty == KernelType::Pointer(Pointee::Struct("pt_regs".into()));
+    Some(if params.iter().all(unused) { Vec::new() } else { params })
+}

@@ -1,0 +1,137 @@
+//! What the checker and `ks init` ask about the kernel: signatures of its functions, members of its structs, its
+//! tracepoints and hooks (language reference 4.5 to 4.9, 9.4, 11.8).
+//!
+//! ```text
+//! BTF of a kernel            \
+//! tracefs' available_events   > KernelTypes -> Function, Struct, Tracepoint, StructOps, ...
+//! tables of this crate       /
+//! ```
+//!
+//! Opening finds the records of the BTF; names are indexed at the first question. Without BTF the answers come from tables
+//! of what never changes, and the rest is "cannot tell", which is a warning and not an error (9.4).
+//!
+//! Sources: Documentation/bpf/btf.rst, include/trace/bpf_probe.h, include/trace/trace_events.h, include/linux/bpf.h
+//! (`struct bpf_struct_ops`), kernel/bpf/bpf_lsm.c, include/linux/syscalls.h (v6.12).
+
+mod bundled;
+mod convert;
+mod function;
+mod names;
+mod struct_ops;
+mod tracepoint;
+mod types;
+
+pub use function::{Entry, Function, Kfunc, Unfound};
+pub use struct_ops::{OpsMember, OpsMemberKind, StructOps};
+pub use tracepoint::{Record, Tracepoint};
+pub use types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling, Struct};
+
+use std::collections::HashSet;
+use std::sync::{LazyLock, OnceLock};
+
+use crate::btf::{Btf, BtfReadError, TypeId};
+
+/// Everything known about one kernel.
+#[derive(Debug)]
+pub struct KernelTypes {
+    btf: Lazy<Btf>,
+    /// Lines `category:event`.
+    events: Lazy<String>,
+    /// The functions with the tag `bpf_kfunc`.
+    kfuncs: OnceLock<HashSet<TypeId>>,
+    /// The author named this kernel; else it is the one that happens to run here.
+    chosen: bool,
+}
+
+/// What is fetched at the first question, and may not be there.
+type Lazy<T> = LazyLock<Option<T>, Box<dyn FnOnce() -> Option<T> + Send>>;
+
+fn lazy<T>(fetch: impl FnOnce() -> Option<T> + Send + 'static) -> Lazy<T> {
+    LazyLock::new(Box::new(fetch))
+}
+
+impl KernelTypes {
+    /// What the BTF of a kernel says that the author chose.
+    ///
+    /// # Errors
+    /// Bytes that are not BTF.
+    pub fn from_btf(bytes: impl Into<Vec<u8>>) -> Result<KernelTypes, BtfReadError> {
+        let btf = Btf::parse(bytes)?;
+        Ok(KernelTypes { btf: lazy(|| Some(btf)), chosen: true, ..KernelTypes::bundled() })
+    }
+
+    /// What the BTF of the kernel at hand says, which `fetch` gets at the first question about it: many scripts ask none.
+    /// Bytes that are not BTF count as none.
+    #[must_use]
+    pub fn fetched(fetch: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> KernelTypes {
+        let btf = lazy(|| Btf::parse(fetch()?).ok());
+        KernelTypes { btf, ..KernelTypes::bundled() }
+    }
+
+    /// What is the same for every kernel: used when there is no BTF.
+    #[must_use]
+    pub fn bundled() -> KernelTypes {
+        KernelTypes { btf: lazy(|| None), events: lazy(|| None), kfuncs: OnceLock::new(), chosen: false }
+    }
+
+    /// Adds the kernel's list of events, the text of tracefs' `available_events`, got at the first question about an event:
+    /// with it categories and the events of kernel modules are known too. It must be of the same kernel as the BTF.
+    #[must_use]
+    pub fn with_events(self, fetch: impl FnOnce() -> Option<String> + Send + 'static) -> KernelTypes {
+        KernelTypes { events: lazy(fetch), ..self }
+    }
+
+    /// The BTF, for relocations.
+    #[must_use]
+    pub fn btf(&self) -> Option<&Btf> {
+        self.btf.as_ref()
+    }
+
+    /// Whether a missing name is really missing. If not, it could not be verified (`KS0806`).
+    #[must_use]
+    pub fn has_btf(&self) -> bool {
+        self.btf().is_some()
+    }
+
+    /// Whether the author chose this kernel, so that what it lacks will be lacking where the script is loaded.
+    #[must_use]
+    pub fn is_chosen(&self) -> bool {
+        self.chosen
+    }
+
+    /// The struct or union of this name, or behind the typedef of this name (4.7, 9.4).
+    ///
+    /// Without BTF: the contexts of 4.2, 4.4, 4.6 and 4.8 and `pt_regs` of x86-64.
+    #[must_use]
+    pub fn structure(&self, name: &str) -> Option<Struct> {
+        let Some(btf) = self.btf() else { return bundled::structure(name) };
+        let (members, bytes, is_union) = convert::members(btf, convert::find_composite(btf, name)?)?;
+        Some(Struct { name: name.to_owned(), bytes, is_union, members })
+    }
+
+    /// Whether [`structure`](Self::structure) would find something.
+    #[must_use]
+    pub fn has_structure(&self, name: &str) -> bool {
+        match self.btf() {
+            Some(btf) => convert::find_composite(btf, name).is_some(),
+            None => bundled::structure(name).is_some(),
+        }
+    }
+
+    /// One member of a struct, found through its anonymous members, without reading the others.
+    #[must_use]
+    pub fn member(&self, structure: &str, name: &str) -> Option<Member> {
+        let Some(btf) = self.btf() else {
+            return bundled::structure(structure)?.member(name).cloned();
+        };
+        let field = btf.field(convert::find_composite(btf, structure)?, name).ok()??;
+        let bits = field.bitfield_bits;
+        Some(Member {
+            name: name.to_owned(),
+            ty: convert::kernel_type(btf, field.ty),
+            offset: field.bit_offset / 8,
+            bitfield: (bits != 0).then_some(BitField { first_bit: field.bit_offset, bits }),
+            in_union: field.path.len() > 1 && convert::through_union(btf, structure, &field.path),
+        })
+    }
+}

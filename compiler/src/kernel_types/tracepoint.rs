@@ -1,0 +1,184 @@
+//! Tracepoints: whether an event exists, and which struct its record is (4.6, 9.4, 11.8).
+//!
+//! BTF knows no categories, and no list says which class an event belongs to. What it does have, for an event E of class C
+//! (include/trace/trace_events.h, include/trace/bpf_probe.h, v6.12):
+//!
+//! - the typedef `btf_trace_E`: a pointer to a function of the raw arguments; so E exists, and these are its arguments;
+//! - the struct `trace_event_raw_C`, the record, and the function `trace_event_raw_event_C` that fills it from the same raw
+//!   arguments. Mostly C is E. If not, C is a class whose function takes E's arguments: often only one does.
+//! - for system calls only `btf_trace_sys_enter` and `btf_trace_sys_exit`: `syscalls/sys_enter_X` exists if the call X does.
+
+use super::function::Unfound;
+use super::types::Param;
+use super::{KernelTypes, bundled, convert, names};
+use crate::btf::{Btf, Kind, TypeId};
+
+const RECORD: &str = "trace_event_raw_";
+const FILLS: &str = "trace_event_raw_event_";
+const RAW: &str = "btf_trace_";
+/// Since v6.4: a function per event whose parameters have names, which those behind the typedef lack.
+const STUB: &str = "__probestub_";
+
+/// An event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tracepoint {
+    /// Its record.
+    pub record: Record,
+}
+
+/// Which struct an event's record is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// This one; a program that declares another is wrong (`KS0510`).
+    Struct(String),
+    /// One of a class. Any struct may be declared; these have the right arguments, the likeliest first.
+    Class(Vec<String>),
+}
+
+impl Record {
+    /// The struct to use if the author did not choose one.
+    #[must_use]
+    pub fn likely(&self) -> Option<&str> {
+        match self {
+            Record::Struct(name) => Some(name),
+            Record::Class(names) => names.first().map(String::as_str),
+        }
+    }
+}
+
+impl KernelTypes {
+    /// The event `category/event` (4.6).
+    ///
+    /// # Errors
+    /// No such event; or neither BTF nor a list of events, and not one of the events with a fixed layout.
+    pub fn tracepoint(&self, category: &str, event: &str) -> Result<Tracepoint, Unfound> {
+        if let Some(known) = self.listed(category, event)
+            && !known
+        {
+            return Err(Unfound::Missing { near: self.near_tracepoints(category, event) });
+        }
+        if category == "syscalls"
+            && let Some((record, call)) = syscall_record(event)
+        {
+            return self.syscall_event(category, event, record, call);
+        }
+        let Some(btf) = self.btf() else {
+            let name = format!("{RECORD}{event}");
+            let bundled = bundled::structure(&name).ok_or(Unfound::CannotTell)?;
+            return Ok(Tracepoint { record: Record::Struct(bundled.name) });
+        };
+        let own = format!("{RECORD}{event}");
+        if btf.find_struct(&own).is_some() {
+            return Ok(Tracepoint { record: Record::Struct(own) });
+        }
+        // The events of modules are in the list and not in the kernel's own BTF.
+        if self.events.is_none() && btf.find(&format!("{RAW}{event}"), Kind::Typedef).is_none() {
+            return Err(Unfound::Missing { near: self.near_tracepoints(category, event) });
+        }
+        Ok(Tracepoint { record: Record::Class(classes(btf, event)) })
+    }
+
+    /// The arguments of a raw tracepoint, for `@raw_tracepoint("event")` (11.8).
+    ///
+    /// # Errors
+    /// No such event, no BTF, or BTF that makes no sense.
+    pub fn raw_tracepoint(&self, event: &str) -> Result<Vec<Param>, Unfound> {
+        let btf = self.btf().ok_or(Unfound::CannotTell)?;
+        let missing = || Unfound::Missing {
+            near: names::nearest(event, self.names(Kind::Typedef).filter_map(|name| name.strip_prefix(RAW))),
+        };
+        let typedef = btf.find(&format!("{RAW}{event}"), Kind::Typedef).ok_or_else(missing)?;
+        let unnamed = convert::proto(btf, typedef).ok_or(Unfound::Unreadable)?;
+        let stub = btf.find(&format!("{STUB}{event}"), Kind::Func).and_then(|stub| convert::proto(btf, stub));
+        let named = stub.filter(|stub| {
+            stub.params.iter().map(|param| &param.ty).eq(unnamed.params.iter().map(|param| &param.ty))
+        });
+        // The first is the probe's own data.
+        let arguments = named.unwrap_or(unnamed).params.into_iter().skip(1).enumerate();
+        let rename = |(index, param): (usize, Param)| {
+            let unnamed = param.name.strip_prefix("arg").is_some_and(|rest| rest.parse::<u32>().is_ok());
+            if unnamed { Param { name: format!("arg{index}"), ..param } } else { param }
+        };
+        Ok(arguments.map(rename).collect())
+    }
+
+    /// Events like a wrong one, as `category/event`.
+    #[must_use]
+    pub fn near_tracepoints(&self, category: &str, event: &str) -> Vec<String> {
+        if let Some(list) = self.events.as_ref() {
+            let same: Vec<_> = events(list).filter(|(_, other)| *other == event).collect();
+            if !same.is_empty() {
+                return same.iter().map(|(category, event)| format!("{category}/{event}")).collect();
+            }
+            let wanted = format!("{category}:{event}");
+            let found = names::nearest(&wanted, list.lines().map(str::trim));
+            return found.iter().map(|name| name.replacen(':', "/", 1)).collect();
+        }
+        if category == "syscalls"
+            && let Some((_, call)) = syscall_record(event)
+        {
+            let prefix = event.strip_suffix(call).unwrap_or_default();
+            return self.near_syscalls(call).iter().map(|call| format!("syscalls/{prefix}{call}")).collect();
+        }
+        let found =
+            names::nearest(event, self.names(Kind::Typedef).filter_map(|name| name.strip_prefix(RAW)));
+        found.iter().map(|event| format!("{category}/{event}")).collect()
+    }
+
+    /// Whether the list of events has this one; `None` without a list.
+    fn listed(&self, category: &str, event: &str) -> Option<bool> {
+        let list = self.events.as_ref()?;
+        Some(events(list).any(|listed| listed == (category, event)))
+    }
+
+    fn syscall_event(
+        &self,
+        category: &str,
+        event: &str,
+        record: &str,
+        call: &str,
+    ) -> Result<Tracepoint, Unfound> {
+        if self.events.is_some() || self.has_syscall(call) {
+            return Ok(Tracepoint { record: Record::Struct(record.to_owned()) });
+        }
+        match self.btf() {
+            Some(_) => Err(Unfound::Missing { near: self.near_tracepoints(category, event) }),
+            None => Err(Unfound::CannotTell),
+        }
+    }
+}
+
+/// The record of a system call's event, and the call.
+fn syscall_record(event: &str) -> Option<(&'static str, &str)> {
+    let enter = event.strip_prefix("sys_enter_").map(|call| ("trace_event_raw_sys_enter", call));
+    enter.or_else(|| event.strip_prefix("sys_exit_").map(|call| ("trace_event_raw_sys_exit", call)))
+}
+
+fn events(list: &str) -> impl Iterator<Item = (&str, &str)> {
+    list.lines().filter_map(|line| line.trim().split_once(':'))
+}
+
+/// The records of the classes whose arguments an event has, by how much of their names they share.
+fn classes(btf: &Btf, event: &str) -> Vec<String> {
+    let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), Kind::Typedef)) else {
+        return Vec::new();
+    };
+    let fills = btf.named(Kind::Func).filter_map(|(id, name)| Some((id, name.strip_prefix(FILLS)?)));
+    let mut found: Vec<&str> = fills
+        .filter(|&(id, _)| arguments(btf, Some(id)).as_ref() == Some(&wanted))
+        .map(|(_, class)| class)
+        .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
+        .collect();
+    let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
+    // A class that is an event as well mostly has no other event.
+    let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), Kind::Typedef).is_some();
+    found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
+    found.dedup();
+    found.iter().map(|class| format!("{RECORD}{class}")).collect()
+}
+
+/// The types of the parameters of a function; equal types have equal ids in a kernel's BTF.
+fn arguments(btf: &Btf, function: Option<TypeId>) -> Option<Vec<TypeId>> {
+    let (_, params) = convert::raw_proto(btf, function?)?;
+    Some(params.into_iter().map(|(_, ty)| ty).collect())
+}
