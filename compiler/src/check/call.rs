@@ -1,4 +1,4 @@
-//! Calls of the script's own functions.
+//! Calls: of the script's own functions, of the kernel's, through values, and tail calls.
 
 use super::count;
 use super::expr::Typed;
@@ -7,112 +7,393 @@ use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::{Diagnostic, near};
-use crate::hir::{ExprKind, FuncId, FunctionKind, Half};
+use crate::hir::{Expr, ExprKind, ExternId, FuncId, FunctionKind, Half};
+use crate::kernel_types::Unfound;
 use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
 
 impl Body<'_, '_> {
     pub(super) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Typed {
-        let ast::ExprKind::Name(name) = &strip(callee).kind else {
-            return match &strip(callee).kind {
-                ast::ExprKind::Field { base, .. } => self.method(base, callee.span),
-                _ => self.not_yet(callee.span, "a call of a computed function is"),
-            };
-        };
-        if let Some(Scoped::Local(_) | Scoped::Const(..)) = self.lookup(name) {
-            return self.not_yet(callee.span, "a call through a variable is");
+        let tail_call = std::mem::take(&mut self.tail_call);
+        match &strip(callee).kind {
+            ast::ExprKind::Name(name) if !matches!(self.lookup(name), Some(Scoped::Local(_))) => {
+                self.named_call(name, callee.span, args, tail_call, span)
+            }
+            ast::ExprKind::Field { base, arrow: false, name } => match self.owner_symbol(base) {
+                Some(Symbol::Ring(ring)) => self.ring_method(ring, name, args, span),
+                Some(Symbol::Map(map)) => self.map_method(map, name, args, span),
+                Some(Symbol::Module(unit)) => self.module_call(unit, base, name, args, span),
+                Some(Symbol::Python(file)) => self.python_call(file, name, args, span),
+                Some(Symbol::Error) => self.arguments_of_unknown(args, span),
+                _ => self.value_call(callee, args, span),
+            },
+            _ => self.value_call(callee, args, span),
+        }
+    }
+
+    fn named_call(
+        &mut self,
+        name: &str,
+        place: Span,
+        args: &[ast::Expr],
+        tail_call: bool,
+        span: Span,
+    ) -> Typed {
+        match self.lookup(name) {
+            Some(Scoped::Program(id)) => return self.function_call(id, args, place, tail_call, span),
+            Some(Scoped::Const(..)) => {
+                self.report(Diagnostic::error(305, place, format!("`{name}` is a constant, not a function")));
+                return self.arguments_of_unknown(args, span);
+            }
+            Some(Scoped::Local(_)) | None => {}
+        }
+        if let Some(method) = self.method_named(name) {
+            return self.function_call(method, args, place, false, span);
         }
         let own = self.checker.names.own(name);
-        if let Some(call) = self.builtin_call(name, own.is_some(), args, callee.span, span) {
+        if let Some(call) = self.builtin_call(name, own.is_some(), args, place, span) {
             return call;
         }
         match own {
-            Some(Symbol::Function(id)) => self.function_call(name, id, args, callee.span, span),
-            Some(_) => {
-                self.report(Diagnostic::error(305, callee.span, format!("`{name}` is no function")));
-                self.error_expr(span)
+            Some(Symbol::Function(id)) => self.function_call(id, args, place, tail_call, span),
+            Some(Symbol::Extern(id)) => self.extern_call(id, args, place, span),
+            Some(Symbol::Global(_)) => {
+                let callee = ast::Expr { kind: ast::ExprKind::Name(name.into()), span: place };
+                self.value_call(&callee, args, span)
             }
-            None => {
-                self.unknown_function(name, callee.span);
-                self.error_expr(span)
+            Some(Symbol::Error) => self.arguments_of_unknown(args, span),
+            Some(symbol) => {
+                let text = format!("`{name}` is {}, not a function", symbol.what());
+                self.report(Diagnostic::error(305, place, text));
+                self.arguments_of_unknown(args, span)
             }
+            None => match self.helper_named(name) {
+                Some(id) => {
+                    self.checker.strict(place, "helper without `extern`");
+                    self.extern_call(id, args, place, span)
+                }
+                None => {
+                    self.unknown_function(name, place);
+                    self.arguments_of_unknown(args, span)
+                }
+            },
         }
     }
 
-    fn method(&mut self, base: &ast::Expr, span: Span) -> Typed {
-        if let ast::ExprKind::Name(name) = &strip(base).kind
-            && matches!(self.checker.names.get(name), Some(Symbol::Map(_)))
-        {
-            self.report(
-                Diagnostic::error(304, span, "a map has no methods")
-                    .help(format!("`{name}[key]` looks up, `{name}[key] = value` updates")),
+    /// Looks at the arguments of a call that was refused, for what else may be wrong in them.
+    fn arguments_of_unknown(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        for arg in args {
+            // What has no value may be just what the function meant takes.
+            let meant = matches!(
+                self.named_symbol(arg),
+                Some(
+                    Symbol::Function(_)
+                        | Symbol::Map(_)
+                        | Symbol::Ring(_)
+                        | Symbol::Impl(_)
+                        | Symbol::Counter(_)
+                )
             );
-            return self.error_expr(span);
+            if !meant {
+                self.not_last(|body| body.expr(arg, None));
+            }
         }
-        self.not_yet(span, "a call of a member is")
+        self.error_expr(span)
     }
 
-    fn function_call(
+    /// The method of the impl block at hand that has this name.
+    pub(super) fn method_named(&self, name: &str) -> Option<FuncId> {
+        let FunctionKind::Method(block) = self.kind else { return None };
+        self.checker.methods[block].get(name).copied()
+    }
+
+    pub(super) fn function_call(
         &mut self,
-        name: &str,
         id: FuncId,
         args: &[ast::Expr],
         place: Span,
+        tail_call: bool,
         span: Span,
     ) -> Typed {
-        let signature = &self.checker.signatures[id];
-        let (kind, ret, declared) = (signature.kind, signature.ret, signature.span);
-        let params = signature.params.clone();
-        let Some(kind) = kind else { return self.error_expr(span) };
+        let signature = self.checker.signatures[id].clone();
+        let name = self.checker.function_name(id);
+        let Some(kind) = signature.kind else { return self.arguments_of_unknown(args, span) };
         if kind.is_program() {
-            self.report(
-                Diagnostic::error(716, place, "a program can only be entered by the kernel")
-                    .also(declared, format!("`{name}` is one"))
-                    .help("move the shared part into a `@helper`"),
-            );
-            return self.error_expr(span);
+            return self.program_call(id, &name, args, place, tail_call, span);
         }
+        if !self.may_call(kind, &name, place, signature.span) {
+            return self.arguments_of_unknown(args, span);
+        }
+        let Some(args) = self.checked_args(&name, &signature.params, args, Some(signature.span), false, span)
+        else {
+            return self.error_expr(span);
+        };
+        self.make(ExprKind::Call { func: id, args }, signature.ret, span)
+    }
+
+    /// Whether the function at hand may call one of this kind; reports why not.
+    fn may_call(&mut self, kind: FunctionKind, name: &str, place: Span, declared: Span) -> bool {
         if kind.half() != self.half() {
-            let (half, help) = match kind {
-                FunctionKind::Plain => ("userspace", "mark it `@helper` to call it from the kernel half"),
-                _ => ("kernel", "share the result through a map or a global variable"),
+            let help = match kind {
+                FunctionKind::Plain | FunctionKind::Test => {
+                    "mark it `@helper` to call it from the kernel half"
+                }
+                _ => "share the result through a map or a global variable",
             };
-            self.report(
-                Diagnostic::error(306, place, format!("`{name}` belongs to the {half} half"))
-                    .also(declared, "declared here")
-                    .help(help),
-            );
-            return self.error_expr(span);
+            let text = format!("`{name}` belongs to the {} half", kind.half().name());
+            self.report(Diagnostic::error(306, place, text).also(declared, "declared here").help(help));
+            return false;
         }
+        let refusal = match kind {
+            FunctionKind::Private if !matches!(self.kind, FunctionKind::Kfunc | FunctionKind::Private) => {
+                Some("only `@kfunc` and `@private` functions call a `@private` one")
+            }
+            FunctionKind::Method(block) if self.kind != FunctionKind::Method(block) => {
+                Some("only methods of its own impl block call a method")
+            }
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            self.report(
+                Diagnostic::error(306, place, format!("`{name}` cannot be called here"))
+                    .also(declared, "declared here")
+                    .note(refusal),
+            );
+        }
+        refusal.is_none()
+    }
+
+    /// Arguments of the parameters' types; `None` if they were refused. `loose`: the kernel's rules for pointers.
+    fn checked_args(
+        &mut self,
+        name: &str,
+        params: &[TypeId],
+        args: &[ast::Expr],
+        declared: Option<Span>,
+        loose: bool,
+        span: Span,
+    ) -> Option<Vec<Expr>> {
         if args.len() != params.len() {
             let text = format!("`{name}` takes {}, {} given", count(params.len()), args.len());
-            self.report(Diagnostic::error(404, span, text).also(declared, "declared here"));
+            let mut diagnostic = Diagnostic::error(404, span, text);
+            if let Some(declared) = declared {
+                diagnostic = diagnostic.also(declared, "declared here");
+            }
+            self.report(diagnostic);
+            self.arguments_of_unknown(args, span);
+            return None;
+        }
+        let checked = args.iter().zip(params).map(|(arg, ty)| {
+            if loose { self.kernel_argument(arg, *ty) } else { self.not_last(|body| body.value(arg, *ty)) }
+        });
+        Some(checked.collect())
+    }
+
+    /// An argument of a helper, kfunc or method: byte pointers go with every pointer, text with byte pointers.
+    fn kernel_argument(&mut self, arg: &ast::Expr, to: TypeId) -> Expr {
+        let found = self.not_last(|body| body.expr(arg, Some(to)));
+        let types = &self.checker.types;
+        let common = types.common();
+        let TypeKind::Ptr(target) = *types.kind(to) else { return self.coerce(found, to) };
+        let bytes = |ty: TypeId| ty == common.u8 || ty == common.void || ty == common.char || ty == common.i8;
+        match (types.kind(found.expr.ty).clone(), found.expr.kind.clone()) {
+            (TypeKind::Ptr(from), _) if from != target && (bytes(from) || bytes(target)) => {
+                let span = found.expr.span;
+                Expr { kind: ExprKind::Convert(Box::new(found.expr)), ty: to, span }
+            }
+            (TypeKind::Str(_), ExprKind::Bytes(text)) if bytes(target) => {
+                Expr { kind: ExprKind::Bytes(text), ty: to, span: found.expr.span }
+            }
+            (TypeKind::Str(_) | TypeKind::Array(..), ExprKind::Load(place)) if bytes(target) => {
+                Expr { kind: ExprKind::AddrOf(place), ty: to, span: found.expr.span }
+            }
+            _ => self.coerce(found, to),
+        }
+    }
+
+    pub(super) fn extern_call(&mut self, id: ExternId, args: &[ast::Expr], place: Span, span: Span) -> Typed {
+        let one = self.checker.externs[id].clone();
+        if self.half() == Half::User {
+            let text = format!("`{}` belongs to the kernel half", one.name);
+            let mut diagnostic = Diagnostic::error(306, place, text);
+            if let Some(declared) = one.span {
+                diagnostic = diagnostic.also(declared, "a function of the kernel, declared here");
+            }
+            self.report(diagnostic);
+            return self.arguments_of_unknown(args, span);
+        }
+        if one.helper.is_none() {
+            self.check_kfunc(&one.name, place);
+        }
+        let Some(args) = self.checked_args(&one.name, &one.params, args, one.span, true, span) else {
+            return self.error_expr(span);
+        };
+        self.make(ExprKind::CallExtern { function: id, args }, one.ret, span)
+    }
+
+    /// Reports a kfunc that the kernel at hand does not have.
+    fn check_kfunc(&mut self, name: &str, place: Span) {
+        let kernel = self.checker.kernel();
+        let Err(Unfound::Missing { near }) = kernel.kfunc(name) else { return };
+        let text = format!("this kernel has no kfunc `{name}`");
+        let mut error = match kernel.is_chosen() {
+            true => Diagnostic::error(520, place, text),
+            // Kfuncs come with what a kernel was built with, and the script may be for another kernel.
+            false => Diagnostic::warning(520, place, text),
+        };
+        for one in near {
+            let text = format!("a similar one exists: `{one}`");
+            error = error.suggest(place, one, text);
+        }
+        self.report(
+            error.note("an `extern` that is no numbered helper is found by name when the program is loaded"),
+        );
+    }
+
+    /// A call through a variable, a field, or any other function value.
+    fn value_call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Typed {
+        let value = self.not_last(|body| body.expr(callee, None)).expr;
+        let (params, ret) = match self.checker.types.kind(value.ty) {
+            TypeKind::Fn(params, ret) => (params.clone(), *ret),
+            TypeKind::Error => return self.arguments_of_unknown(args, span),
+            _ => {
+                let text = format!("`{}` cannot be called", self.type_name(value.ty));
+                self.report(Diagnostic::error(305, callee.span, text).label("not a function"));
+                return self.arguments_of_unknown(args, span);
+            }
+        };
+        let name = match &strip(callee).kind {
+            ast::ExprKind::Name(name) => name.clone(),
+            ast::ExprKind::Field { name, .. } => name.name.clone(),
+            _ => "this function".to_owned(),
+        };
+        let Some(args) = self.checked_args(&name, &params, args, None, false, span) else {
+            return self.error_expr(span);
+        };
+        self.make(ExprKind::CallValue { callee: Box::new(value), args }, ret, span)
+    }
+
+    /// A call of a program: a tail call, or nothing.
+    fn program_call(
+        &mut self,
+        id: FuncId,
+        name: &str,
+        args: &[ast::Expr],
+        place: Span,
+        tail_call: bool,
+        span: Span,
+    ) -> Typed {
+        let signature = self.checker.signatures[id].clone();
+        let declared = signature.span;
+        if !tail_call {
+            self.report(
+                Diagnostic::error(716, place, "a program can only be entered by `return f(ctx)`")
+                    .also(declared, format!("`{name}` is a program"))
+                    .help("move the shared part into a `@helper`"),
+            );
+            return self.arguments_of_unknown(args, span);
+        }
+        let own: Vec<TypeId> = self.params.iter().map(|param| self.locals[*param].ty).collect();
+        let reason = if signature.kind != Some(self.kind) {
+            Some("it is a program of another kind".to_owned())
+        } else if signature.params != own || signature.ret != self.ret {
+            Some("its parameters or result differ".to_owned())
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            self.report(
+                Diagnostic::error(715, place, "tail call to a program of another kind or signature")
+                    .also(declared, reason),
+            );
+            return self.arguments_of_unknown(args, span);
+        }
+        let passed: Vec<_> = args.iter().map(|arg| self.named_local(arg)).collect();
+        let wanted: Vec<_> = self.params.iter().map(|param| Some(*param)).collect();
+        if passed != wanted {
+            self.report(
+                Diagnostic::error(715, span, "a tail call passes the program's own context on")
+                    .help("write the parameters as they are"),
+            );
             return self.error_expr(span);
         }
-        let args = args.iter().zip(params).map(|(arg, ty)| self.value(arg, ty)).collect();
-        self.make(ExprKind::Call { func: id, args }, ret, span)
+        self.make(ExprKind::TailCall(id), signature.ret, span)
+    }
+
+    /// `module.f(..)`.
+    fn module_call(
+        &mut self,
+        unit: usize,
+        base: &ast::Expr,
+        name: &ast::Ident,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Typed {
+        let ast::ExprKind::Name(module) = &strip(base).kind else {
+            return self.arguments_of_unknown(args, span);
+        };
+        match self.checker.module_member(unit, module, name) {
+            Some(Symbol::Function(id)) => self.function_call(id, args, name.span, false, span),
+            _ => self.arguments_of_unknown(args, span),
+        }
+    }
+
+    /// A call of a Python module.
+    fn python_call(&mut self, file: usize, name: &ast::Ident, args: &[ast::Expr], span: Span) -> Typed {
+        use crate::hir::UserBuiltin;
+        if self.half() == Half::Kernel {
+            self.report(Diagnostic::error(306, name.span, "a Python module belongs to the userspace half"));
+            return self.arguments_of_unknown(args, span);
+        }
+        if !args.is_empty() {
+            self.checker.strict(span, "argument of a Python function");
+        }
+        let mut values = Vec::new();
+        for arg in args {
+            let value = self.not_last(|body| body.expr(arg, None)).expr;
+            let fits = matches!(
+                self.checker.types.kind(value.ty),
+                TypeKind::Int(_) | TypeKind::Str(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Error
+            );
+            if !fits {
+                let text = format!("expected an integer or a string, found `{}`", self.type_name(value.ty));
+                self.report(Diagnostic::error(401, value.span, text));
+            }
+            values.push(value);
+        }
+        self.report(
+            Diagnostic::warning(428, name.span, "the host decides whether this happens")
+                .note("by default no Python is run: the call prints a message and gives 0"),
+        );
+        let module = self.checker.python[file].clone();
+        let call = UserBuiltin::Python { module, function: name.name.clone(), args: values };
+        self.make(ExprKind::User(call), self.checker.types.common().u64, span)
     }
 
     fn unknown_function(&mut self, name: &str, span: Span) {
-        if let Some(help) = super::perf::old_call(name) {
-            self.report(Diagnostic::error(902, span, format!("old spelling `{name}`")).help(help));
+        if let Some(method) = self.checker.methods.iter().find_map(|methods| methods.get(name)) {
+            let declared = self.checker.signatures[*method].span;
+            self.report(
+                Diagnostic::error(306, span, format!("`{name}` belongs to its impl block"))
+                    .also(declared, "declared here")
+                    .note("the kernel calls a method, and other methods of the block may"),
+            );
             return;
         }
-        let other = match self.half() {
-            Half::Kernel => Half::User,
-            Half::User => Half::Kernel,
-        };
-        if super::builtin::names(other).any(|builtin| builtin == name) {
-            let half = if other == Half::User { "userspace" } else { "kernel" };
-            self.report(Diagnostic::error(306, span, format!("`{name}` belongs to the {half} half")));
+        if self.misplaced_helper(name, span) {
             return;
         }
-        if super::builtin::LATER.contains(&name) {
-            self.report(Diagnostic::not_yet(span, &format!("`{name}` is")));
-            return;
-        }
-        let mut known = self.checker.names.all(|symbol| matches!(symbol, Symbol::Function(_)));
-        super::builtin::names(self.half()).for_each(|builtin| known.push(builtin));
-        let help = near(name, known).map(|near| format!("a similar function exists: `{near}`"));
-        self.report(Diagnostic::error(305, span, format!("no function `{name}`")).maybe_help(help));
+        let half = self.half();
+        let own = self.checker.names.all(|symbol| matches!(symbol, Symbol::Function(_) | Symbol::Extern(_)));
+        let builtins = super::builtin::names(half).chain(super::helper::names(half)).map(|name: &str| name);
+        let near = near(name, own.into_iter().chain(builtins)).map(str::to_owned);
+        let diagnostic = Diagnostic::error(305, span, format!("no function `{name}`"));
+        self.report(match near {
+            Some(near) => {
+                let text = format!("a similar function exists: `{near}`");
+                diagnostic.suggest(span, near, text)
+            }
+            None => diagnostic,
+        });
     }
 }

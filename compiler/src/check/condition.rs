@@ -1,11 +1,11 @@
 //! Conditions and presence (language reference, 3.5 and 3.9).
 
+use super::binding::Source;
 use super::expr::Typed;
 use super::function::Body;
-use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, UnaryOp};
+use crate::hir::{Expr, ExprKind, LocalId, LogicOp, UnaryOp};
 use crate::source::Span;
 use crate::types::TypeKind;
 
@@ -24,17 +24,32 @@ impl Body<'_, '_> {
     fn presence(&mut self, cond: &ast::Expr) -> Option<Expr> {
         let bool = self.checker.types.common().bool;
         if let Some((map, key)) = self.map_element(cond) {
+            self.check_readable(map, cond.span);
             let key = Box::new(self.map_key(map, key));
             return Some(Expr { kind: ExprKind::Present { map, key }, ty: bool, span: cond.span });
         }
+        if let Some(Source::Take(map, op)) = self.source(cond) {
+            return Some(Expr { kind: ExprKind::Taken { map, op }, ty: bool, span: cond.span });
+        }
         let local = self.named_local(cond)?;
-        let ast::ExprKind::Name(name) = &strip(cond).kind else { return None };
-        let only_elements = self.locals[local].binding && !self.prescan.from_other.contains(name);
-        only_elements.then_some(Expr { kind: ExprKind::Bound(local), ty: bool, span: cond.span })
+        let carrier = self.presence_carrier(local)?;
+        let only_elements = !self.prescan.uses(self.locals[local].span).from_other;
+        only_elements.then_some(Expr { kind: ExprKind::Bound(carrier), ty: bool, span: cond.span })
+    }
+
+    /// The variable whose presence bit tells whether the entry was there that a variable was set from.
+    fn presence_carrier(&self, local: LocalId) -> Option<LocalId> {
+        match self.presence.get(&local) {
+            Some(hidden) => Some(*hidden),
+            None => self.locals[local].binding.then_some(local),
+        }
     }
 
     fn warn_mixed_binding(&mut self, cond: &ast::Expr) {
-        if self.named_local(cond).is_some_and(|local| self.locals[local].binding) {
+        let Some(local) = self.named_local(cond) else { return };
+        let uses = self.prescan.uses(self.locals[local].span);
+        let pointer = matches!(self.checker.types.kind(self.locals[local].ty), TypeKind::Ptr(_));
+        if uses.from_element && uses.from_other && !pointer {
             self.report(
                 Diagnostic::warning(423, cond.span, "this asks the value, not whether the entry exists")
                     .help("compare with `null` to ask for the entry, with 0 to ask for the value"),
@@ -48,7 +63,14 @@ impl Body<'_, '_> {
         let Expr { ty, span, .. } = value.expr;
         match self.checker.types.kind(ty) {
             TypeKind::Bool | TypeKind::Error => value.expr,
-            TypeKind::Int(_) | TypeKind::Char | TypeKind::Str(_) | TypeKind::Enum(_) => {
+            TypeKind::Enum(_) if ty == self.checker.known.xdp_action => {
+                self.report(
+                    Diagnostic::error(403, span, "`xdp_action` is not a condition")
+                        .help("compare it: `action == XDP_PASS`"),
+                );
+                Expr { ty: common.error, ..value.expr }
+            }
+            TypeKind::Int(_) | TypeKind::Char | TypeKind::Str(_) | TypeKind::Enum(_) | TypeKind::Ptr(_) => {
                 Expr { kind: ExprKind::Truth(Box::new(value.expr)), ty: common.bool, span }
             }
             TypeKind::Null => Expr { kind: ExprKind::Const(0), ty: common.bool, span },
@@ -72,6 +94,21 @@ impl Body<'_, '_> {
         self.make(ExprKind::Unary(UnaryOp::Not, Box::new(asked)), bool, span)
     }
 
+    /// False, once the value was worked out: what it does on the way still happens.
+    fn evaluated_false(&mut self, value: Expr, span: Span) -> Expr {
+        let bool = self.checker.types.common().bool;
+        let no = Expr { kind: ExprKind::Const(0), ty: bool, span };
+        let scalar = self.checker.types.scalar(value.ty).is_some();
+        if !scalar && !matches!(self.checker.types.kind(value.ty), TypeKind::Str(_)) {
+            return no;
+        }
+        let asked = match value.ty == bool {
+            true => value,
+            false => Expr { kind: ExprKind::Truth(Box::new(value)), ty: bool, span },
+        };
+        Expr { kind: ExprKind::Logic(LogicOp::And, Box::new(asked), Box::new(no)), ty: bool, span }
+    }
+
     /// A bool and whether it is true for null (else it is true for what is there).
     fn null_test(&mut self, value: &ast::Expr, span: Span) -> (Expr, bool) {
         let common = self.checker.types.common();
@@ -81,22 +118,27 @@ impl Body<'_, '_> {
             return (ask(ExprKind::Present { map, key }), false);
         }
         if let Some(local) = self.named_local(value)
-            && self.locals[local].binding
+            && let Some(carrier) = self.presence_carrier(local)
         {
-            return (ask(ExprKind::Bound(local)), false);
+            return (ask(ExprKind::Bound(carrier)), false);
+        }
+        if let Some(Source::Take(map, op)) = self.source(value) {
+            return (ask(ExprKind::Taken { map, op }), false);
         }
         let value = self.expr(value, None);
         match self.checker.types.kind(value.expr.ty) {
             TypeKind::Error => (value.expr, true),
             TypeKind::Null => (ask(ExprKind::Const(1)), true),
-            TypeKind::Program | TypeKind::Ptr(_) => (ask(ExprKind::IsNull(Box::new(value.expr))), true),
+            TypeKind::Program | TypeKind::Ptr(_) | TypeKind::Fn(..) => {
+                (ask(ExprKind::IsNull(Box::new(value.expr))), true)
+            }
             _ if value.expr.ty == self.checker.known.perf_attachment => {
                 (ask(ExprKind::IsNull(Box::new(value.expr))), true)
             }
             _ => {
                 let text = format!("a `{}` is never null", self.type_name(value.expr.ty));
                 self.report(Diagnostic::warning(420, value.expr.span, text));
-                (ask(ExprKind::Const(0)), true)
+                (self.evaluated_false(value.expr, span), true)
             }
         }
     }

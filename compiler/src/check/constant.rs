@@ -1,4 +1,4 @@
-//! Initial values of globals: constant expressions to bytes.
+//! Initial values: constant expressions to bytes.
 
 use super::Checker;
 use super::function::Body;
@@ -9,45 +9,59 @@ use crate::hir::{Expr, ExprKind, FunctionKind};
 use crate::types::{TypeId, TypeKind, Types};
 
 impl Checker<'_> {
-    /// The type of a global and its initial value.
+    /// The type of a global and its initial value; the error type if that is reported.
     pub(super) fn global_init(&mut self, global: &ast::Global, written: Option<TypeId>) -> (TypeId, Vec<u8>) {
-        let error = self.types.common().error;
+        let error = (self.types.common().error, Vec::new());
         let Some(init) = &global.init else {
-            let ty = written.unwrap_or(error);
-            return self.checked_global(global, ty, None);
+            let ty = written.unwrap_or(error.0);
+            return if self.types.is_error(ty) { error } else { (ty, self.zeros(ty)) };
         };
+        if let Some(span) = self.variable_in(init) {
+            self.report_not_constant(span, "set it in `main`, or use a literal");
+            return match written {
+                Some(ty) if !self.types.is_error(ty) => (ty, self.zeros(ty)),
+                _ => error,
+            };
+        }
         let value = self.constant_expr(init, written);
         let ty = written.unwrap_or(value.ty);
-        self.checked_global(global, ty, Some(value))
-    }
-
-    fn checked_global(&mut self, global: &ast::Global, ty: TypeId, value: Option<Expr>) -> (TypeId, Vec<u8>) {
-        let error = self.types.common().error;
-        let span = global.name.span;
-        if self.types.is_error(ty) || value.as_ref().is_some_and(|value| self.types.is_error(value.ty)) {
-            return (error, Vec::new());
+        if self.types.is_error(ty) {
+            return error;
         }
-        if !self.sharable(ty) {
-            let text = format!("a `{}` cannot be shared between the halves", self.types.name(ty));
-            self.report(Diagnostic::error(601, span, text));
-            return (error, Vec::new());
-        }
-        let size = self.types.size(ty);
-        let mut bytes =
-            vec![0; usize::try_from(size).unwrap_or(0).min(super::items::MAX_OBJECT_BYTES as usize)];
-        if let Some(value) = value
-            && store(&self.types, &value, &mut bytes).is_none()
-        {
+        if matches!(self.types.kind(ty), TypeKind::Null | TypeKind::Void | TypeKind::Program) {
             self.report(
-                Diagnostic::error(619, value.span, "initial value must be constant")
-                    .help("set it in `main`, or use a literal"),
+                Diagnostic::error(401, init.span, "the type of this variable is not known")
+                    .help(format!("write it: `var {}: *u8 = null`", global.name.name)),
             );
+            return error;
         }
+        let bytes = self.constant_bytes(&value, ty).unwrap_or_else(|| self.zeros(ty));
         (ty, bytes)
     }
 
+    fn zeros(&self, ty: TypeId) -> Vec<u8> {
+        let size = self.types.size(ty).min(super::items::MAX_OBJECT_BYTES);
+        vec![0; usize::try_from(size).unwrap_or(0)]
+    }
+
+    /// A value of type `ty` as both halves keep it; `None` if it is reported, or too large to keep.
+    pub(super) fn constant_bytes(&mut self, value: &Expr, ty: TypeId) -> Option<Vec<u8>> {
+        if self.types.is_error(value.ty) || self.types.is_error(ty) {
+            return None;
+        }
+        if self.types.size(ty) > super::items::MAX_OBJECT_BYTES {
+            return None;
+        }
+        let mut bytes = self.zeros(ty);
+        if store(&self.types, value, &mut bytes).is_none() {
+            self.report_not_constant(value.span, "set it in `main`, or use a literal");
+            return None;
+        }
+        Some(bytes)
+    }
+
     /// Checks an expression outside any function.
-    fn constant_expr(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Expr {
+    pub(super) fn constant_expr(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Expr {
         let void = self.types.common().void;
         let mut body = Body::new(self, FunctionKind::Plain, void, Prescan::default());
         match wanted {
@@ -77,8 +91,10 @@ fn store(types: &Types, value: &Expr, out: &mut [u8]) -> Option<()> {
             }
         }
         ExprKind::Repeat(element) => {
+            let TypeKind::Array(_, len) = types.kind(value.ty) else { return None };
             let size = types.size(element.ty) as usize;
-            for slot in out.chunks_exact_mut(size.max(1)) {
+            let slots = out.chunks_exact_mut(size.max(1)).take(usize::try_from(*len).unwrap_or(usize::MAX));
+            for slot in slots {
                 store(types, element, slot)?;
             }
         }

@@ -32,16 +32,37 @@ impl Body<'_, '_> {
         if error || (from.expr.ty == to && from.constant.is_none()) {
             return from.expr;
         }
+        let span = from.expr.span;
         match (types.kind(from.expr.ty).clone(), types.kind(to).clone()) {
             (TypeKind::Int(source), TypeKind::Int(target)) => self.coerce_int(from, source, to, target),
             (TypeKind::Int(_), TypeKind::Enum(_)) | (TypeKind::Enum(_), TypeKind::Int(_)) => {
                 self.convert_int(from, to)
             }
+            (TypeKind::Enum(one), TypeKind::Enum(other)) if one == other => self.convert_int(from, to),
             (TypeKind::Str(_), TypeKind::Str(size)) => self.coerce_str(from, to, size),
-            (TypeKind::Str(_), TypeKind::Array(element, len)) => self.coerce_bytes(from, to, element, len),
-            _ if from.expr.ty == to => from.expr,
+            (TypeKind::Array(element, _), TypeKind::Str(_)) if self.is_byte(element) => {
+                Expr { kind: ExprKind::Convert(Box::new(from.expr)), ty: to, span }
+            }
+            (TypeKind::Null, TypeKind::Ptr(_) | TypeKind::Fn(..) | TypeKind::Program) => {
+                Expr { kind: ExprKind::Const(0), ty: to, span }
+            }
+            // In tc programs 0.1.1 types packet pointers as numbers (4.4).
+            (TypeKind::Ptr(_), TypeKind::Int(IntType { bits: 64, signed: false }))
+                if self.packet_numbers() =>
+            {
+                self.address(from.expr)
+            }
+            (TypeKind::Void, _) => {
+                self.report(Diagnostic::error(413, span, "this gives no value"));
+                Expr { ty: self.checker.types.common().error, ..from.expr }
+            }
             _ => self.mismatch(&from, to),
         }
+    }
+
+    pub(super) fn is_byte(&self, ty: TypeId) -> bool {
+        let common = self.checker.types.common();
+        ty == common.u8 || ty == common.char
     }
 
     /// Reports that another type is wanted.
@@ -104,18 +125,6 @@ impl Body<'_, '_> {
             }
             _ if from.expr.ty == to => from.expr,
             _ => Expr { kind: ExprKind::Convert(Box::new(from.expr)), ty: to, span },
-        }
-    }
-
-    fn coerce_bytes(&mut self, from: Typed, to: TypeId, element: TypeId, len: u64) -> Expr {
-        let common = self.checker.types.common();
-        match &from.expr.kind {
-            ExprKind::Bytes(bytes)
-                if (element == common.u8 || element == common.char) && bytes.len() as u64 <= len =>
-            {
-                Expr { ty: to, ..from.expr }
-            }
-            _ => self.mismatch(&from, to),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::{Diagnostic, near};
-use crate::hir::{Expr, ExprKind, FunctionKind};
+use crate::hir::{Expr, ExprKind, Half};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
@@ -37,11 +37,6 @@ impl Body<'_, '_> {
         Typed::of(Expr { kind: ExprKind::Const(0), ty: self.checker.types.common().error, span })
     }
 
-    pub(super) fn not_yet(&mut self, span: Span, what: &str) -> Typed {
-        self.report(Diagnostic::not_yet(span, what));
-        self.error_expr(span)
-    }
-
     pub(super) fn make(&self, kind: ExprKind, ty: TypeId, span: Span) -> Typed {
         Typed::of(Expr { kind, ty, span })
     }
@@ -57,10 +52,15 @@ impl Body<'_, '_> {
             }
             ast::ExprKind::Bool(value) => self.make(ExprKind::Const(u64::from(*value)), common.bool, span),
             ast::ExprKind::Char(value) => self.make(ExprKind::Const(u64::from(*value)), common.char, span),
-            ast::ExprKind::Str(bytes) => self.string(bytes, span),
+            ast::ExprKind::Str(bytes) => match wanted.filter(|ty| self.is_byte_array(*ty)) {
+                Some(array) => self.byte_literal(bytes, array, span),
+                None => self.string(bytes, span),
+            },
             ast::ExprKind::Null => self.make(ExprKind::Const(0), common.null, span),
             ast::ExprKind::Array(elements) => self.array_literal(elements, wanted, span),
-            ast::ExprKind::Struct { name, fields } => self.struct_literal(name, fields, span),
+            ast::ExprKind::Struct { module, name, fields } => {
+                self.struct_literal(module.as_ref(), name, fields, span)
+            }
             ast::ExprKind::Name(name) => self.name(name, span),
             ast::ExprKind::Paren(inner) => self.expr(inner, wanted),
             ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => self.load(expr),
@@ -68,10 +68,11 @@ impl Body<'_, '_> {
             ast::ExprKind::Unary(op, operand) => self.unary(*op, operand, span),
             ast::ExprKind::Binary(op, left, right) => self.binary(*op, left, right, span),
             ast::ExprKind::Cast(value, ty) => self.cast(value, ty, span),
-            ast::ExprKind::New(..) => self.not_yet(span, "`new` is"),
-            ast::ExprKind::Match { value, .. } => {
-                let head = Span { end: value.span.start, ..span };
-                self.not_yet(head, "`match` is")
+            ast::ExprKind::New(ty, flag) => self.new_object(ty, flag.as_deref(), span),
+            ast::ExprKind::Match { value, arms } => self.match_value(value, arms, wanted, span),
+            ast::ExprKind::Type(_) => {
+                self.report(Diagnostic::error(301, span, "a type is not a value"));
+                self.error_expr(span)
             }
         }
     }
@@ -81,6 +82,20 @@ impl Body<'_, '_> {
         let int = self.checker.types.scalar(ty).expect("a constant is a scalar");
         let expr = Expr { kind: ExprKind::Const(int.truncate(value as u64)), ty, span };
         Typed { expr, constant: Some(value), literal }
+    }
+
+    /// A string literal as the bytes of an array: zeros in it count, a terminator does not.
+    fn byte_literal(&mut self, bytes: &[u8], array: TypeId, span: Span) -> Typed {
+        if bytes.len() as u64 > self.checker.types.size(array) {
+            let text = format!("{} bytes do not fit `{}`", bytes.len(), self.type_name(array));
+            self.report(Diagnostic::error(401, span, text));
+            return self.error_expr(span);
+        }
+        self.make(ExprKind::Bytes(bytes.to_vec()), array, span)
+    }
+
+    fn is_byte_array(&self, ty: TypeId) -> bool {
+        matches!(self.checker.types.kind(ty), TypeKind::Array(element, _) if self.is_byte(*element))
     }
 
     fn string(&mut self, bytes: &[u8], span: Span) -> Typed {
@@ -96,33 +111,32 @@ impl Body<'_, '_> {
 
     fn name(&mut self, name: &str, span: Span) -> Typed {
         match self.lookup(name) {
-            Some(Scoped::Local(local)) => return Typed::of(self.load_local(local, span)),
+            Some(Scoped::Local(local)) => {
+                return if self.checker.types.is_error(self.locals[local].ty) {
+                    self.error_expr(span)
+                } else {
+                    Typed::of(self.load_local(local, span))
+                };
+            }
+            Some(Scoped::Const(_, ty)) if self.checker.types.is_error(ty) => return self.error_expr(span),
             Some(Scoped::Const(value, ty)) => return self.integer(value, ty, true, span),
+            Some(Scoped::Program(_)) => return self.program_value(name, span),
             None => {}
+        }
+        if let Some(method) = self.method_named(name) {
+            return self.function_value(method, span);
         }
         match self.checker.names.get(name) {
             Some(Symbol::Enumerator(ty, bits)) => {
                 let repr = self.checker.types.scalar(ty).expect("an enum is a scalar");
-                self.integer(repr.value(bits), ty, false, span)
+                let ty = if self.in_constant { self.int_type(repr) } else { ty };
+                self.integer(repr.value(bits), ty, self.in_constant, span)
             }
+            Some(Symbol::Const(value, ty)) => self.integer(value, ty, true, span),
             Some(Symbol::Global(_)) => self.load(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span }),
-            Some(Symbol::Map(_)) => {
-                self.report(
-                    Diagnostic::error(608, span, format!("map `{name}` is not a value"))
-                        .help(format!("an element is: `{name}[key]`")),
-                );
-                self.error_expr(span)
-            }
-            Some(Symbol::Function(id))
-                if self.checker.signatures[id].kind.is_some_and(FunctionKind::is_program) =>
-            {
-                self.not_yet(span, "a program as a value is")
-            }
-            Some(Symbol::Function(_)) => self.not_yet(span, "a function as a value is"),
-            Some(Symbol::Type(_)) => {
-                self.report(Diagnostic::error(301, span, format!("`{name}` is a type, not a value")));
-                self.error_expr(span)
-            }
+            Some(Symbol::Function(id)) => self.function_value(id, span),
+            Some(Symbol::Error) => self.error_expr(span),
+            Some(symbol) => self.no_value(name, symbol, span),
             None => {
                 self.unknown_name(name, span);
                 self.error_expr(span)
@@ -130,30 +144,107 @@ impl Body<'_, '_> {
         }
     }
 
+    /// A name that stands for something without a value.
+    fn no_value(&mut self, name: &str, symbol: Symbol, span: Span) -> Typed {
+        let (code, help) = match symbol {
+            Symbol::Map(_) => (608, Some(format!("an element is: `{name}[key]`"))),
+            Symbol::Ring(_) => (608, Some(format!("records come from `{name}.reserve()`"))),
+            Symbol::Config(_) => (608, Some(format!("a field is: `{name}.field`"))),
+            Symbol::Counter(_) => (608, Some(format!("its count is `read({name})`"))),
+            Symbol::Module(_) | Symbol::Python(_) => {
+                (608, Some(format!("call a function of it: `{name}.f()`")))
+            }
+            Symbol::Extern(_) => (301, Some("an extern can only be called".to_owned())),
+            Symbol::Impl(_) => (608, Some(format!("it can be registered: `register({name})`"))),
+            _ => (301, None),
+        };
+        let text = format!("`{name}` is {}, not a value", symbol.what());
+        self.report(Diagnostic::error(code, span, text).maybe_help(help));
+        self.error_expr(span)
+    }
+
+    /// A function without a call.
+    fn function_value(&mut self, id: crate::hir::FuncId, span: Span) -> Typed {
+        let signature = self.checker.signatures[id].clone();
+        let Some(kind) = signature.kind else { return self.error_expr(span) };
+        if kind.is_program() {
+            let name = self.checker.function_name(id);
+            return self.program_value(&name, span);
+        }
+        if kind.half() != self.half() {
+            let name = self.checker.function_name(id);
+            let text = format!("`{name}` belongs to the {} half", kind.half().name());
+            self.report(
+                Diagnostic::error(306, span, text)
+                    .also(signature.span, "declared here")
+                    .help("a function value stays in its half"),
+            );
+            return self.error_expr(span);
+        }
+        let ty = self.checker.types.intern(TypeKind::Fn(signature.params, signature.ret));
+        self.make(ExprKind::Function(id), ty, span)
+    }
+
+    fn program_value(&mut self, name: &str, span: Span) -> Typed {
+        self.report(
+            Diagnostic::error(426, span, format!("`{name}` is a program; it can only be loaded or tested"))
+                .help(format!("write `load({name})`")),
+        );
+        self.error_expr(span)
+    }
+
     pub(super) fn unknown_name(&mut self, name: &str, span: Span) {
-        let values =
-            self.checker.names.all(|symbol| !matches!(symbol, Symbol::Type(_) | Symbol::Function(_)));
-        let near = near(name, self.scoped_names().into_iter().chain(values));
-        let help = near.map(|near| format!("a similar name exists: `{near}`"));
-        self.report(Diagnostic::error(301, span, format!("no name `{name}` here")).maybe_help(help));
+        if super::builtin::is_builtin(name) {
+            self.report(
+                Diagnostic::error(301, span, format!("`{name}` is a builtin function, not a value"))
+                    .help(format!("call it: `{name}(..)`")),
+            );
+            return;
+        }
+        let values = self.checker.names.all(|symbol| !matches!(symbol, Symbol::Type(_)));
+        let near = near(name, self.scoped_names().into_iter().chain(values)).map(str::to_owned);
+        let diagnostic = Diagnostic::error(301, span, format!("no name `{name}` here"));
+        self.report(match near {
+            Some(near) => {
+                let text = format!("a similar name exists: `{near}`");
+                diagnostic.suggest(span, near, text)
+            }
+            None => diagnostic,
+        });
     }
 
     fn cast(&mut self, value: &ast::Expr, ty: &ast::TypeExpr, span: Span) -> Typed {
+        self.checker.strict(span, "cast with `as`");
         let to = self.checker.type_expr(ty, super::types::Position::Value);
         let from = self.expr(value, None);
         let types = &self.checker.types;
         if types.is_error(to) || types.is_error(from.expr.ty) {
             return self.error_expr(span);
         }
-        let castable = |ty: TypeId| {
+        let number = |ty: TypeId| {
             matches!(types.kind(ty), TypeKind::Int(_) | TypeKind::Bool | TypeKind::Char | TypeKind::Enum(_))
         };
-        if !castable(from.expr.ty) || !castable(to) {
+        let pointer = |ty: TypeId| matches!(types.kind(ty), TypeKind::Ptr(_) | TypeKind::Null);
+        let wide = |ty: TypeId| types.int(ty).is_some_and(|int| int.bits == 64);
+        let kernel = self.half() == Half::Kernel;
+        let fits = match (number(from.expr.ty), number(to)) {
+            (true, true) => true,
+            (false, false) => pointer(from.expr.ty) && pointer(to),
+            (true, false) => pointer(to) && kernel && (wide(from.expr.ty) || from.literal),
+            (false, true) => pointer(from.expr.ty) && kernel && wide(to),
+        };
+        if !fits {
             let (source, target) = (self.type_name(from.expr.ty), self.type_name(to));
-            self.report(Diagnostic::error(401, span, format!("`{source}` cannot be cast to `{target}`")));
+            let address = (pointer(from.expr.ty) || pointer(to)) && !kernel;
+            let note =
+                address.then(|| "a pointer of the userspace half leads into the plugin's own memory".into());
+            self.report(
+                Diagnostic::error(401, span, format!("`{source}` cannot be cast to `{target}`"))
+                    .maybe_help(note),
+            );
             return self.error_expr(span);
         }
-        if to == types.common().bool {
+        if to == self.checker.types.common().bool {
             return self.make(ExprKind::Truth(Box::new(from.expr)), to, span);
         }
         match (from.constant, self.checker.types.scalar(to)) {

@@ -5,9 +5,12 @@ use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind, UserBuiltin};
+use crate::hir::{Expr, ExprKind, Half, SharedBuiltin};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
+
+/// Most values of a `print` in the kernel half.
+const MAX_KERNEL_VALUES: usize = 12;
 
 /// A part of a format.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ fn conversion(rest: &[u8]) -> (Piece<'_>, usize) {
 }
 
 impl Body<'_, '_> {
-    pub(super) fn print(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+    pub(super) fn print_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let literal = args.first().and_then(|first| match &strip(first).kind {
             ast::ExprKind::Str(bytes) => Some((bytes.clone(), first.span)),
             _ => None,
@@ -75,6 +78,7 @@ impl Body<'_, '_> {
         if values.iter().any(|value| self.checker.types.is_error(value.ty)) {
             return self.error_expr(span);
         }
+        self.check_value_count(&values);
         let format = match literal {
             Some((format, place)) => self.check_format(&format, place, &values),
             None => {
@@ -83,7 +87,21 @@ impl Body<'_, '_> {
             }
         };
         let u32 = self.checker.types.common().u32;
-        self.make(ExprKind::User(UserBuiltin::Print { format, args: values }), u32, span)
+        self.make(ExprKind::Shared(SharedBuiltin::Print { format, args: values }), u32, span)
+    }
+
+    /// A program has room for so many values.
+    fn check_value_count(&mut self, values: &[Expr]) {
+        if self.half() == Half::Kernel
+            && let Some(first) = values.get(MAX_KERNEL_VALUES)
+        {
+            let text = format!("`print` in the kernel half takes at most {MAX_KERNEL_VALUES} values");
+            self.report(
+                Diagnostic::error(425, first.span, text)
+                    .label(format!("{} are given", values.len()))
+                    .help("print the rest with another `print`"),
+            );
+        }
     }
 
     /// The format as the host takes it: one conversion for each value.
@@ -142,31 +160,52 @@ impl Body<'_, '_> {
     }
 
     fn check_conversion(&mut self, letter: u8, value: &Expr) {
+        if self.is_handle(value) {
+            return;
+        }
         let numeric = self.is_numeric(value.ty);
         let common = self.checker.types.common();
         let fits = match letter {
             b'd' | b'i' | b'u' | b'x' | b'X' | b'o' => numeric || value.ty == common.bool,
             b'c' => value.ty == common.char || numeric,
-            b's' => self.is_text(value.ty),
+            b's' => self.is_text(value.ty) || self.is_text_pointer(value.ty),
             b'p' => matches!(self.checker.types.kind(value.ty), TypeKind::Ptr(_)),
             _ => false,
         };
         if !fits {
             let letter = char::from(letter);
             let text = format!("`{}` cannot be printed with `%{letter}`", self.type_name(value.ty));
+            let pointer = matches!(self.checker.types.kind(value.ty), TypeKind::Ptr(_));
             let help = match (letter, numeric, self.is_text(value.ty)) {
                 ('f' | 'e' | 'g' | 'E' | 'G' | 'F' | 'a' | 'A', ..) => {
                     "there are no floating-point values: use `%d`"
                 }
                 (_, true, _) => "use `%d` or `%u`",
                 (_, _, true) => "use `%s`",
+                ('s', ..) if pointer => "`%s` takes `*u8` or `*char`; `%p` shows the address",
+                _ if pointer => "use `%p`",
                 _ => "`{}` shows a scalar or string in its natural form",
             };
             self.report(Diagnostic::error(424, value.span, text).help(help));
         }
     }
 
+    /// Reports a program handle: it is no number.
+    fn is_handle(&mut self, value: &Expr) -> bool {
+        let handle = *self.checker.types.kind(value.ty) == TypeKind::Program;
+        if handle {
+            self.report(
+                Diagnostic::error(424, value.span, "a program handle cannot be printed")
+                    .note("a handle can only be attached, detached, tested for null"),
+            );
+        }
+        handle
+    }
+
     fn check_natural(&mut self, value: &Expr) {
+        if self.is_handle(value) {
+            return;
+        }
         let common = self.checker.types.common();
         let scalar = self.is_numeric(value.ty)
             || value.ty == common.bool
@@ -177,6 +216,7 @@ impl Body<'_, '_> {
             let help = match self.checker.types.kind(value.ty) {
                 TypeKind::Struct(_) => "print its fields",
                 TypeKind::Array(..) => "print its elements",
+                TypeKind::Fn(..) => "print what a call of it gives",
                 _ => "only numbers, bools, characters and strings can be printed",
             };
             self.report(Diagnostic::error(424, value.span, text).help(help));
@@ -185,6 +225,12 @@ impl Body<'_, '_> {
 
     fn is_numeric(&self, ty: TypeId) -> bool {
         matches!(self.checker.types.kind(ty), TypeKind::Int(_) | TypeKind::Enum(_))
+    }
+
+    /// A pointer to text in memory.
+    fn is_text_pointer(&self, ty: TypeId) -> bool {
+        let common = self.checker.types.common();
+        matches!(self.checker.types.kind(ty), TypeKind::Ptr(to) if *to == common.u8 || *to == common.char)
     }
 
     fn is_text(&self, ty: TypeId) -> bool {

@@ -1,38 +1,16 @@
-//! Functions: attributes, signatures, and the walk over a body.
+//! Functions: the walk over a body.
 
 use std::collections::HashMap;
 
+use super::names::Symbol;
 use super::prescan::Prescan;
-use super::types::Position;
-use super::{Checker, Signature, flow, read_form};
+use super::{Checker, Signature, read_form};
 use crate::ast;
-use crate::diag::{Diagnostic, near};
+use crate::diag::Diagnostic;
 use crate::hir::{self, Expr, FuncId, FunctionKind, Half, Local, LocalId, StmtKind};
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::{TypeId, TypeKind};
-
-/// Attributes of the language that this version does not compile.
-const LATER: &[&str] = &[
-    "xdp",
-    "tc",
-    "probe",
-    "retprobe",
-    "tracepoint",
-    "raw_tracepoint",
-    "kfunc",
-    "private",
-    "test",
-    "struct_ops",
-    "lsm",
-    "uprobe",
-    "uretprobe",
-    "cgroup",
-    "socket_filter",
-    "timer",
-    "syscall_enter",
-    "syscall_exit",
-];
+use crate::types::TypeId;
 
 /// What a name inside a function means.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +19,8 @@ pub(super) enum Scoped {
     Local(LocalId),
     /// A constant: its value and type.
     Const(i128, TypeId),
+    /// A variable that stands for a program: `var p = watch`.
+    Program(FuncId),
 }
 
 /// The state of the walk over one body.
@@ -48,132 +28,82 @@ pub(super) struct Body<'c, 'a> {
     pub(super) checker: &'c mut Checker<'a>,
     pub(super) kind: FunctionKind,
     pub(super) ret: TypeId,
+    pub(super) params: Vec<LocalId>,
     pub(super) locals: IndexVec<LocalId, Local>,
     /// Variables that are never assigned: loop variables.
     pub(super) fixed: Vec<LocalId>,
+    /// The hidden variable that carries the presence of one whose type is not the map's.
+    pub(super) presence: HashMap<LocalId, LocalId>,
     pub(super) prescan: Prescan,
     pub(super) loops: u32,
-    /// The variable that is being set, while its value is checked.
-    pub(super) target: Option<String>,
+    /// Where the variable is declared that is being set, while its value is checked.
+    pub(super) target: Option<Span>,
+    /// Which program a variable holds the handle of; none if it may be one of several.
+    pub(super) handles: HashMap<LocalId, Option<FuncId>>,
+    /// A call of a program here replaces this one.
+    pub(super) tail_call: bool,
+    /// What stands here is the last thing the function does.
+    pub(super) tail: bool,
+    /// What stands here is the value of a constant: enumerators are numbers in it.
+    pub(super) in_constant: bool,
     scopes: Vec<HashMap<String, (Scoped, Span)>>,
     named_result: Option<LocalId>,
     written_ret: bool,
 }
 
 impl Checker<'_> {
-    /// What a function's attributes make of it; none if they cannot be used.
-    pub(super) fn attribute_kind(&mut self, function: &ast::Function) -> Option<FunctionKind> {
-        let Some((first, others)) = function.attributes.split_first() else {
-            return Some(FunctionKind::Plain);
-        };
-        if let Some(other) = others.first() {
-            self.report(
-                Diagnostic::error(502, other.span, "one function, one program kind")
-                    .also(first.span, "the first stands here"),
-            );
-        }
-        let kind = match first.name.name.as_str() {
-            "helper" => FunctionKind::Helper,
-            "perf_event" => FunctionKind::PerfEvent,
-            other => {
-                self.report_attribute(other, first);
-                return None;
-            }
-        };
-        if let Some(argument) = &first.argument {
-            let text = format!("`@{}` takes no argument", first.name.name);
-            self.report(Diagnostic::error(501, argument.span, text).help("remove the parentheses"));
-        }
-        Some(kind)
-    }
-
-    fn report_attribute(&mut self, name: &str, attribute: &ast::Attribute) {
-        if LATER.contains(&name) {
-            self.report(Diagnostic::not_yet(attribute.span, &format!("`@{name}` is")));
-            return;
-        }
-        let help = match name {
-            "kprobe" => Some("write `@probe(\"function\")`".to_owned()),
-            _ => near(name, LATER.iter().copied().chain(["helper", "perf_event"]))
-                .map(|near| format!("a similar attribute exists: `@{near}`")),
-        };
-        self.report(
-            Diagnostic::error(501, attribute.span, format!("unknown attribute `@{name}`")).maybe_help(help),
-        );
-    }
-
-    /// The declared result. Without one: u32 if a value is returned somewhere, else void.
-    pub(super) fn result_type(&mut self, function: &ast::Function) -> TypeId {
-        match &function.ret {
-            Some(returns) => self.type_expr(&returns.ty, Position::Result),
-            None if flow::returns_value(&function.body) => self.types.common().u32,
-            None => self.types.common().void,
-        }
-    }
-
-    pub(super) fn check_signature(&mut self, function: &ast::Function, signature: &Signature) {
-        if signature.kind != Some(FunctionKind::PerfEvent) {
-            return;
-        }
-        let context = self.types.intern(TypeKind::Ptr(self.known.perf_context));
-        let error = |ty: &TypeId| self.types.is_error(*ty);
-        if signature.params.iter().any(error) || error(&signature.ret) {
-            return;
-        }
-        let expected = "a perf_event program must look like `fn name(ctx: *bpf_perf_event_data) -> i32`";
-        if signature.params != [context] {
-            let span = function.params.first().map_or(function.name.span, |param| param.ty.span);
-            self.report(Diagnostic::error(507, span, expected));
-        } else if signature.ret != self.types.common().i32 {
-            let span = function.ret.as_ref().map_or(function.name.span, |returns| returns.ty.span);
-            self.report(Diagnostic::error(503, span, expected));
-        }
-    }
-
     pub(super) fn function(&mut self, id: FuncId, function: &ast::Function) -> hir::Function {
-        let Signature { params: types, ret, kind, .. } = self.signatures[id].clone();
-        let Some(kind) = kind else { return unusable(function, ret) };
-        let mut body = Body::new(self, kind, ret, Prescan::of(&function.body));
+        let Signature { params: types, ret, kind, target, .. } = self.signatures[id].clone();
+        let name = self.full_name(&function.name);
+        let Some(kind) = kind else { return unusable(name, function.name.span, ret) };
+        let is_map = |name: &str| matches!(self.names.get(name), Some(Symbol::Map(_)));
+        let prescan = Prescan::of(&function.params, &function.body, &is_map);
+        let mut body = Body::new(self, kind, ret, prescan);
         body.written_ret = function.ret.is_some();
-        let params: Vec<LocalId> = function
+        body.params = function
             .params
             .iter()
             .zip(types)
-            .map(|(param, ty)| body.declare_local(&param.name, ty, false))
+            .map(|(param, ty)| body.declare_local(&param.name, ty))
             .collect();
         let mut block = Vec::new();
         if let Some(name) = function.ret.as_ref().and_then(|returns| returns.name.as_ref()) {
-            let local = body.declare_local(name, ret, false);
+            let local = body.declare_local(name, ret);
             body.named_result = Some(local);
             block.push(hir::Stmt { kind: StmtKind::Let { local, init: None }, span: name.span });
         }
         // Parameters and the body's own variables share a scope: neither may repeat the other.
+        body.tail = body.returns_tail();
         body.statements(&function.body, &mut block);
         body.finish(function, &mut block);
-        let Body { locals, .. } = body;
-        read_form::choose(&mut block, &locals);
+        let Body { locals, params, .. } = body;
+        read_form::choose(&mut block);
         hir::Function {
-            name: function.name.name.clone(),
+            name,
             span: function.name.span,
             kind,
+            target,
             params,
             ret,
             locals,
             body: block,
+            throws: false,
         }
     }
 }
 
 /// Stands for a function whose attributes were refused.
-fn unusable(function: &ast::Function, ret: TypeId) -> hir::Function {
+fn unusable(name: String, span: Span, ret: TypeId) -> hir::Function {
     hir::Function {
-        name: function.name.name.clone(),
-        span: function.name.span,
+        name,
+        span,
         kind: FunctionKind::Plain,
+        target: hir::Target::None,
         params: Vec::new(),
         ret,
         locals: IndexVec::new(),
         body: Vec::new(),
+        throws: false,
     }
 }
 
@@ -189,11 +119,17 @@ impl<'c, 'a> Body<'c, 'a> {
             checker,
             kind,
             ret,
+            params: Vec::new(),
             locals: IndexVec::new(),
             fixed: Vec::new(),
+            presence: HashMap::new(),
             prescan,
             loops: 0,
             target: None,
+            handles: HashMap::new(),
+            tail_call: false,
+            tail: false,
+            in_constant: false,
             scopes: vec![HashMap::new()],
             named_result: None,
             written_ret: false,
@@ -215,12 +151,13 @@ impl Body<'_, '_> {
     }
 
     /// A new variable that no name reaches.
-    pub(super) fn hidden_local(&mut self, name: &str, ty: TypeId, span: Span, binding: bool) -> LocalId {
-        self.locals.push(Local { name: name.into(), ty, span, binding })
+    pub(super) fn hidden_local(&mut self, name: &str, ty: TypeId, span: Span) -> LocalId {
+        self.locals.push(Local { name: name.into(), ty, span, binding: false })
     }
 
-    pub(super) fn declare_local(&mut self, name: &ast::Ident, ty: TypeId, binding: bool) -> LocalId {
-        let local = self.hidden_local(&name.name, ty, name.span, binding);
+    pub(super) fn declare_local(&mut self, name: &ast::Ident, ty: TypeId) -> LocalId {
+        let binding = self.prescan.uses(name.span).from_element;
+        let local = self.locals.push(Local { name: name.name.clone(), ty, span: name.span, binding });
         self.declare(name, Scoped::Local(local));
         local
     }
@@ -276,29 +213,25 @@ impl Body<'_, '_> {
         Expr { kind: hir::ExprKind::Load(place), ty, span }
     }
 
+    /// Whether the value of the last statement is what the function returns.
+    fn returns_tail(&self) -> bool {
+        self.written_ret && self.named_result.is_none() && self.ret != self.checker.types.common().void
+    }
+
     /// Makes every path end in a return, or reports the path that gives no value.
     fn finish(&mut self, function: &ast::Function, block: &mut hir::Block) {
         let common = self.checker.types.common();
-        if self.ret == common.void || self.checker.types.is_error(self.ret) || flow::ends(block) {
+        if self.ret == common.void || self.checker.types.is_error(self.ret) || hir::flow::ends(block) {
             return;
         }
         let span = Span { start: function.body.span.end - 1, ..function.body.span };
-        if self.named_result.is_some() || !self.written_ret {
+        if !self.returns_tail() {
             let value = self.bare_return(span);
             block.push(hir::Stmt { kind: StmtKind::Return(value), span });
             return;
         }
-        let tail = match block.last() {
-            Some(hir::Stmt { kind: StmtKind::Expr(tail), .. }) if tail.ty != common.void => {
-                Some(tail.clone())
-            }
-            _ => None,
-        };
-        if let Some(tail) = tail {
-            let span = tail.span;
-            let value = self.coerce(super::expr::Typed::of(tail), self.ret);
-            block.pop();
-            block.push(hir::Stmt { kind: StmtKind::Return(Some(value)), span });
+        self.return_tail(block);
+        if hir::flow::ends(block) {
             return;
         }
         let name = self.type_name(self.ret);
@@ -312,5 +245,30 @@ impl Body<'_, '_> {
             .also(function.name.span, format!("which promises `{name}`"))
             .help("add a `return` with a value"),
         );
+    }
+
+    /// Turns the value of the last statement into the result, in both branches of an `if` and in all clauses of a `try`.
+    fn return_tail(&mut self, block: &mut hir::Block) {
+        let Some(last) = block.last_mut() else { return };
+        match &mut last.kind {
+            // What `print` gives is no result that anyone means.
+            StmtKind::Expr(Expr {
+                kind: hir::ExprKind::Shared(hir::SharedBuiltin::Print { .. }), ..
+            }) => {}
+            StmtKind::Expr(value) if value.ty != self.checker.types.common().void => {
+                let typed = super::expr::Typed::of(value.clone());
+                let value = self.coerce(typed, self.ret);
+                last.kind = StmtKind::Return(Some(value));
+            }
+            StmtKind::If { then, otherwise, .. } => {
+                self.return_tail(then);
+                self.return_tail(otherwise);
+            }
+            StmtKind::Try { body, catches } => {
+                self.return_tail(body);
+                catches.iter_mut().for_each(|catch| self.return_tail(&mut catch.body));
+            }
+            _ => {}
+        }
     }
 }

@@ -58,11 +58,17 @@ impl Body<'_, '_> {
 
     pub(super) fn struct_literal(
         &mut self,
+        module: Option<&ast::Ident>,
         name: &ast::Ident,
         fields: &[(ast::Ident, ast::Expr)],
         span: Span,
     ) -> Typed {
-        let found = match self.checker.names.get(&name.name) {
+        let symbol = match module {
+            Some(module) => Some(Symbol::Type(self.checker.module_type(module, name))),
+            None => self.checker.names.get(&name.name),
+        };
+        let found = match symbol {
+            Some(Symbol::Type(ty)) if self.checker.types.is_error(ty) => return self.error_expr(span),
             Some(Symbol::Type(ty)) => match self.checker.types.kind(ty) {
                 TypeKind::Struct(id) => Some((ty, *id)),
                 _ => None,
@@ -70,33 +76,31 @@ impl Body<'_, '_> {
             _ => None,
         };
         let Some((ty, id)) = found else {
-            self.report(Diagnostic::error(303, name.span, format!("no struct `{}`", name.name)));
+            self.unknown_struct(name);
+            fields.iter().for_each(|(_, value)| {
+                self.expr(value, None);
+            });
             return self.error_expr(span);
         };
-        let options = ty == self.checker.known.perf_options;
-        if options {
-            self.check_old_fields(fields);
+        if ty == self.checker.known.perf_options {
+            return self.options_literal(name, fields, span);
         }
         let declared = self.checker.types.struct_def(id).fields.clone();
         let errors = self.checker.diagnostics.error_count();
         let mut given = self.given_fields(name, id, &declared, fields);
         // A field that was misspelt is not missing as well.
-        if self.checker.diagnostics.error_count() > errors || (options && has_old_field(fields)) {
+        if self.checker.diagnostics.error_count() > errors {
             return self.error_expr(span);
         }
         let mut values = Vec::with_capacity(declared.len());
         for (index, field) in declared.iter().enumerate() {
             values.push(match given[index].take() {
                 Some(value) => value,
-                None if options => match self.default_option(index, span) {
+                None => match self.default_field(field, span) {
                     Some(value) => value,
                     None => self.missing_field(name, field, span),
                 },
-                None => self.missing_field(name, field, span),
             });
-        }
-        if options {
-            self.check_options_literal(&values, span);
         }
         self.make(ExprKind::Struct(values), ty, span)
     }
@@ -122,14 +126,36 @@ impl Body<'_, '_> {
                         .also(first, "first given here"),
                 );
             }
-            given[index] = Some(self.field_value(&name.name, index, value, declared[index].ty));
+            given[index] = Some(self.value(value, declared[index].ty));
         }
         given
     }
 
-    fn field_value(&mut self, structure: &str, index: usize, value: &ast::Expr, ty: TypeId) -> Expr {
-        let options = self.type_name(self.checker.known.perf_options);
-        if structure == options { self.option_value(index, value, ty) } else { self.value(value, ty) }
+    fn unknown_struct(&mut self, name: &ast::Ident) {
+        let types = &self.checker.types;
+        let structs = self.checker.names.all(
+            |symbol| matches!(symbol, Symbol::Type(ty) if matches!(types.kind(ty), TypeKind::Struct(_))),
+        );
+        let help = near(&name.name, structs).map(|near| format!("a similar struct exists: `{near}`"));
+        let text = format!("no struct `{}`", name.name);
+        self.report(Diagnostic::error(303, name.span, text).maybe_help(help));
+    }
+
+    /// The value that a field has where a literal gives none.
+    fn default_field(&mut self, field: &Field, span: Span) -> Option<Expr> {
+        let bytes = field.default.as_ref()?;
+        let kind = match self.checker.types.scalar(field.ty) {
+            Some(_) => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                ExprKind::Const(u64::from_le_bytes(word))
+            }
+            None => {
+                let text = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+                ExprKind::Bytes(bytes[..text].to_vec())
+            }
+        };
+        Some(Expr { kind, ty: field.ty, span })
     }
 
     fn missing_field(&mut self, name: &ast::Ident, field: &Field, span: Span) -> Expr {
@@ -141,9 +167,6 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn unknown_field(&mut self, structure: &str, field: &ast::Ident, declared: &[Field]) {
-        if structure == "perf_options" && super::perf::OLD_FIELDS.iter().any(|(old, _)| *old == field.name) {
-            return;
-        }
         let names: Vec<_> = declared.iter().map(|field| field.name.as_str()).collect();
         let help = match near(&field.name, names.iter().copied()) {
             Some(near) => Some(format!("a similar field exists: `{near}`")),
@@ -153,10 +176,6 @@ impl Body<'_, '_> {
         let text = format!("`{structure}` has no field `{}`", field.name);
         self.report(Diagnostic::error(304, field.span, text).maybe_help(help));
     }
-}
-
-fn has_old_field(fields: &[(ast::Ident, ast::Expr)]) -> bool {
-    fields.iter().any(|(field, _)| super::perf::OLD_FIELDS.iter().any(|(old, _)| *old == field.name))
 }
 
 fn quoted(names: &[&str]) -> String {

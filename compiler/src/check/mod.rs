@@ -1,90 +1,270 @@
-//! The checker: syntax tree to typed tree, one file per construct.
+//! The checker: syntax trees to typed tree, one file per construct.
 //!
 //! Names are resolved, types checked and conversions written out in one walk per function, after all declarations are
 //! known; so order at top level does not matter. One cause gives one diagnostic: what depends on a name or type that
-//! was reported has the error type, which fits everywhere. What the language has and this version has not is reported
-//! as such, never passed on.
+//! was reported has the error type, which fits everywhere.
 
+mod arguments;
+mod assignable;
+mod attributes;
+mod binding;
 mod builtin;
 mod call;
 mod condition;
+mod configs;
 mod constant;
+mod consts;
+mod context;
 mod convert;
+mod counters;
+mod entries;
+mod errors;
+mod events;
 mod expr;
-mod flow;
+mod externs;
 mod format;
 mod function;
+mod globals;
+mod helper;
+mod impls;
 mod items;
+mod kernel_structs;
+mod lifecycle;
 mod literal;
+mod loops;
+mod map_ops;
+mod maps;
+mod matching;
+mod member;
+mod modules;
 mod names;
 mod operator;
+mod options;
 mod perf;
 mod place;
+mod pointer;
 mod predeclared;
 mod prescan;
 mod read_form;
+mod ring;
+mod rings;
+mod signatures;
+mod simple;
 mod stmt;
+mod type_items;
 mod types;
+
+use std::collections::{HashMap, HashSet};
 
 use crate::ast;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::hir::{FuncId, Function, Global, GlobalId, Hir, KnownTypes, Map, MapId};
+use crate::hir::{
+    Config, ConfigId, Counter, CounterId, Extern, ExternId, FuncId, Function, FunctionKind, Global, GlobalId,
+    Half, Hir, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
+};
 use crate::index::IndexVec;
-use crate::types::Types;
-use names::Names;
+use crate::pipeline::Options;
+use crate::resolve::{Import, ImportTarget, Program};
+use crate::source::{FileId, Span};
+use crate::types::{StructId, TypeId, Types};
+use names::{Names, Symbol};
 
 /// What a function looks like from outside.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Signature {
-    params: Vec<crate::types::TypeId>,
-    ret: crate::types::TypeId,
+    /// With its module's before a `.`.
+    name: String,
+    params: Vec<TypeId>,
+    ret: TypeId,
     /// None if its attributes cannot be used, which is reported.
-    kind: Option<crate::hir::FunctionKind>,
-    span: crate::source::Span,
+    kind: Option<FunctionKind>,
+    target: Target,
+    span: Span,
 }
 
 /// The state of one check.
 struct Checker<'a> {
+    options: &'a Options,
     types: Types,
     known: KnownTypes,
+    /// The names of the unit at hand.
     names: Names,
+    /// The name of the unit at hand, if it is a module.
+    module: Option<String>,
+    /// The names of units that are done, by their position in the program.
+    modules: Vec<Names>,
+    /// Paths of imported Python files.
+    python: Vec<String>,
+    /// Imports of the unit at hand that were used, by name.
+    used_imports: HashSet<String>,
+    /// The file of the unit at hand: what lies in others comes from headers.
+    file: Option<FileId>,
+    /// What headers declare, by the place of its name: the same for all units.
+    from_headers: HashMap<Span, Symbol>,
+    /// Names of the unit at hand that have no value at compile time.
+    not_constant: HashSet<String>,
+    /// The half that types are written for: in the kernel's, a pointer may lead to a struct that nobody declares.
+    half: Half,
+    /// Structs that the script has values of, and where first.
+    by_value: HashMap<StructId, Span>,
+    /// Structs of the kernel that no script declares.
+    kernel_structs: HashMap<String, StructId>,
+    /// How many parts types are made of, if more than one.
+    weights: HashMap<TypeId, u32>,
+    /// The methods of each impl block by name.
+    methods: IndexVec<ImplId, HashMap<String, FuncId>>,
     signatures: IndexVec<FuncId, Signature>,
     globals: IndexVec<GlobalId, Global>,
     maps: IndexVec<MapId, Map>,
+    rings: IndexVec<RingId, Ring>,
+    configs: IndexVec<ConfigId, Config>,
+    counters: IndexVec<CounterId, Counter>,
+    externs: IndexVec<ExternId, Extern>,
+    impls: IndexVec<ImplId, Impl>,
+    /// Rings with an `on_event` somewhere.
+    handled: HashSet<RingId>,
+    /// Rings in calls of `dispatch`, and where.
+    dispatched: Vec<(RingId, Span)>,
     diagnostics: &'a mut Diagnostics,
 }
 
-/// Checks a file. None if anything is wrong; the reasons are in `diagnostics`, which may hold warnings otherwise.
-pub fn check(file: &ast::File, project: &str, diagnostics: &mut Diagnostics) -> Option<Hir> {
-    let (types, known, names) = predeclared::declare();
+/// Checks a program. None if anything is wrong; the reasons are in `diagnostics`, which may hold warnings otherwise.
+pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics) -> Option<Hir> {
+    let (types, known, predeclared) = predeclared::declare();
     let mut checker = Checker {
+        options,
         types,
         known,
-        names,
+        names: predeclared.fresh(),
+        module: None,
+        modules: Vec::new(),
+        python: Vec::new(),
+        used_imports: HashSet::new(),
+        file: None,
+        from_headers: HashMap::new(),
+        not_constant: HashSet::new(),
+        half: Half::Kernel,
+        by_value: HashMap::new(),
+        kernel_structs: HashMap::new(),
+        weights: HashMap::new(),
+        methods: IndexVec::new(),
         signatures: IndexVec::new(),
         globals: IndexVec::new(),
         maps: IndexVec::new(),
+        rings: IndexVec::new(),
+        configs: IndexVec::new(),
+        counters: IndexVec::new(),
+        externs: IndexVec::new(),
+        impls: IndexVec::new(),
+        handled: HashSet::new(),
+        dispatched: Vec::new(),
         diagnostics,
     };
-    let declared = checker.declare(file);
-    let functions: IndexVec<FuncId, Function> =
-        declared.iter().map(|(id, function)| checker.function(*id, function)).collect();
-    checker.check_recursion(&functions);
-    let main = checker.check_entries(file, &declared);
+    let mut functions: IndexVec<FuncId, Function> = IndexVec::new();
+    let mut main = None;
+    for unit in &program.units {
+        checker.names = predeclared.fresh();
+        checker.module = unit.name.clone();
+        checker.file = Some(unit.file);
+        for import in &unit.imports {
+            let symbol = match &import.target {
+                ImportTarget::Unit(unit) => Symbol::Module(*unit),
+                ImportTarget::Python(path) => {
+                    checker.python.push(path.clone());
+                    Symbol::Python(checker.python.len() - 1)
+                }
+                ImportTarget::Missing => Symbol::Error,
+            };
+            checker.declare_name(&import.name, symbol);
+        }
+        let declared = checker.declare(&unit.ast);
+        for (id, function) in &declared {
+            checker.half = checker.signatures[*id].kind.map_or(Half::Kernel, FunctionKind::half);
+            functions.push(checker.function(*id, function));
+        }
+        checker.half = Half::Kernel;
+        checker.check_imports(&unit.imports);
+        if unit.name.is_none() {
+            main = checker.check_entries(&unit.ast, &declared);
+            checker.check_unused_methods(&functions);
+        }
+        let names = std::mem::take(&mut checker.names);
+        checker.modules.push(names);
+    }
+    checker.check_handlers();
+    checker.check_pointer_globals(&functions);
+    checker.check_values_of_kernel_structs();
     if checker.diagnostics.has_errors() {
         return None;
     }
-    let Checker { types, known, globals, maps, .. } = checker;
-    Some(Hir { project: project.into(), types, functions, globals, maps, main, known })
+    let Checker { types, known, globals, maps, rings, configs, counters, externs, impls, .. } = checker;
+    let tests =
+        functions.iter_enumerated().filter(|(_, one)| one.kind == FunctionKind::Test).map(|(id, _)| id);
+    let tests = tests.collect();
+    Some(Hir {
+        project: options.project.clone(),
+        types,
+        functions,
+        globals,
+        maps,
+        rings,
+        configs,
+        externs,
+        impls,
+        counters,
+        main,
+        tests,
+        known,
+    })
 }
 
 impl Checker<'_> {
     fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.report(diagnostic);
     }
+
+    /// Refuses what 0.1.1 does not have, if the script must be portable to it.
+    fn strict(&mut self, span: Span, what: &str) {
+        if self.options.strict_011 {
+            self.report(
+                Diagnostic::error(211, span, format!("KernelScript 0.1.1 has no {what}"))
+                    .note("--strict-011 asks for the language of 0.1.1"),
+            );
+        }
+    }
+
+    /// Warns about imports of the unit at hand that nothing uses.
+    fn check_imports(&mut self, imports: &[Import]) {
+        let used = std::mem::take(&mut self.used_imports);
+        for import in imports.iter().filter(|import| !matches!(import.target, ImportTarget::Missing)) {
+            let name = &import.name.name;
+            if !used.contains(name) && !name.starts_with('_') {
+                let text = format!("unused import `{name}`");
+                self.report(Diagnostic::warning(312, import.name.span, text));
+            }
+        }
+    }
+
+    /// The name of a function as a script calls it.
+    fn function_name(&self, id: FuncId) -> String {
+        self.signatures[id].name.clone()
+    }
+
+    /// The name of a declaration as the whole program knows it: with its module's before a `.`.
+    fn full_name(&self, name: &ast::Ident) -> String {
+        match &self.module {
+            Some(module) => format!("{module}.{}", name.name),
+            None => name.name.clone(),
+        }
+    }
 }
 
 /// `1 argument`, `2 arguments`.
 fn count(arguments: usize) -> String {
-    format!("{arguments} argument{}", if arguments == 1 { "" } else { "s" })
+    count_of(arguments, "argument")
+}
+
+/// `1 parameter`, `2 parameters`.
+fn count_of(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,8 +1,9 @@
-//! The names of a file: one space for types, enumerators, functions, maps and globals.
+//! The names of a file: one space for types, enumerators, functions, maps and all else at top level.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
-use crate::hir::{FuncId, GlobalId, MapId};
+use crate::hir::{ConfigId, CounterId, ExternId, FuncId, GlobalId, ImplId, MapId, RingId};
 use crate::source::Span;
 use crate::types::TypeId;
 
@@ -13,12 +14,51 @@ pub(super) enum Symbol {
     Type(TypeId),
     /// An enumerator: its enum and its bits.
     Enumerator(TypeId, u64),
+    /// A constant: its value and type.
+    Const(i128, TypeId),
     /// A function.
     Function(FuncId),
     /// A global variable.
     Global(GlobalId),
     /// A map.
     Map(MapId),
+    /// A ring buffer.
+    Ring(RingId),
+    /// A config block.
+    Config(ConfigId),
+    /// A counter.
+    Counter(CounterId),
+    /// An `extern`.
+    Extern(ExternId),
+    /// An impl block.
+    Impl(ImplId),
+    /// An imported module: by its position in `Checker::modules`.
+    Module(usize),
+    /// An imported Python file: by its position in `Checker::python`.
+    Python(usize),
+    /// Something whose declaration was refused: fits everywhere.
+    Error,
+}
+
+impl Symbol {
+    /// The word in messages.
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Symbol::Type(_) => "a type",
+            Symbol::Enumerator(..) => "an enumerator",
+            Symbol::Const(..) => "a constant",
+            Symbol::Function(_) => "a function",
+            Symbol::Global(_) => "a variable",
+            Symbol::Map(_) => "a map",
+            Symbol::Ring(_) => "a ring buffer",
+            Symbol::Config(_) => "a config block",
+            Symbol::Counter(_) => "a counter",
+            Symbol::Extern(_) => "an extern",
+            Symbol::Impl(_) => "an impl block",
+            Symbol::Module(_) | Symbol::Python(_) => "a module",
+            Symbol::Error => "unknown",
+        }
+    }
 }
 
 /// A name the compiler declares.
@@ -29,10 +69,10 @@ struct Predeclared {
     weak: bool,
 }
 
-/// All names at top level.
+/// All names at top level of one unit.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
-    predeclared: HashMap<&'static str, Predeclared>,
+    predeclared: Rc<HashMap<&'static str, Predeclared>>,
     own: HashMap<String, (Symbol, Span)>,
 }
 
@@ -46,11 +86,16 @@ pub(super) enum Taken {
 
 impl Names {
     pub(super) fn predeclare(&mut self, name: &'static str, symbol: Symbol, weak: bool) {
-        self.predeclared.insert(name, Predeclared { symbol, weak });
+        Rc::make_mut(&mut self.predeclared).insert(name, Predeclared { symbol, weak });
+    }
+
+    /// The names of another unit: predeclared ones only.
+    pub(super) fn fresh(&self) -> Names {
+        Names { predeclared: Rc::clone(&self.predeclared), own: HashMap::new() }
     }
 
     pub(super) fn declare(&mut self, name: &str, symbol: Symbol, span: Span) -> Result<(), Taken> {
-        if self.predeclared.get(name).is_some_and(|one| !one.weak) {
+        if self.is_reserved(name) {
             return Err(Taken::Predeclared);
         }
         if let Some((_, first)) = self.own.get(name) {
@@ -68,6 +113,29 @@ impl Names {
     /// The symbol that the script itself declares under this name.
     pub(super) fn own(&self, name: &str) -> Option<Symbol> {
         self.own.get(name).map(|(symbol, _)| *symbol)
+    }
+
+    /// The symbol that the compiler declares under this name.
+    pub(super) fn predeclared(&self, name: &str) -> Option<Symbol> {
+        self.predeclared.get(name).map(|one| one.symbol)
+    }
+
+    /// Whether no script may declare this name.
+    pub(super) fn is_reserved(&self, name: &str) -> bool {
+        self.predeclared.get(name).is_some_and(|one| !one.weak)
+    }
+
+    /// Where the script declares a name.
+    pub(super) fn declared_at(&self, name: &str) -> Option<Span> {
+        self.own.get(name).map(|(_, span)| *span)
+    }
+
+    /// The script's own names of symbols that `wanted` accepts, in a fixed order.
+    pub(super) fn all_own(&self, wanted: impl Fn(Symbol) -> bool) -> Vec<&str> {
+        let own = self.own.iter().filter(|(_, (symbol, _))| wanted(*symbol)).map(|(name, _)| name.as_str());
+        let mut names: Vec<_> = own.collect();
+        names.sort_unstable();
+        names
     }
 
     /// All names of symbols that `wanted` accepts, in a fixed order.

@@ -10,12 +10,16 @@ use crate::hir::{BinaryOp, Expr, ExprKind, LogicOp, UnaryOp};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
+/// Most bytes of a string (language reference, 3.6).
+const MAX_STR_BYTES: u32 = 65535;
+
 impl Body<'_, '_> {
     pub(super) fn unary(&mut self, op: ast::UnaryOp, operand: &ast::Expr, span: Span) -> Typed {
         match op {
-            ast::UnaryOp::Deref => return self.not_yet(span, "reading through a pointer with `*` is"),
-            ast::UnaryOp::AddrOf => return self.not_yet(span, "taking an address with `&` is"),
-            _ => {}
+            ast::UnaryOp::Deref => return self.deref(operand, span),
+            ast::UnaryOp::AddrOf => return self.address_of(operand, span),
+            ast::UnaryOp::BitNot => self.checker.strict(span, "`~`"),
+            ast::UnaryOp::Neg | ast::UnaryOp::Not => {}
         }
         let common = self.checker.types.common();
         let value = self.expr(operand, None);
@@ -40,6 +44,20 @@ impl Body<'_, '_> {
                 }
             }
             _ => self.bad_unary(op, value.expr.ty, span),
+        }
+    }
+
+    fn deref(&mut self, operand: &ast::Expr, span: Span) -> Typed {
+        let Some(place) = self.deref_place(operand, span) else { return self.error_expr(span) };
+        let ty = place.ty;
+        self.make(ExprKind::Load(place), ty, span)
+    }
+
+    /// Refuses operators that 0.1.1 does not have.
+    pub(super) fn strict_operator(&mut self, op: ast::BinaryOp, span: Span) {
+        use ast::BinaryOp::{And, Or, Shl, Shr, Xor};
+        if matches!(op, And | Or | Xor | Shl | Shr) {
+            self.checker.strict(span, &format!("operator `{}`", op.text()));
         }
     }
 
@@ -101,6 +119,7 @@ impl Body<'_, '_> {
                 self.comparison(op, left, right, span)
             }
             _ => {
+                self.strict_operator(op, span);
                 let left = self.expr(left, None);
                 let right = self.expr(right, None);
                 self.arithmetic(op, left, right, span)
@@ -128,8 +147,12 @@ impl Body<'_, '_> {
         }
         let types = &self.checker.types;
         if op == ast::BinaryOp::Add && is_str(types.kind(left.expr.ty)) && is_str(types.kind(right.expr.ty)) {
-            return self.not_yet(span, "joining strings with `+` is");
+            return self.concat(left, right, span);
         }
+        if let Some(moved) = self.pointer_arithmetic(op, &left, &right, span) {
+            return moved;
+        }
+        let types = &self.checker.types;
         let ints = (types.int(left.expr.ty), types.int(right.expr.ty));
         let (Some(left_int), Some(right_int)) = ints else { return self.bad_pair(op, &left, &right, span) };
         let shift = matches!(op, ast::BinaryOp::Shl | ast::BinaryOp::Shr);
@@ -152,6 +175,26 @@ impl Body<'_, '_> {
         let left = self.operand(left, ty);
         let right = self.operand(right, ty);
         self.make(ExprKind::Binary(hir_op, Box::new(left), Box::new(right)), ty, span)
+    }
+
+    /// `a + b` on strings: as long as both together.
+    fn concat(&mut self, left: Typed, right: Typed, span: Span) -> Typed {
+        let size = |ty| match self.checker.types.kind(ty) {
+            TypeKind::Str(size) => *size,
+            _ => 0,
+        };
+        let size = size(left.expr.ty) + size(right.expr.ty);
+        if size > MAX_STR_BYTES {
+            let text = format!("the joined string would have {size} bytes");
+            self.report(Diagnostic::error(430, span, text).note("string size must be 1 to 65535"));
+            return self.error_expr(span);
+        }
+        let ty = self.checker.types.str_type(size);
+        if let (ExprKind::Bytes(first), ExprKind::Bytes(second)) = (&left.expr.kind, &right.expr.kind) {
+            let bytes = [first.as_slice(), second.as_slice()].concat();
+            return self.make(ExprKind::Bytes(bytes), ty, span);
+        }
+        self.make(ExprKind::Concat(Box::new(left.expr), Box::new(right.expr)), ty, span)
     }
 
     /// An operand in the type of the arithmetic, into which it always fits or wraps by the language's rule.
@@ -182,6 +225,9 @@ impl Body<'_, '_> {
         let (left, right) = (self.expr(left, None), self.expr(right, None));
         if self.either_error(&left, &right) {
             return self.error_expr(span);
+        }
+        if let Some(compared) = self.pointer_comparison(comparison_op(op), &left, &right, span) {
+            return compared;
         }
         let Some(ty) = self.common_type(op, &left, &right) else {
             return self.bad_pair(op, &left, &right, span);

@@ -5,11 +5,10 @@ use super::function::{Body, Scoped};
 use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
-use crate::builtins::context::REGISTERS;
-use crate::diag::{Diagnostic, near};
-use crate::hir::{ContextMember, Expr, ExprKind, GlobalId, Half, MapId, Place, PlaceKind};
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind, GlobalId, Half, MapId, Place, PlaceKind};
 use crate::source::Span;
-use crate::types::{TypeId, TypeKind};
+use crate::types::TypeKind;
 
 const RDONLY: u32 = 8;
 const WRONLY: u32 = 16;
@@ -28,8 +27,25 @@ impl Body<'_, '_> {
         self.make(ExprKind::Load(place), ty, expr.span)
     }
 
+    /// What a name at top level means here; none if a variable hides it or the expression is no name.
+    pub(super) fn named_symbol(&self, expr: &ast::Expr) -> Option<Symbol> {
+        let ast::ExprKind::Name(name) = &strip(expr).kind else { return None };
+        if self.lookup(name).is_some() { None } else { self.checker.names.get(name) }
+    }
+
+    /// The same for what stands before a `.`: a module that stands there is used.
+    pub(super) fn owner_symbol(&mut self, expr: &ast::Expr) -> Option<Symbol> {
+        let symbol = self.named_symbol(expr)?;
+        if let (Symbol::Module(_) | Symbol::Python(_), ast::ExprKind::Name(name)) =
+            (symbol, &strip(expr).kind)
+        {
+            self.checker.used_imports.insert(name.clone());
+        }
+        Some(symbol)
+    }
+
     /// The place an expression names; `None` if it was reported.
-    fn place(&mut self, expr: &ast::Expr) -> Option<Place> {
+    pub(super) fn place(&mut self, expr: &ast::Expr) -> Option<Place> {
         let span = expr.span;
         match &strip(expr).kind {
             ast::ExprKind::Name(name) => self.named_place(name, span),
@@ -42,16 +58,21 @@ impl Body<'_, '_> {
                 }
                 None => self.index_place(base, index, span),
             },
+            ast::ExprKind::Unary(ast::UnaryOp::Deref, operand) => self.deref_place(operand, span),
             _ => {
                 let value = self.expr(expr, None).expr;
-                let ty = value.ty;
-                (!self.checker.types.is_error(ty)).then(|| Place {
-                    kind: PlaceKind::Value(Box::new(value)),
-                    ty,
-                    span,
-                })
+                self.value_place(value, span)
             }
         }
+    }
+
+    fn value_place(&mut self, value: Expr, span: Span) -> Option<Place> {
+        let ty = value.ty;
+        (!self.checker.types.is_error(ty)).then(|| Place {
+            kind: PlaceKind::Value(Box::new(value)),
+            ty,
+            span,
+        })
     }
 
     fn named_place(&mut self, name: &str, span: Span) -> Option<Place> {
@@ -73,12 +94,7 @@ impl Body<'_, '_> {
             });
         }
         let value = self.expr(&ast::Expr { kind: ast::ExprKind::Name(name.into()), span }, None).expr;
-        let ty = value.ty;
-        (!self.checker.types.is_error(ty)).then(|| Place {
-            kind: PlaceKind::Value(Box::new(value)),
-            ty,
-            span,
-        })
+        self.value_place(value, span)
     }
 
     fn check_half(&mut self, global: GlobalId, span: Span) {
@@ -92,54 +108,12 @@ impl Body<'_, '_> {
         }
     }
 
-    fn field_place(&mut self, base: &ast::Expr, arrow: bool, name: &ast::Ident, span: Span) -> Option<Place> {
-        if self.is_map_name(base) {
-            let ast::ExprKind::Name(map) = &strip(base).kind else { return None };
-            let text = format!("a map has no member `{}`", name.name);
-            self.report(
-                Diagnostic::error(304, name.span, text)
-                    .help(format!("`{map}[key]` looks up, `{map}[key] = value` updates")),
-            );
-            return None;
-        }
-        let base = self.place(base)?;
-        let structure = match self.checker.types.kind(base.ty) {
-            TypeKind::Struct(id) => *id,
-            TypeKind::Ptr(_) if !arrow => {
-                self.report(Diagnostic::error(410, span, "use `->` on a pointer").help("write `->` for `.`"));
-                return None;
-            }
-            _ => {
-                let text = format!("`{}` has no member `{}`", self.type_name(base.ty), name.name);
-                self.report(Diagnostic::error(304, name.span, text));
-                return None;
-            }
-        };
-        if arrow {
-            self.report(Diagnostic::error(410, span, "use `.` on a value").help("write `.` for `->`"));
-            return None;
-        }
-        let def = self.checker.types.struct_def(structure).clone();
-        let Some(field) = def.field(&name.name) else {
-            self.unknown_field(&def.name, name, &def.fields);
-            return None;
-        };
-        let ty = def.fields[field].ty;
-        (!self.checker.types.is_error(ty)).then_some(Place {
-            kind: PlaceKind::Field { base: Box::new(base), field },
-            ty,
-            span,
-        })
-    }
-
-    fn is_map_name(&self, expr: &ast::Expr) -> bool {
-        let ast::ExprKind::Name(name) = &strip(expr).kind else { return false };
-        self.lookup(name).is_none() && matches!(self.checker.names.get(name), Some(Symbol::Map(_)))
-    }
-
     fn index_place(&mut self, base: &ast::Expr, index: &ast::Expr, span: Span) -> Option<Place> {
         let base = self.place(base)?;
-        let index = self.expr(index, None);
+        let index = self.not_last(|body| body.expr(index, None));
+        if let TypeKind::Ptr(_) = self.checker.types.kind(base.ty) {
+            return self.pointer_element(base, index, span);
+        }
         let (ty, len) = match self.checker.types.kind(base.ty) {
             TypeKind::Array(element, len) => (*element, *len),
             TypeKind::Str(size) => (self.checker.types.common().char, u64::from(*size)),
@@ -170,11 +144,40 @@ impl Body<'_, '_> {
         Some(Place { kind: PlaceKind::Index { base: Box::new(base), index }, ty, span })
     }
 
+    /// `p[i]`, which is `*(p + i)`.
+    fn pointer_element(&mut self, base: Place, index: Typed, span: Span) -> Option<Place> {
+        self.checker.strict(span, "indexing of a pointer");
+        if self.checker.types.is_error(index.expr.ty) {
+            return None;
+        }
+        let (ty, base_span) = (base.ty, base.span);
+        let pointer = match base.kind {
+            PlaceKind::Value(value) => *value,
+            kind => {
+                let place = Place { kind, ty, span: base_span };
+                Expr { kind: ExprKind::Load(place), ty, span: base_span }
+            }
+        };
+        let Some(moved) = self.pointer_arithmetic(ast::BinaryOp::Add, &Typed::of(pointer), &index, span)
+        else {
+            let text = format!("expected an integer as index, found `{}`", self.type_name(index.expr.ty));
+            self.report(Diagnostic::error(401, index.expr.span, text));
+            return None;
+        };
+        self.follow(moved.expr, span)
+    }
+
     /// A key of a map's key type. A constant beyond the end of an array is an error.
     pub(super) fn map_key(&mut self, map: MapId, key: &ast::Expr) -> Expr {
         let ty = self.checker.maps[map].key;
-        let found = self.expr(key, Some(ty));
+        let found = self.not_last(|body| body.expr(key, Some(ty)));
         let one = &self.checker.maps[map];
+        if ty == self.checker.types.common().void && !self.checker.types.is_error(found.expr.ty) {
+            let text = format!("`{}`, a `{}`, has no keys", one.name, one.kind.name());
+            self.report(Diagnostic::error(608, key.span, text));
+            return self.error_expr(key.span).expr;
+        }
+        let storage = one.kind.is_storage();
         if one.kind.is_array()
             && let Some(index) = found.constant
             && !(0..i128::from(one.max_entries)).contains(&index)
@@ -183,7 +186,21 @@ impl Body<'_, '_> {
             let label = format!("from 0 to {}", one.max_entries.saturating_sub(1));
             self.report(Diagnostic::error(406, key.span, text).label(label));
         }
+        if storage && matches!(self.checker.types.kind(found.expr.ty), TypeKind::Ptr(_)) {
+            let span = found.expr.span;
+            return Expr { kind: ExprKind::Convert(Box::new(found.expr)), ty, span };
+        }
         self.coerce(found, ty)
+    }
+
+    /// Reports a read of a map that userspace may only write.
+    pub(super) fn check_readable(&mut self, map: MapId, span: Span) {
+        self.check_access(map, WRONLY, span);
+    }
+
+    /// Reports a write to a map that userspace may only read.
+    pub(super) fn check_writable_map(&mut self, map: MapId, span: Span) {
+        self.check_access(map, RDONLY, span);
     }
 
     fn check_access(&mut self, map: MapId, forbidding: u32, span: Span) {
@@ -194,130 +211,6 @@ impl Body<'_, '_> {
             let declared = one.span;
             self.report(Diagnostic::error(603, span, text).also(declared, "its flags say so"));
         }
-    }
-
-    /// A place that may be written; `None` if it was reported.
-    pub(super) fn target(&mut self, expr: &ast::Expr) -> Option<Place> {
-        if self.context_member(expr).is_some() {
-            self.report(Diagnostic::error(412, expr.span, "a context member cannot be assigned"));
-            return None;
-        }
-        let (ast::ExprKind::Name(_) | ast::ExprKind::Field { .. } | ast::ExprKind::Index(..)) =
-            &strip(expr).kind
-        else {
-            if matches!(strip(expr).kind, ast::ExprKind::Unary(ast::UnaryOp::Deref, _)) {
-                self.report(Diagnostic::not_yet(expr.span, "storing through a pointer is"));
-            } else {
-                self.report(
-                    Diagnostic::error(212, expr.span, "cannot assign to this")
-                        .help("a variable, a field, an element or a map entry stands on the left"),
-                );
-            }
-            return None;
-        };
-        let place = self.place(expr)?;
-        self.check_writable(&place, expr.span).then_some(place)
-    }
-
-    fn check_writable(&mut self, place: &Place, span: Span) -> bool {
-        match &place.kind {
-            PlaceKind::Local(local) if self.fixed.contains(local) => {
-                let text = format!("`{}` cannot be assigned", self.locals[*local].name);
-                self.report(Diagnostic::error(412, span, text).label("a loop variable"));
-                false
-            }
-            PlaceKind::Local(_) | PlaceKind::Global(_) => true,
-            PlaceKind::Element { map, .. } => {
-                self.check_access(*map, RDONLY, span);
-                true
-            }
-            PlaceKind::Field { base, .. } if base.ty == self.checker.known.perf_attachment => {
-                self.report(Diagnostic::error(412, span, "a member of an attachment cannot be assigned"));
-                false
-            }
-            PlaceKind::Index { base, .. } if matches!(self.checker.types.kind(base.ty), TypeKind::Str(_)) => {
-                self.report(Diagnostic::error(212, span, "cannot assign to a byte of a string"));
-                false
-            }
-            PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => self.check_writable(base, span),
-            PlaceKind::Value(_) => {
-                self.report(Diagnostic::error(212, span, "cannot assign to this").label("this is a value"));
-                false
-            }
-        }
-    }
-
-    /// `ctx->member` or `ctx->regs.register`; `None` if the expression is something else.
-    fn context_member(&mut self, expr: &ast::Expr) -> Option<Typed> {
-        let ast::ExprKind::Field { base, arrow, name } = &strip(expr).kind else { return None };
-        if let ast::ExprKind::Field { base: ctx, arrow: true, name: regs } = &strip(base).kind
-            && regs.name == "regs"
-            && let Some(ctx) = self.context_pointer(ctx)
-        {
-            return Some(self.register(ctx, *arrow, name, expr.span));
-        }
-        let ctx = self.context_pointer(base)?;
-        if !*arrow {
-            self.report(
-                Diagnostic::error(410, expr.span, "use `->` on a pointer")
-                    .help(format!("write `->{}`", name.name)),
-            );
-            return Some(self.error_expr(expr.span));
-        }
-        let member = match name.name.as_str() {
-            "sample_period" => ContextMember::SamplePeriod,
-            "addr" => ContextMember::Addr,
-            "regs" => {
-                self.report(
-                    Diagnostic::error(304, name.span, "`regs` is not a value")
-                        .help("name a register: `ctx->regs.ip`"),
-                );
-                return Some(self.error_expr(expr.span));
-            }
-            other => {
-                let help = near(other, ["sample_period", "addr", "regs"])
-                    .map_or("its members are `regs`, `sample_period`, `addr`".to_owned(), |near| {
-                        format!("a similar member exists: `{near}`")
-                    });
-                let text = format!("`bpf_perf_event_data` has no member `{other}`");
-                self.report(Diagnostic::error(304, name.span, text).help(help));
-                return Some(self.error_expr(expr.span));
-            }
-        };
-        Some(self.context_load(ctx, member, expr.span))
-    }
-
-    fn register(&mut self, ctx: Expr, arrow: bool, name: &ast::Ident, span: Span) -> Typed {
-        if arrow {
-            self.report(
-                Diagnostic::error(410, span, "use `.` on a value").help("`regs` is a struct, no pointer"),
-            );
-            return self.error_expr(span);
-        }
-        let Some(index) = REGISTERS.iter().position(|register| register.name == name.name) else {
-            let help = near(&name.name, REGISTERS.iter().map(|register| register.name))
-                .map(|near| format!("a similar register exists: `{near}`"));
-            let text = format!("no register `{}`", name.name);
-            self.report(
-                Diagnostic::error(304, name.span, text)
-                    .maybe_help(help)
-                    .note("`ip`, `sp` and `fp` exist on every architecture"),
-            );
-            return self.error_expr(span);
-        };
-        self.context_load(ctx, ContextMember::Register(index), span)
-    }
-
-    fn context_load(&mut self, ctx: Expr, member: ContextMember, span: Span) -> Typed {
-        let u64 = self.checker.types.common().u64;
-        self.make(ExprKind::Context { ctx: Box::new(ctx), member }, u64, span)
-    }
-
-    /// The value of a variable that points to a context.
-    fn context_pointer(&mut self, expr: &ast::Expr) -> Option<Expr> {
-        let local = self.named_local(expr)?;
-        let pointer: TypeId = self.checker.types.intern(TypeKind::Ptr(self.checker.known.perf_context));
-        (self.locals[local].ty == pointer).then(|| self.load_local(local, expr.span))
     }
 }
 

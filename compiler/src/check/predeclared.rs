@@ -1,9 +1,11 @@
 //! The types and enumerators that every script finds declared.
 
 use super::names::{Names, Symbol};
-use crate::builtins::perf::{EVENTS, SNAPSHOT_ENTRIES};
+use crate::builtins::context::REGISTERS;
+use crate::builtins::context_members::{self, ContextStruct, MemberType};
+use crate::builtins::perf::{EVENTS, OPTION_TEXT, SNAPSHOT_ENTRIES};
 use crate::hir::KnownTypes;
-use crate::types::{EnumDef, Field, IntType, StructDef, TypeId, TypeKind, Types};
+use crate::types::{EnumDef, Field, IntType, StructDef, StructOrigin, TypeId, TypeKind, Types};
 
 const U64: IntType = IntType { bits: 64, signed: false };
 
@@ -12,6 +14,7 @@ pub(super) fn declare() -> (Types, KnownTypes, Names) {
     let mut names = Names::default();
     let common = types.common();
     names.predeclare("size_t", Symbol::Type(common.u64), false);
+    let regs = registers(&mut types, &mut names);
     let known = KnownTypes {
         perf_event: perf_event(&mut types, &mut names),
         perf_attachment: structure(
@@ -27,11 +30,99 @@ pub(super) fn declare() -> (Types, KnownTypes, Names) {
         ),
         perf_options: common.error,
         perf_read: common.error,
-        perf_context: structure(&mut types, &mut names, "bpf_perf_event_data", &[]),
+        perf_context: context(
+            &mut types,
+            &mut names,
+            "bpf_perf_event_data",
+            &[("regs", regs), ("sample_period", common.u64), ("addr", common.u64)],
+        ),
+        xdp_context: packet_context(&mut types, &mut names, &context_members::XDP_MD, false),
+        skb_context: packet_context(&mut types, &mut names, &context_members::SK_BUFF, false),
+        xdp_action: enumeration(&mut types, &mut names, "xdp_action", XDP_ACTIONS),
+        gfp_flag: enumeration(&mut types, &mut names, "gfp_flag", GFP_FLAGS),
     };
+    packet_context(&mut types, &mut names, &context_members::SOCK_ADDR, true);
+    enumeration(&mut types, &mut names, "tc_action", TC_ACTIONS);
     let perf_options = options(&mut types, &mut names, known);
     let perf_read = reading(&mut types, &mut names);
     (types, KnownTypes { perf_options, perf_read, ..known }, names)
+}
+
+/// `include/uapi/linux/bpf.h`, `enum xdp_action`, v6.12.
+const XDP_ACTIONS: &[(&str, i32)] =
+    &[("XDP_ABORTED", 0), ("XDP_DROP", 1), ("XDP_PASS", 2), ("XDP_TX", 3), ("XDP_REDIRECT", 4)];
+
+/// `include/uapi/linux/pkt_cls.h`, `TC_ACT_...`, v6.12.
+const TC_ACTIONS: &[(&str, i32)] = &[
+    ("TC_ACT_UNSPEC", -1),
+    ("TC_ACT_OK", 0),
+    ("TC_ACT_RECLASSIFY", 1),
+    ("TC_ACT_SHOT", 2),
+    ("TC_ACT_PIPE", 3),
+    ("TC_ACT_STOLEN", 4),
+    ("TC_ACT_QUEUED", 5),
+    ("TC_ACT_REPEAT", 6),
+    ("TC_ACT_REDIRECT", 7),
+    ("TC_ACT_TRAP", 8),
+];
+
+/// The language's own numbers.
+const GFP_FLAGS: &[(&str, i32)] = &[("GFP_KERNEL", 1), ("GFP_ATOMIC", 2)];
+
+fn enumeration(
+    types: &mut Types,
+    names: &mut Names,
+    name: &'static str,
+    enumerators: &[(&'static str, i32)],
+) -> TypeId {
+    let repr = IntType { bits: 32, signed: enumerators.iter().any(|(_, value)| *value < 0) };
+    let listed = enumerators.iter().map(|(name, value)| ((*name).to_owned(), u64::from(*value as u32)));
+    let id = types.add_enum(EnumDef { name: name.into(), repr, enumerators: listed.collect() });
+    let ty = types.intern(TypeKind::Enum(id));
+    names.predeclare(name, Symbol::Type(ty), false);
+    for (enumerator, value) in enumerators {
+        names.predeclare(enumerator, Symbol::Enumerator(ty, u64::from(*value as u32)), false);
+    }
+    ty
+}
+
+/// `pt_regs`: the registers by the names that `builtins::context` gives them.
+fn registers(types: &mut Types, names: &mut Names) -> TypeId {
+    let u64 = types.common().u64;
+    let fields: Vec<_> = REGISTERS.iter().map(|register| (register.name, u64)).collect();
+    let ty = context(types, names, "pt_regs", &fields);
+    names.predeclare("pt_regs", Symbol::Type(ty), true);
+    ty
+}
+
+/// The context of programs on packets and sockets.
+fn packet_context(types: &mut Types, names: &mut Names, found: &ContextStruct, weak: bool) -> TypeId {
+    let fields: Vec<_> =
+        found.fields.iter().map(|field| (field.name, member_type(types, field.ty))).collect();
+    let ty = context(types, names, found.name, &fields);
+    names.predeclare(found.name, Symbol::Type(ty), weak);
+    ty
+}
+
+fn member_type(types: &mut Types, ty: MemberType) -> TypeId {
+    let common = types.common();
+    match ty {
+        MemberType::U8 => common.u8,
+        MemberType::U16 => common.u16,
+        MemberType::U32 => common.u32,
+        MemberType::U64 => common.u64,
+        MemberType::I32 => common.i32,
+        MemberType::I64 => common.i64,
+        // Kernel structs behind a context are opaque: programs pass them to helpers.
+        MemberType::PacketStart
+        | MemberType::PacketEnd
+        | MemberType::PacketMeta
+        | MemberType::Pointer(_)
+        | MemberType::Struct(_) => types.intern(TypeKind::Ptr(common.u8)),
+        MemberType::ArrayU32(len) => types.intern(TypeKind::Array(common.u32, len.into())),
+        MemberType::ArrayU64(len) => types.intern(TypeKind::Array(common.u64, len.into())),
+        MemberType::Chars(len) => types.intern(TypeKind::Array(common.char, len.into())),
+    }
 }
 
 fn perf_event(types: &mut Types, names: &mut Names) -> TypeId {
@@ -48,6 +139,7 @@ fn perf_event(types: &mut Types, names: &mut Names) -> TypeId {
 /// The order of the fields is that of `builtins::perf::options`.
 fn options(types: &mut Types, names: &mut Names, known: KnownTypes) -> TypeId {
     let common = types.common();
+    let text = types.str_type(OPTION_TEXT);
     let fields = [
         ("event", known.perf_event),
         ("pid", common.i32),
@@ -58,6 +150,20 @@ fn options(types: &mut Types, names: &mut Names, known: KnownTypes) -> TypeId {
         ("exclude_kernel", common.bool),
         ("exclude_user", common.bool),
         ("group", known.perf_attachment),
+        ("freq", common.u64),
+        ("exclude_idle", common.bool),
+        ("exclude_hv", common.bool),
+        ("exclude_host", common.bool),
+        ("exclude_guest", common.bool),
+        ("every_cpu", common.bool),
+        ("process", text),
+        ("command", common.bool),
+        ("cgroup", text),
+        ("pinned", common.bool),
+        ("exclusive", common.bool),
+        ("precise", common.u32),
+        ("follow", common.bool),
+        ("weak", common.bool),
     ];
     structure(types, names, "perf_options", &fields)
 }
@@ -80,8 +186,23 @@ fn reading(types: &mut Types, names: &mut Names) -> TypeId {
 }
 
 fn structure(types: &mut Types, names: &mut Names, name: &'static str, fields: &[(&str, TypeId)]) -> TypeId {
-    let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty }).collect();
-    let id = types.add_struct(StructDef { name: name.into(), fields, predeclared: true });
+    of_origin(types, names, StructOrigin::Predeclared, name, fields)
+}
+
+fn context(types: &mut Types, names: &mut Names, name: &'static str, fields: &[(&str, TypeId)]) -> TypeId {
+    of_origin(types, names, StructOrigin::Context, name, fields)
+}
+
+fn of_origin(
+    types: &mut Types,
+    names: &mut Names,
+    origin: StructOrigin,
+    name: &'static str,
+    fields: &[(&str, TypeId)],
+) -> TypeId {
+    let fields =
+        fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty, default: None }).collect();
+    let id = types.add_struct(StructDef { name: name.into(), fields, origin });
     let ty = types.struct_type(id);
     names.predeclare(name, Symbol::Type(ty), false);
     ty

@@ -1,79 +1,171 @@
-//! What must be known of a variable before its first use: whether it is set from map elements, and whether it is
-//! compared with `null`. By name, so a shadowed variable may count for its namesake: harmless, because the answer only
-//! makes a variable carry a presence bit that is then always true, or keeps a failed `load` from ending the plugin.
+//! What must be known of a variable before its first use: whether it is set from map elements only, and whether it is
+//! compared with `null`. One walk over a body before it is checked, with the language's scopes.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use crate::ast::{BinaryOp, Block, Cond, Else, Expr, ExprKind, If, Stmt, StmtKind};
+use crate::ast::{
+    ArmResult, BinaryOp, Block, CatchPattern, Cond, Else, Expr, ExprKind, If, Param, Stmt, StmtKind, UnaryOp,
+};
+use crate::source::Span;
 
-/// Names of the variables of one function.
+/// How a variable is used.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Uses {
+    /// Set from `x[k]`, or from a queue, at least once.
+    pub(super) from_element: bool,
+    /// Set from something else at least once.
+    pub(super) from_other: bool,
+    /// Compared with `null` at least once.
+    pub(super) null_tested: bool,
+    /// Assigned at least once after its declaration.
+    pub(super) assigned: bool,
+}
+
+/// The variables of one function, by the place of their name in their declaration.
 #[derive(Debug, Default)]
 pub(super) struct Prescan {
-    /// Set from `x[k]` at least once.
-    pub(super) from_element: HashSet<String>,
-    /// Set from something else at least once.
-    pub(super) from_other: HashSet<String>,
-    /// Compared with `null` at least once.
-    pub(super) null_tested: HashSet<String>,
+    uses: HashMap<Span, Uses>,
 }
 
 impl Prescan {
-    pub(super) fn of(body: &Block) -> Prescan {
-        let mut found = Prescan::default();
-        found.block(body);
-        found
+    /// `is_map` tells whether a name at top level is a map.
+    pub(super) fn of(params: &[Param], body: &Block, is_map: &dyn Fn(&str) -> bool) -> Prescan {
+        let mut walk = Walk { uses: HashMap::new(), scopes: vec![HashMap::new()], is_map };
+        params.iter().for_each(|param| walk.declare(&param.name.name, param.name.span));
+        walk.stmts(body);
+        Prescan { uses: walk.uses }
+    }
+
+    /// How the variable declared here is used.
+    pub(super) fn uses(&self, declared: Span) -> Uses {
+        self.uses.get(&declared).copied().unwrap_or_default()
+    }
+}
+
+struct Walk<'a> {
+    uses: HashMap<Span, Uses>,
+    scopes: Vec<HashMap<&'a str, Span>>,
+    is_map: &'a dyn Fn(&str) -> bool,
+}
+
+impl<'a> Walk<'a> {
+    fn declare(&mut self, name: &'a str, span: Span) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name, span);
+        }
+    }
+
+    /// The uses of the variable that a name means here.
+    fn variable(&mut self, name: &str) -> Option<&mut Uses> {
+        let declared = self.scopes.iter().rev().find_map(|scope| scope.get(name))?;
+        Some(self.uses.entry(*declared).or_default())
     }
 
     fn set(&mut self, name: &str, value: &Expr) {
-        let names = if matches!(strip(value).kind, ExprKind::Index(..)) {
-            &mut self.from_element
-        } else {
-            &mut self.from_other
-        };
-        names.insert(name.to_owned());
-        self.expr(value);
+        let element = self.is_element(value);
+        if let Some(uses) = self.variable(name) {
+            uses.from_element |= element;
+            uses.from_other |= !element;
+        }
     }
 
-    fn block(&mut self, block: &Block) {
+    fn scoped(&mut self, inner: impl FnOnce(&mut Self)) {
+        self.scopes.push(HashMap::new());
+        inner(self);
+        self.scopes.pop();
+    }
+
+    fn block(&mut self, block: &'a Block) {
+        self.scoped(|walk| walk.stmts(block));
+    }
+
+    fn stmts(&mut self, block: &'a Block) {
         block.stmts.iter().for_each(|stmt| self.stmt(stmt));
     }
 
-    fn stmt(&mut self, stmt: &Stmt) {
+    fn stmt(&mut self, stmt: &'a Stmt) {
         match &stmt.kind {
-            StmtKind::Var { name, init: Some(init), .. } => self.set(&name.name, init),
-            StmtKind::Assign { place, op: None, value } => match &strip(place).kind {
-                ExprKind::Name(name) => self.set(name, value),
-                _ => self.expr(value),
-            },
-            StmtKind::Assign { value, .. } | StmtKind::Const { value, .. } => self.expr(value),
+            StmtKind::Var { name, init, .. } => {
+                init.iter().for_each(|init| self.expr(init));
+                self.declare(&name.name, name.span);
+                init.iter().for_each(|init| self.set(&name.name, init));
+            }
+            StmtKind::Const { name, value, .. } => {
+                self.expr(value);
+                self.declare(&name.name, name.span);
+            }
+            StmtKind::Assign { place, op, value } => {
+                self.expr(value);
+                match (&strip(place).kind, op) {
+                    (ExprKind::Name(name), None) => {
+                        self.set(name, value);
+                        self.variable(name).into_iter().for_each(|uses| uses.assigned = true);
+                    }
+                    (ExprKind::Name(name), Some(_)) => {
+                        self.variable(name).into_iter().for_each(|uses| {
+                            uses.assigned = true;
+                            uses.from_other = true;
+                        });
+                    }
+                    _ => self.expr(place),
+                }
+            }
             StmtKind::If(one) => self.conditional(one),
             StmtKind::While { cond, body } => {
                 self.expr(cond);
                 self.block(body);
             }
-            StmtKind::For { body, .. } | StmtKind::ForEach { body, .. } => self.block(body),
+            StmtKind::For { name, start, end, body } => {
+                self.expr(start);
+                self.expr(end);
+                self.scoped(|walk| {
+                    walk.declare(&name.name, name.span);
+                    walk.block(body);
+                });
+            }
+            StmtKind::ForEach { key, value, over, body } => {
+                self.expr(over);
+                self.scoped(|walk| {
+                    walk.declare(&key.name, key.span);
+                    walk.declare(&value.name, value.span);
+                    walk.block(body);
+                });
+            }
             StmtKind::Try { body, catches } => {
                 self.block(body);
-                catches.iter().for_each(|catch| self.block(&catch.body));
+                for catch in catches {
+                    self.scoped(|walk| {
+                        if let CatchPattern::Name(name) = &catch.pattern {
+                            walk.declare(&name.name, name.span);
+                        }
+                        walk.block(&catch.body);
+                    });
+                }
             }
             StmtKind::Expr(one)
             | StmtKind::Return(Some(one))
             | StmtKind::Delete(one)
             | StmtKind::Throw(one)
             | StmtKind::Defer(one) => self.expr(one),
-            StmtKind::Var { init: None, .. }
-            | StmtKind::Return(None)
-            | StmtKind::Break
-            | StmtKind::Continue => {}
+            StmtKind::Return(None) | StmtKind::Break | StmtKind::Continue => {}
         }
     }
 
-    fn conditional(&mut self, one: &If) {
+    fn conditional(&mut self, one: &'a If) {
         match &one.cond {
-            Cond::Expr(cond) => self.expr(cond),
-            Cond::Var { name, value } => self.set(&name.name, value),
+            Cond::Expr(cond) => {
+                self.expr(cond);
+                self.block(&one.then);
+            }
+            Cond::Var { name, value } => {
+                self.expr(value);
+                self.scoped(|walk| {
+                    walk.declare(&name.name, name.span);
+                    walk.set(&name.name, value);
+                    walk.block(&one.then);
+                });
+            }
         }
-        self.block(&one.then);
         match &one.otherwise {
             Some(Else::Block(block)) => self.block(block),
             Some(Else::If(nested, _)) => self.conditional(nested),
@@ -81,29 +173,78 @@ impl Prescan {
         }
     }
 
-    fn expr(&mut self, expr: &Expr) {
+    fn expr(&mut self, expr: &'a Expr) {
         match &expr.kind {
-            ExprKind::Binary(BinaryOp::Eq | BinaryOp::Ne, left, right) => {
-                self.null_test(left, right);
-                self.null_test(right, left);
+            ExprKind::Binary(op, left, right) => {
+                if matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+                    self.null_test(left, right);
+                    self.null_test(right, left);
+                }
                 self.expr(left);
                 self.expr(right);
             }
-            ExprKind::Binary(_, left, right) | ExprKind::Index(left, right) => {
+            ExprKind::Index(left, right) => {
                 self.expr(left);
                 self.expr(right);
+            }
+            ExprKind::Unary(UnaryOp::AddrOf, inner) => {
+                // Whoever has the address may set it.
+                if let ExprKind::Name(name) = &strip(inner).kind {
+                    self.variable(name).into_iter().for_each(|uses| uses.assigned = true);
+                }
+                self.expr(inner);
             }
             ExprKind::Paren(inner) | ExprKind::Unary(_, inner) | ExprKind::Cast(inner, _) => self.expr(inner),
+            ExprKind::New(_, flag) => flag.iter().for_each(|flag| self.expr(flag)),
             ExprKind::Field { base, .. } => self.expr(base),
-            ExprKind::Call { args, .. } => args.iter().for_each(|arg| self.expr(arg)),
+            ExprKind::Call { callee, args } => {
+                self.expr(callee);
+                args.iter().for_each(|arg| self.expr(arg));
+            }
+            ExprKind::Array(elements) => elements.iter().for_each(|one| self.expr(one)),
             ExprKind::Struct { fields, .. } => fields.iter().for_each(|(_, value)| self.expr(value)),
-            _ => {}
+            ExprKind::Match { value, arms } => {
+                self.expr(value);
+                for arm in arms {
+                    match &arm.result {
+                        ArmResult::Expr(result) => self.expr(result),
+                        ArmResult::Block(block) => self.block(block),
+                    }
+                }
+            }
+            ExprKind::Int(_)
+            | ExprKind::Str(_)
+            | ExprKind::Char(_)
+            | ExprKind::Bool(_)
+            | ExprKind::Null
+            | ExprKind::Name(_)
+            | ExprKind::Type(_) => {}
         }
+    }
+
+    /// Whether a value is a map element: `m[k]`, `q.pop()`.
+    fn is_element(&self, value: &Expr) -> bool {
+        match &strip(value).kind {
+            ExprKind::Index(base, _) => self.names_map(base),
+            ExprKind::Call { callee, .. } => match &strip(callee).kind {
+                ExprKind::Field { base, name, .. } => {
+                    matches!(name.name.as_str(), "pop" | "peek") && self.names_map(base)
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    fn names_map(&self, base: &Expr) -> bool {
+        let ExprKind::Name(name) = &strip(base).kind else { return false };
+        let hidden = self.scopes.iter().any(|scope| scope.contains_key(name.as_str()));
+        !hidden && (self.is_map)(name)
     }
 
     fn null_test(&mut self, value: &Expr, null: &Expr) {
         if let (ExprKind::Name(name), ExprKind::Null) = (&strip(value).kind, &strip(null).kind) {
-            self.null_tested.insert(name.clone());
+            self.variable(name).into_iter().for_each(|uses| uses.null_tested = true);
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Statements.
+//! Statements: declarations, assignments, branches, jumps.
 
 use super::expr::Typed;
 use super::function::{Body, Scoped};
+use super::names::Symbol;
 use super::operator::arithmetic_op;
 use super::prescan::strip;
 use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Block, Expr, ExprKind, Half, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Block, Expr, ExprKind, FunctionKind, Place, PlaceKind, Stmt, StmtKind};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -16,7 +17,7 @@ const MAX_LOCAL_ELEMENTS: u64 = 1000;
 
 impl Body<'_, '_> {
     /// A block in a scope of its own.
-    fn block(&mut self, block: &ast::Block) -> Block {
+    pub(super) fn block(&mut self, block: &ast::Block) -> Block {
         self.scoped(|body| {
             let mut stmts = Vec::new();
             body.statements(block, &mut stmts);
@@ -24,16 +25,32 @@ impl Body<'_, '_> {
         })
     }
 
-    pub(super) fn statements(&mut self, block: &ast::Block, out: &mut Block) {
-        for stmt in &block.stmts {
-            self.statement(stmt, out);
-        }
+    /// A block after which more follows.
+    pub(super) fn inner_block(&mut self, block: &ast::Block) -> Block {
+        self.not_last(|body| body.block(block))
     }
 
-    fn statement(&mut self, stmt: &ast::Stmt, out: &mut Block) {
+    /// Runs `inner` where the function goes on afterwards.
+    pub(super) fn not_last<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> T {
+        let tail = std::mem::take(&mut self.tail);
+        let result = inner(self);
+        self.tail = tail;
+        result
+    }
+
+    pub(super) fn statements(&mut self, block: &ast::Block, out: &mut Block) {
+        let tail = std::mem::take(&mut self.tail);
+        for (index, stmt) in block.stmts.iter().enumerate() {
+            self.tail = tail && index + 1 == block.stmts.len();
+            self.statement(stmt, out);
+        }
+        self.tail = tail;
+    }
+
+    pub(super) fn statement(&mut self, stmt: &ast::Stmt, out: &mut Block) {
         let span = stmt.span;
         let kind = match &stmt.kind {
-            ast::StmtKind::Var { name, ty, init } => self.variable(name, ty.as_ref(), init.as_ref()),
+            ast::StmtKind::Var { name, ty, init } => self.variable(name, ty.as_ref(), init.as_ref(), out),
             ast::StmtKind::Const { name, ty, value } => {
                 self.constant(name, ty.as_ref(), value);
                 None
@@ -47,21 +64,16 @@ impl Body<'_, '_> {
                 None
             }
             ast::StmtKind::While { cond, body } => self.while_loop(cond, body),
-            ast::StmtKind::For { name, start, end, body } => self.for_loop(name, start, end, body),
+            ast::StmtKind::For { name, start, end, body } => self.for_loop(name, start, end, body, span),
+            ast::StmtKind::ForEach { key, value, over, body } => self.for_each(key, value, over, body, span),
             ast::StmtKind::Break => self.jump(StmtKind::Break, "break", span),
             ast::StmtKind::Continue => self.jump(StmtKind::Continue, "continue", span),
-            ast::StmtKind::ForEach { over, .. } => self.later(over.span, "walking a map is"),
-            ast::StmtKind::Delete(value) => self.later(value.span, "`delete` is"),
-            ast::StmtKind::Try { body, .. } => self.later(Span { end: body.span.start, ..span }, "`try` is"),
-            ast::StmtKind::Throw(_) => self.later(span, "`throw` is"),
-            ast::StmtKind::Defer(_) => self.later(span, "`defer` is"),
+            ast::StmtKind::Delete(value) => self.delete(value),
+            ast::StmtKind::Try { body, catches } => Some(self.try_catch(body, catches)),
+            ast::StmtKind::Throw(code) => self.throw(code),
+            ast::StmtKind::Defer(call) => self.defer(call, span),
         };
         out.extend(kind.map(|kind| Stmt { kind, span }));
-    }
-
-    fn later(&mut self, span: Span, what: &str) -> Option<StmtKind> {
-        self.report(Diagnostic::not_yet(span, what));
-        None
     }
 
     fn variable(
@@ -69,35 +81,52 @@ impl Body<'_, '_> {
         name: &ast::Ident,
         ty: Option<&ast::TypeExpr>,
         init: Option<&ast::Expr>,
+        out: &mut Block,
     ) -> Option<StmtKind> {
         let declared = ty.map(|ty| self.checker.type_expr(ty, Position::Value));
         if let (Some(declared), Some(ty)) = (declared, ty) {
             self.check_local_type(declared, ty.span);
         }
-        let binding = self.prescan.from_element.contains(&name.name);
         let Some(init) = init else {
-            let declared = declared.expect("the parser demands a type or a value");
-            let local = self.declare_local(name, declared, binding);
+            let declared = declared.unwrap_or(self.checker.types.common().error);
+            let local = self.declare_local(name, declared);
             return Some(StmtKind::Let { local, init: None });
         };
-        if let Some((map, key)) = self.map_element(init) {
-            let value_ty = self.checker.maps[map].value;
-            if declared.is_none_or(|ty| ty == value_ty) {
-                let key = self.map_key(map, key);
-                let local = self.declare_local(name, value_ty, true);
-                return Some(StmtKind::Bind { local, map, key });
-            }
-            self.check_lost_presence(name);
+        if declared.is_none() && self.program_alias(name, init) {
+            return None;
         }
-        let value = self.initialiser(name, declared, init);
-        let ty = declared.unwrap_or_else(|| self.variable_type(&value));
-        let local = self.declare_local(name, ty, binding);
+        if let Some(source) = self.source(init) {
+            let value_ty = self.source_type(&source, init.span);
+            if declared.is_none_or(|ty| ty == value_ty) {
+                return Some(self.bind_new(name, value_ty, source));
+            }
+            return Some(self.bind_converted(name, declared.unwrap_or(value_ty), source, init.span, out));
+        }
+        let value = self.initialiser(name.span, declared, init);
+        let ty = declared.unwrap_or_else(|| {
+            let ty = self.variable_type(&value);
+            self.check_local_type(ty, init.span);
+            ty
+        });
+        let local = self.declare_local(name, ty);
+        self.remember_handle(local, &value);
         Some(StmtKind::Let { local, init: Some(value) })
     }
 
-    fn initialiser(&mut self, name: &ast::Ident, declared: Option<TypeId>, init: &ast::Expr) -> Expr {
-        let outer = self.target.replace(name.name.clone());
+    /// `var p = watch` with a program: the name stands for the program from now on.
+    fn program_alias(&mut self, name: &ast::Ident, init: &ast::Expr) -> bool {
+        let Some(Symbol::Function(id)) = self.named_symbol(init) else { return false };
+        if !self.checker.signatures[id].kind.is_some_and(FunctionKind::is_program) {
+            return false;
+        }
+        self.declare(name, Scoped::Program(id));
+        true
+    }
+
+    pub(super) fn initialiser(&mut self, target: Span, declared: Option<TypeId>, init: &ast::Expr) -> Expr {
+        let outer = self.target.replace(target);
         let value = match declared {
+            Some(ty) if ty == self.checker.known.perf_event => self.event_variable(init),
             Some(ty) => self.value(init, ty),
             None => self.expr(init, None).expr,
         };
@@ -106,7 +135,7 @@ impl Body<'_, '_> {
     }
 
     /// The type of a variable that is declared by its value alone.
-    fn variable_type(&mut self, value: &Expr) -> TypeId {
+    pub(super) fn variable_type(&mut self, value: &Expr) -> TypeId {
         let common = self.checker.types.common();
         match self.checker.types.kind(value.ty) {
             TypeKind::Void => {
@@ -133,24 +162,21 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A map element converted to another type cannot tell whether it was there.
-    fn check_lost_presence(&mut self, name: &ast::Ident) {
-        if self.prescan.null_tested.contains(&name.name) {
-            self.report(Diagnostic::not_yet(
-                name.span,
-                "asking for the presence of an element converted to another type is",
-            ));
-        }
-    }
-
     fn constant(&mut self, name: &ast::Ident, ty: Option<&ast::TypeExpr>, value: &ast::Expr) {
         let declared = ty.map(|ty| self.checker.type_expr(ty, Position::Value));
+        self.in_constant = true;
         let found = self.expr(value, declared);
+        self.in_constant = false;
+        let common = self.checker.types.common();
+        let unknown = Scoped::Const(0, common.error);
         let Some(constant) = found.constant else {
             if !self.checker.types.is_error(found.expr.ty) {
-                self.report(Diagnostic::error(619, value.span, "a constant needs a constant integer value"));
+                self.report(
+                    Diagnostic::error(619, value.span, "a constant needs a constant integer value")
+                        .help("write `var` for a value that is known at run time only"),
+                );
             }
-            self.declare(name, Scoped::Const(0, self.checker.types.common().error));
+            self.declare(name, unknown);
             return;
         };
         let ty = declared.unwrap_or(found.expr.ty);
@@ -159,6 +185,7 @@ impl Body<'_, '_> {
                 let text = format!("a constant is an integer, not `{}`", self.type_name(written));
                 self.report(Diagnostic::error(401, value.span, text));
             }
+            self.declare(name, unknown);
             return;
         };
         self.coerce(found, ty);
@@ -166,36 +193,52 @@ impl Body<'_, '_> {
     }
 
     fn assign(&mut self, place: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
-        if let ast::ExprKind::Name(name) = &strip(place).kind
-            && let Some(Scoped::Const(..)) = self.lookup(name)
-        {
-            self.report(
-                Diagnostic::error(412, place.span, format!("`{name}` cannot be assigned"))
-                    .label("a constant"),
-            );
+        if !self.assignable_name(place) {
+            self.expr(value, None);
             return None;
         }
         let target = self.target(place);
-        if let (Some(Place { kind: PlaceKind::Local(local), ty, .. }), Some((map, key))) =
-            (&target, self.map_element(value))
-            && self.checker.maps[map].value == *ty
+        if let Some(Place { kind: PlaceKind::Local(local), ty, .. }) = &target
+            && let Some(source) = self.source(value)
+            && self.source_type(&source, value.span) == *ty
         {
-            let (local, key): (LocalId, _) = (*local, self.map_key(map, key));
-            return Some(StmtKind::Bind { local, map, key });
+            return Some(self.bind(*local, source));
         }
-        let outer = std::mem::take(&mut self.target);
-        if let ast::ExprKind::Name(name) = &strip(place).kind {
-            self.target = Some(name.clone());
+        let outer = self.target.take();
+        if let Some(Place { kind: PlaceKind::Local(local), .. }) = &target {
+            self.target = Some(self.locals[*local].span);
         }
         let value = match &target {
-            Some(target) if target.ty == self.checker.known.perf_event => {
-                self.option_value(crate::builtins::perf::options::EVENT, value, target.ty)
-            }
+            Some(target) if target.ty == self.checker.known.perf_event => self.assigned_event(target, value),
             Some(target) => self.value(value, target.ty),
             None => self.expr(value, None).expr,
         };
         self.target = outer;
-        target.map(|place| StmtKind::Assign { place, value })
+        let place = target?;
+        if let PlaceKind::Local(local) = place.kind {
+            self.remember_handle(local, &value);
+        }
+        Some(StmtKind::Assign { place, value })
+    }
+
+    /// Refuses constants and names of programs on the left.
+    fn assignable_name(&mut self, place: &ast::Expr) -> bool {
+        let ast::ExprKind::Name(name) = &strip(place).kind else { return true };
+        let what = match (self.lookup(name), self.named_symbol(place)) {
+            (Some(Scoped::Const(..)), _) | (None, Some(Symbol::Const(..))) => "a constant",
+            (None, Some(Symbol::Enumerator(..))) => "an enumerator",
+            (Some(Scoped::Program(_)), _) => {
+                self.report(
+                    Diagnostic::error(426, place.span, "which program this stands for must be known")
+                        .label("it is set again here")
+                        .help("declare another variable for the other program"),
+                );
+                return false;
+            }
+            _ => return true,
+        };
+        self.report(Diagnostic::error(412, place.span, format!("`{name}` cannot be assigned")).label(what));
+        false
     }
 
     fn compound(
@@ -205,14 +248,28 @@ impl Body<'_, '_> {
         value: &ast::Expr,
         span: Span,
     ) -> Option<StmtKind> {
-        let target = self.target(place)?;
+        if !self.assignable_name(place) {
+            self.expr(value, None);
+            return None;
+        }
+        self.strict_operator(op, span);
+        let target = self.target(place);
         let value = self.expr(value, None);
+        let target = target?;
         let current = self.make(ExprKind::Load(target.clone()), target.ty, target.span);
         if let TypeKind::Str(_) = self.checker.types.kind(target.ty) {
             self.report(
-                Diagnostic::error(402, span, "`+=` does not go with a string").help("write `s = s + t`"),
+                Diagnostic::error(402, span, format!("`{}=` does not go with a string", op.text()))
+                    .help("write `s = s + t`"),
             );
             return None;
+        }
+        if let (TypeKind::Ptr(_), ast::BinaryOp::Add | ast::BinaryOp::Sub) =
+            (self.checker.types.kind(target.ty), op)
+        {
+            let moved = self.arithmetic(op, current, value, span);
+            let value = self.coerce(moved, target.ty);
+            return Some(StmtKind::Assign { place: target, value });
         }
         // The operator is checked as if it were written out; its right operand is what the statement keeps.
         let result = self.arithmetic(op, current, value, span);
@@ -224,17 +281,33 @@ impl Body<'_, '_> {
     }
 
     fn expression(&mut self, expr: &ast::Expr) -> Option<StmtKind> {
-        let value = self.expr(expr, None);
+        if let ast::ExprKind::Match { value, arms } = &strip(expr).kind {
+            let value = self.match_statement(value, arms, false, expr.span);
+            return Some(StmtKind::Expr(value));
+        }
+        let tail = self.tail;
+        let value = self.expr(expr, tail.then_some(self.ret));
         if self.checker.types.is_error(value.expr.ty) {
             return None;
         }
-        let effect =
-            matches!(value.expr.kind, ExprKind::Call { .. } | ExprKind::User(_) | ExprKind::Kernel(_));
-        let tail = !effect && value.expr.ty != self.checker.types.common().void;
-        if tail && self.ret == self.checker.types.common().void {
+        let idle = match &value.expr.kind {
+            ExprKind::Call { .. }
+            | ExprKind::CallValue { .. }
+            | ExprKind::CallExtern { .. }
+            | ExprKind::Take { .. }
+            | ExprKind::Shared(_)
+            | ExprKind::Kernel(_)
+            | ExprKind::User(_) => false,
+            _ => !tail,
+        };
+        if idle {
             self.report(Diagnostic::warning(213, expr.span, "this has no effect"));
         }
-        // A constant keeps its value where a tail expression returns it.
+        if tail && value.constant.is_some() {
+            // A constant keeps its value where the function returns it.
+            let ret = self.ret;
+            return Some(StmtKind::Return(Some(self.coerce(value, ret))));
+        }
         Some(StmtKind::Expr(value.expr))
     }
 
@@ -246,24 +319,23 @@ impl Body<'_, '_> {
             );
             return None;
         }
-        let value = self.value(value, self.ret);
+        self.tail_call = self.kind.is_program() && may_be_tail_call(value);
+        let value = self.not_last(|body| body.value(value, body.ret));
+        self.tail_call = false;
         Some(StmtKind::Return(Some(value)))
     }
 
     fn conditional(&mut self, one: &ast::If, span: Span, out: &mut Block) {
-        let stmt = match &one.cond {
+        let (cond, then) = match &one.cond {
             ast::Cond::Expr(cond) => {
-                let cond = self.condition(cond);
-                let then = self.block(&one.then);
-                (cond, then)
+                let cond = self.not_last(|body| body.condition(cond));
+                (cond, self.block(&one.then))
             }
             ast::Cond::Var { name, value } => self.scoped(|body| {
-                let cond = body.bound_condition(name, value, out);
-                let then = body.block(&one.then);
-                (cond, then)
+                let cond = body.not_last(|body| body.bound_condition(name, value, out));
+                (cond, body.block(&one.then))
             }),
         };
-        let (cond, then) = stmt;
         let mut otherwise = Vec::new();
         match &one.otherwise {
             Some(ast::Else::Block(block)) => otherwise = self.block(block),
@@ -273,95 +345,6 @@ impl Body<'_, '_> {
         out.push(Stmt { kind: StmtKind::If { cond, then, otherwise }, span });
     }
 
-    /// `if (var name = value)`: declares the variable before the `if` and asks for it.
-    fn bound_condition(&mut self, name: &ast::Ident, value: &ast::Expr, out: &mut Block) -> Expr {
-        let span = name.span;
-        let bool = self.checker.types.common().bool;
-        if let Some((map, key)) = self.map_element(value) {
-            let key = self.map_key(map, key);
-            let local = self.declare_local(name, self.checker.maps[map].value, true);
-            out.push(Stmt { kind: StmtKind::Bind { local, map, key }, span });
-            return Expr { kind: ExprKind::Bound(local), ty: bool, span };
-        }
-        let value = self.initialiser(name, None, value);
-        let ty = self.variable_type(&value);
-        let local = self.declare_local(name, ty, self.prescan.from_element.contains(&name.name));
-        out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
-        let loaded = Typed::of(self.load_local(local, span));
-        self.truth(loaded)
-    }
-
-    fn while_loop(&mut self, cond: &ast::Expr, body: &ast::Block) -> Option<StmtKind> {
-        let forever = matches!(strip(cond).kind, ast::ExprKind::Bool(true));
-        if forever && self.half() == Half::Kernel {
-            self.report(
-                Diagnostic::error(703, cond.span, "loop never ends")
-                    .note("the kernel accepts a program only if each loop in it ends"),
-            );
-        }
-        let cond = self.condition(cond);
-        let body = self.loop_body(body);
-        Some(StmtKind::While { cond, body })
-    }
-
-    fn loop_body(&mut self, body: &ast::Block) -> Block {
-        self.loops += 1;
-        let block = self.block(body);
-        self.loops -= 1;
-        block
-    }
-
-    fn for_loop(
-        &mut self,
-        name: &ast::Ident,
-        start: &ast::Expr,
-        end: &ast::Expr,
-        body: &ast::Block,
-    ) -> Option<StmtKind> {
-        let (first, last) = (self.expr(start, None), self.expr(end, None));
-        let ty = self.range_type(&first, &last)?;
-        if let (Some(a), Some(b)) = (first.constant, last.constant)
-            && first.literal
-            && last.literal
-            && a >= b
-        {
-            self.report(
-                Diagnostic::error(701, start.span.to(end.span), "range is empty")
-                    .label("the end is exclusive"),
-            );
-        }
-        let (start, end) = (self.coerce(first, ty), self.coerce(last, ty));
-        self.scoped(|scope| {
-            let local = scope.declare_local(name, ty, false);
-            scope.fixed.push(local);
-            let body = scope.loop_body(body);
-            Some(StmtKind::For { local, start, end, body })
-        })
-    }
-
-    /// The wider type of the two ends; a literal takes the other's.
-    fn range_type(&mut self, first: &Typed, last: &Typed) -> Option<TypeId> {
-        let (a, b) = (first.expr.ty, last.expr.ty);
-        if self.checker.types.is_error(a) || self.checker.types.is_error(b) {
-            return None;
-        }
-        if let (Some(int_a), Some(int_b)) = (self.checker.types.int(a), self.checker.types.int(b)) {
-            let combined = match (first.literal, last.literal) {
-                (true, false) => Some(int_b),
-                (false, true) => Some(int_a),
-                _ => super::convert::combine(int_a, int_b),
-            };
-            if let Some(int) = combined {
-                return Some(self.int_type(int));
-            }
-        }
-        let span = first.expr.span.to(last.expr.span);
-        let text =
-            format!("`{}` and `{}` do not go together in a range", self.type_name(a), self.type_name(b));
-        self.report(Diagnostic::error(402, span, text));
-        None
-    }
-
     fn jump(&mut self, kind: StmtKind, word: &str, span: Span) -> Option<StmtKind> {
         if self.loops == 0 {
             self.report(Diagnostic::error(704, span, format!("`{word}` outside a loop")));
@@ -369,4 +352,9 @@ impl Body<'_, '_> {
         }
         Some(kind)
     }
+}
+
+/// Whether an expression has the shape of a tail call, or of a `match` whose arms may be ones.
+pub(super) fn may_be_tail_call(expr: &ast::Expr) -> bool {
+    matches!(strip(expr).kind, ast::ExprKind::Call { .. } | ast::ExprKind::Match { .. })
 }

@@ -1,0 +1,290 @@
+//! Programs whose parameters are those of a function of the kernel: compared with the kernel's own types where they are
+//! known (language reference, 4.5, 4.9, 11.8).
+
+use super::signatures::expected;
+use super::{Checker, Signature};
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{ProgramKind, Target};
+use crate::kernel_types::{Entry, KernelType, Param, Pointee, Unfound};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// Registers that hold arguments.
+const MAX_PARAMS: usize = 6;
+
+/// What a program's parameters may be.
+struct Arguments {
+    /// What is called, for messages.
+    what: String,
+    /// The parameters, as far as they are known.
+    params: Vec<Param>,
+    /// How many of them a program may take.
+    usable: usize,
+    /// A register holds each, of any width: a system call's.
+    any_scalar: bool,
+}
+
+impl Checker<'_> {
+    pub(super) fn check_arguments(
+        &mut self,
+        kind: ProgramKind,
+        function: &ast::Function,
+        signature: &Signature,
+    ) {
+        let traced = matches!(kind, ProgramKind::SyscallEnter | ProgramKind::SyscallExit);
+        let common = self.types.common();
+        let fits = signature.ret == common.i32
+            || (traced && (signature.ret == common.void || self.types.int(signature.ret).is_some()));
+        let found = self.arguments(kind, function, signature);
+        if !fits {
+            self.report_signature(function, kind, &form(found.as_ref()));
+            return;
+        }
+        if !self.check_registers(kind, function, signature) {
+            return;
+        }
+        if !matches!(kind, ProgramKind::Uprobe | ProgramKind::Uretprobe) {
+            for (param, ty) in function.params.iter().zip(&signature.params) {
+                self.point_to_kernel(*ty, param.ty.span);
+            }
+        }
+        let Some(found) = found else { return };
+        if signature.params.len() > found.usable {
+            let param = &function.params[found.usable];
+            let text = format!("{} has {}", found.what, super::count_of(found.usable, "parameter"));
+            self.report(
+                Diagnostic::error(508, param.name.span, text).help(expected(kind, &form(Some(&found)))),
+            );
+            return;
+        }
+        for ((param, ty), real) in function.params.iter().zip(&signature.params).zip(&found.params) {
+            if self.accepts(*ty, &real.ty, found.any_scalar) {
+                continue;
+            }
+            let text = format!("{} has other parameters: `{}` is `{}`", found.what, real.name, real.ty);
+            self.report(
+                Diagnostic::error(508, param.ty.span, text)
+                    .label(format!("this is `{}`", self.types.name(*ty)))
+                    .help(expected(kind, &form(Some(&found)))),
+            );
+        }
+    }
+
+    /// Whether each parameter fits a register, and there are enough.
+    fn check_registers(
+        &mut self,
+        kind: ProgramKind,
+        function: &ast::Function,
+        signature: &Signature,
+    ) -> bool {
+        if self.takes_registers(signature) {
+            let offset = matches!(signature.target, Target::Function { offset: Some(_), .. });
+            if kind == ProgramKind::Probe && offset && signature.params.len() == 1 {
+                self.strict(function.params[0].ty.span, "`pt_regs` in a probe");
+                return true;
+            }
+            let registers = self.registers();
+            let at = signature.params.iter().position(|ty| Some(*ty) == registers).unwrap_or(0);
+            let name = &function.params[at].name.name;
+            let text = format!("parameter `{name}` is not the context of this kind");
+            self.report(
+                Diagnostic::error(507, function.params[at].ty.span, text)
+                    .note("a probe takes the parameters of the function it is put on")
+                    .help("`@probe(\"function+offset\")` may take one `ctx: *pt_regs`"),
+            );
+            return false;
+        }
+        for (param, ty) in function.params.iter().zip(&signature.params) {
+            if self.types.scalar(*ty).is_none() {
+                let text = format!("`{}` fits no register", self.types.name(*ty));
+                self.report(
+                    Diagnostic::error(508, param.ty.span, text).help("take integers and pointers only"),
+                );
+                return false;
+            }
+        }
+        let limit = MAX_PARAMS + usize::from(matches!(kind, ProgramKind::Retprobe | ProgramKind::Lsm));
+        if let Some(param) = function.params.get(limit) {
+            let text = format!("a {} program takes at most {limit} parameters", kind.name());
+            self.report(Diagnostic::error(508, param.name.span, text));
+        }
+        function.params.len() <= limit
+    }
+
+    fn takes_registers(&mut self, signature: &Signature) -> bool {
+        let registers = self.registers();
+        signature.params.iter().any(|ty| Some(*ty) == registers)
+    }
+
+    /// `*pt_regs`.
+    fn registers(&mut self) -> Option<TypeId> {
+        match self.names.get("pt_regs") {
+            Some(super::names::Symbol::Type(ty)) => Some(self.types.intern(TypeKind::Ptr(ty))),
+            _ => None,
+        }
+    }
+
+    /// The parameters that a program may take; `None` if nothing is known of them.
+    fn arguments(
+        &mut self,
+        kind: ProgramKind,
+        function: &ast::Function,
+        signature: &Signature,
+    ) -> Option<Arguments> {
+        match (&signature.target, kind) {
+            (Target::Function { name, offset }, _) => self.function_arguments(kind, function, name, *offset),
+            (Target::Name(event), ProgramKind::RawTracepoint) => {
+                let what = format!("tracepoint `{event}`");
+                match self.kernel().raw_tracepoint(event) {
+                    Ok(params) => Some(Arguments { what, usable: params.len(), params, any_scalar: false }),
+                    Err(unfound) => {
+                        self.report_unfound(function, &what, &unfound);
+                        None
+                    }
+                }
+            }
+            (Target::Name(hook), ProgramKind::Lsm) => {
+                let what = format!("hook `{hook}`");
+                match self.kernel().lsm_hook(hook) {
+                    // What the programs before this one decided is the last.
+                    Ok(mut proto) => {
+                        proto.params.push(Param { name: "ret".into(), ty: KernelType::int(4, true) });
+                        let usable = proto.params.len();
+                        Some(Arguments { what, params: proto.params, usable, any_scalar: false })
+                    }
+                    Err(unfound) => {
+                        self.report_unfound(function, &what, &unfound);
+                        None
+                    }
+                }
+            }
+            (Target::Name(call), ProgramKind::SyscallEnter | ProgramKind::SyscallExit) => {
+                self.syscall_arguments(kind, function, call)
+            }
+            (_, ProgramKind::Uretprobe) => {
+                let params = vec![Param { name: "ret".into(), ty: KernelType::int(8, true) }];
+                Some(Arguments { what: "a return".into(), params, usable: 1, any_scalar: true })
+            }
+            _ => None,
+        }
+    }
+
+    fn function_arguments(
+        &mut self,
+        kind: ProgramKind,
+        function: &ast::Function,
+        name: &str,
+        offset: Option<u64>,
+    ) -> Option<Arguments> {
+        let what = format!("function `{name}`");
+        let found = match self.kernel().function(name) {
+            Ok(found) => found,
+            Err(unfound) => {
+                self.report_unfound(function, &what, &unfound);
+                return None;
+            }
+        };
+        // Within a function the registers may hold anything.
+        let any_scalar = offset.is_some() || matches!(found.entry, Entry::Syscall { .. });
+        if found.entry == (Entry::Syscall { known: false }) {
+            return None;
+        }
+        let (mut params, mut usable) = (found.proto.params, found.agreed);
+        if kind == ProgramKind::Retprobe && usable == params.len() && found.proto.result != KernelType::Void {
+            params.push(Param { name: "ret".into(), ty: found.proto.result });
+            usable += 1;
+        }
+        Some(Arguments { what, params, usable, any_scalar })
+    }
+
+    fn syscall_arguments(
+        &mut self,
+        kind: ProgramKind,
+        function: &ast::Function,
+        call: &str,
+    ) -> Option<Arguments> {
+        let what = format!("system call `{call}`");
+        if !self.kernel().has_syscall(call) {
+            let unfound = match self.kernel().has_btf() {
+                true => Unfound::Missing { near: self.kernel().near_syscalls(call) },
+                false => Unfound::CannotTell,
+            };
+            self.report_unfound(function, &what, &unfound);
+            return None;
+        }
+        let params = match kind {
+            ProgramKind::SyscallExit => vec![Param { name: "ret".into(), ty: KernelType::int(8, true) }],
+            _ => self.kernel().syscall(call)?,
+        };
+        Some(Arguments { what, usable: params.len(), params, any_scalar: true })
+    }
+
+    /// Reports that a target is not there, or that nobody can tell.
+    pub(super) fn report_unfound(&mut self, function: &ast::Function, what: &str, unfound: &Unfound) {
+        let attribute = &function.attributes[0];
+        let span = attribute.argument.as_ref().map_or(attribute.span, |argument| argument.span);
+        let diagnostic = match unfound {
+            Unfound::Missing { near } => {
+                let error = Diagnostic::error(509, span, format!("this kernel has no {what}"));
+                near.iter()
+                    .fold(error, |error, name| error.suggest(span, format!("\"{name}\""), "the kernel has"))
+            }
+            Unfound::CannotTell => {
+                Diagnostic::warning(806, span, format!("{what} could not be checked: no BTF"))
+                    .help("give the kernel's types with `--btf FILE`")
+            }
+            Unfound::Unreadable => {
+                Diagnostic::warning(806, span, format!("{what} could not be checked: its BTF makes no sense"))
+            }
+        };
+        self.report(diagnostic);
+    }
+
+    /// Whether a parameter of type `ty` takes what the kernel passes.
+    pub(super) fn accepts(&self, ty: TypeId, real: &KernelType, any_scalar: bool) -> bool {
+        let pointer = matches!(self.types.kind(ty), TypeKind::Ptr(_) | TypeKind::Fn(..));
+        match real {
+            _ if any_scalar => self.types.scalar(ty).is_some(),
+            KernelType::Pointer(_) => pointer,
+            KernelType::Unknown => true,
+            _ => match (real.scalar(), self.types.scalar(ty)) {
+                (Some((bytes, _)), Some(int)) => !pointer && int.bytes() == u64::from(bytes),
+                _ => false,
+            },
+        }
+    }
+
+    /// Points out a place in a signature.
+    pub(super) fn params_span(function: &ast::Function) -> Span {
+        match (function.params.first(), function.params.last()) {
+            (Some(first), Some(last)) => first.name.span.to(last.ty.span),
+            _ => function.name.span,
+        }
+    }
+}
+
+/// The form of a program's signature.
+fn form(found: Option<&Arguments>) -> String {
+    match found {
+        Some(found) => parameters(&found.params[..found.usable.min(found.params.len())], "i32"),
+        None => "(...) -> i32".to_owned(),
+    }
+}
+
+/// Parameters and result as a script writes them.
+pub(super) fn parameters(params: &[Param], result: &str) -> String {
+    let params: Vec<_> =
+        params.iter().map(|param| format!("{}: {}", param.name, spelling(&param.ty))).collect();
+    format!("({}) -> {result}", params.join(", "))
+}
+
+/// A type of the kernel as a script writes it.
+pub(super) fn spelling(ty: &KernelType) -> String {
+    match ty {
+        KernelType::Enum { bytes, signed, .. } => format!("{}{}", if *signed { 'i' } else { 'u' }, bytes * 8),
+        KernelType::Pointer(to @ (Pointee::Struct(_) | Pointee::Int { .. })) => format!("*{to}"),
+        KernelType::Pointer(_) => "*u8".to_owned(),
+        other => other.to_string(),
+    }
+}

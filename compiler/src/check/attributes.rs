@@ -1,0 +1,298 @@
+//! Attributes of functions: what calls a function, and where a program is attached (language reference, 4.1, 11.8).
+
+use super::Checker;
+use crate::ast::{self, Attribute, StrLit};
+use crate::diag::Diagnostic;
+use crate::hir::{FunctionKind, ProgramKind, Target};
+
+/// What an attribute makes of a function, with the form of its argument.
+struct Word {
+    name: &'static str,
+    kind: FunctionKind,
+    argument: Argument,
+    /// KernelScript 0.1.1 has it.
+    old: bool,
+}
+
+/// What stands in the parentheses of an attribute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Argument {
+    None,
+    Direction,
+    Function,
+    FunctionAndOffset,
+    Event,
+    Name(&'static str),
+    Place,
+    Hook,
+    Period,
+}
+
+const fn old(name: &'static str, kind: FunctionKind, argument: Argument) -> Word {
+    Word { name, kind, argument, old: true }
+}
+
+const fn ours(kind: ProgramKind, name: &'static str, argument: Argument) -> Word {
+    Word { name, kind: FunctionKind::Program(kind), argument, old: false }
+}
+
+const WORDS: &[Word] = &[
+    old("helper", FunctionKind::Helper, Argument::None),
+    old("kfunc", FunctionKind::Kfunc, Argument::None),
+    old("private", FunctionKind::Private, Argument::None),
+    old("test", FunctionKind::Test, Argument::None),
+    old("xdp", FunctionKind::Program(ProgramKind::Xdp), Argument::None),
+    old("tc", FunctionKind::Program(ProgramKind::Tc), Argument::Direction),
+    old("probe", FunctionKind::Program(ProgramKind::Probe), Argument::FunctionAndOffset),
+    old("tracepoint", FunctionKind::Program(ProgramKind::Tracepoint), Argument::Event),
+    old("perf_event", FunctionKind::Program(ProgramKind::PerfEvent), Argument::None),
+    ours(ProgramKind::Retprobe, "retprobe", Argument::Function),
+    ours(ProgramKind::RawTracepoint, "raw_tracepoint", Argument::Name("sched_switch")),
+    ours(ProgramKind::SyscallEnter, "syscall_enter", Argument::Name("openat")),
+    ours(ProgramKind::SyscallExit, "syscall_exit", Argument::Name("openat")),
+    ours(ProgramKind::Lsm, "lsm", Argument::Name("file_open")),
+    ours(ProgramKind::Uprobe, "uprobe", Argument::Place),
+    ours(ProgramKind::Uretprobe, "uretprobe", Argument::Place),
+    ours(ProgramKind::Cgroup, "cgroup", Argument::Hook),
+    ours(ProgramKind::SocketFilter, "socket_filter", Argument::None),
+    ours(ProgramKind::Timer, "timer", Argument::Period),
+];
+
+/// Words of other tools, and what they are here.
+const FOREIGN: &[(&str, &str)] = &[
+    ("kprobe", "@probe(\"function\")"),
+    ("fentry", "@probe(\"function\")"),
+    ("kretprobe", "@retprobe(\"function\")"),
+    ("fexit", "@retprobe(\"function\")"),
+    ("tp", "@tracepoint(\"category/event\")"),
+    ("raw_tp", "@raw_tracepoint(\"event\")"),
+    ("tp_btf", "@raw_tracepoint(\"event\")"),
+    ("perf", "@perf_event"),
+    ("classifier", "@tc(\"ingress\")"),
+    ("sched_cls", "@tc(\"ingress\")"),
+    ("kernel", "@helper"),
+    ("bpf", "@helper"),
+    ("inline", "@helper"),
+];
+
+/// Hooks of `@cgroup` whose context is a packet.
+pub(super) const PACKET_HOOKS: &[&str] = &["ingress", "egress"];
+
+/// Hooks of `@cgroup` whose context is a socket's address (include/uapi/linux/bpf.h, BPF_CGROUP_..., v6.12).
+const ADDRESS_HOOKS: &[&str] = &[
+    "bind4",
+    "bind6",
+    "connect4",
+    "connect6",
+    "sendmsg4",
+    "sendmsg6",
+    "recvmsg4",
+    "recvmsg6",
+    "getpeername4",
+    "getpeername6",
+    "getsockname4",
+    "getsockname6",
+];
+
+impl Checker<'_> {
+    /// What a function's attributes make of it; none if they cannot be used, which is reported.
+    pub(super) fn attributes(&mut self, function: &ast::Function) -> Option<(FunctionKind, Target)> {
+        let Some((first, others)) = function.attributes.split_first() else {
+            return Some((FunctionKind::Plain, Target::None));
+        };
+        if let Some(other) = others.first() {
+            self.report(
+                Diagnostic::error(502, other.span, "one function, one program kind")
+                    .also(first.span, "the first stands here"),
+            );
+        }
+        let Some(word) = WORDS.iter().find(|word| word.name == first.name.name) else {
+            self.report_unknown(first);
+            return None;
+        };
+        if !word.old {
+            self.strict(first.span, &format!("attribute `@{}`", word.name));
+        }
+        let target = self.target(word, first)?;
+        Some((word.kind, target))
+    }
+
+    fn report_unknown(&mut self, attribute: &Attribute) {
+        let name = attribute.name.name.as_str();
+        let error = match name {
+            "struct_ops" => {
+                Diagnostic::error(501, attribute.span, "`@struct_ops` stands before an impl block")
+                    .help("write `@struct_ops(\"tcp_congestion_ops\") impl name { ... }`")
+            }
+            "flags" | "map" => {
+                Diagnostic::error(501, attribute.span, format!("`@{name}` is not for functions")).help(
+                    "the flags of a map stand before it: `@flags(no_prealloc) var m : hash<u32, u64>(64)`",
+                )
+            }
+            _ => {
+                let error = Diagnostic::error(501, attribute.span, format!("unknown attribute `@{name}`"));
+                match FOREIGN.iter().find(|(foreign, _)| *foreign == name) {
+                    Some((_, spelling)) => error.help(format!("write `{spelling}`")),
+                    None => {
+                        let words = WORDS.iter().map(|word| word.name);
+                        error.suggest_near(attribute.name.span, "attribute", name, words)
+                    }
+                }
+            }
+        };
+        self.report(error);
+    }
+
+    /// Where a program is attached; `None` if it was reported.
+    fn target(&mut self, word: &Word, attribute: &Attribute) -> Option<Target> {
+        let name = word.name;
+        let argument = match (&attribute.argument, word.argument) {
+            (None, Argument::None) => return Some(Target::None),
+            (Some(argument), Argument::None) => {
+                let text = format!("`@{name}` takes no argument");
+                self.report(Diagnostic::error(501, argument.span, text).suggest(
+                    attribute.span,
+                    format!("@{name}"),
+                    "without parentheses",
+                ));
+                return Some(Target::None);
+            }
+            (None, form) => {
+                let text = format!("`@{name}` needs an argument");
+                let help = format!("write `@{name}(\"{}\")`", form.example());
+                self.report(Diagnostic::error(501, attribute.span, text).help(help));
+                return None;
+            }
+            (Some(argument), _) => argument,
+        };
+        let found = parse(word.argument, argument);
+        if found.is_none() {
+            self.report(malformed(word, argument));
+        }
+        found
+    }
+}
+
+impl Argument {
+    fn example(self) -> &'static str {
+        match self {
+            Argument::None => "",
+            Argument::Direction => "ingress",
+            Argument::Function | Argument::FunctionAndOffset => "vfs_read",
+            Argument::Event => "sched/sched_switch",
+            Argument::Name(example) => example,
+            Argument::Place => "/bin/sh:main",
+            Argument::Hook => "connect4",
+            Argument::Period => "10ms",
+        }
+    }
+}
+
+fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
+    let written = String::from_utf8_lossy(&argument.bytes).into_owned();
+    let error = |code, text: &str| Diagnostic::error(code, argument.span, text);
+    match word.argument {
+        Argument::Direction => error(504, "direction is \"ingress\" or \"egress\"").suggest_near(
+            argument.span,
+            "direction",
+            &written,
+            ["ingress", "egress"],
+        ),
+        Argument::Event => error(505, "tracepoint target is \"category/event\"")
+            .help("for example `@tracepoint(\"sched/sched_switch\")`"),
+        Argument::Function => error(506, "the target of `@retprobe` is \"function\""),
+        Argument::FunctionAndOffset => error(506, "probe target is \"function\" or \"function+offset\"")
+            .help("the offset is decimal or begins with `0x`: `@probe(\"vfs_read+0x10\")`"),
+        Argument::Place => {
+            error(506, &format!("the target of `@{}` is \"path:symbol\" or \"path:+0xoffset\"", word.name))
+        }
+        Argument::Hook => error(504, "no such hook of a cgroup").note(format!(
+            "hooks are {}",
+            PACKET_HOOKS.iter().chain(ADDRESS_HOOKS).copied().collect::<Vec<_>>().join(", ")
+        )),
+        Argument::Period => error(501, "the period of `@timer` is a number with `ns`, `us`, `ms` or `s`")
+            .help("write `@timer(\"10ms\")`"),
+        Argument::Name(example) => error(
+            if word.name == "raw_tracepoint" { 505 } else { 506 },
+            &format!("the target of `@{}` is a name alone", word.name),
+        )
+        .help(format!("for example `@{}(\"{example}\")`", word.name)),
+        Argument::None => error(501, "no argument stands here"),
+    }
+}
+
+fn parse(form: Argument, argument: &StrLit) -> Option<Target> {
+    let text = std::str::from_utf8(&argument.bytes).ok()?;
+    match form {
+        Argument::None => None,
+        Argument::Direction => match text {
+            "ingress" => Some(Target::Egress(false)),
+            "egress" => Some(Target::Egress(true)),
+            _ => None,
+        },
+        Argument::Function => is_name(text).then(|| Target::Function { name: text.to_owned(), offset: None }),
+        Argument::FunctionAndOffset => {
+            let (name, offset) = match text.split_once('+') {
+                Some((name, offset)) => (name, Some(number(offset)?)),
+                None => (text, None),
+            };
+            is_name(name).then(|| Target::Function { name: name.to_owned(), offset })
+        }
+        Argument::Event => {
+            let (category, event) = text.split_once('/')?;
+            let fits = is_name(category) && is_name(event);
+            fits.then(|| Target::Tracepoint { category: category.to_owned(), event: event.to_owned() })
+        }
+        Argument::Name(_) => is_name(text).then(|| Target::Name(text.to_owned())),
+        Argument::Hook => {
+            let known = PACKET_HOOKS.contains(&text) || ADDRESS_HOOKS.contains(&text);
+            known.then(|| Target::Name(text.to_owned()))
+        }
+        Argument::Place => user_place(text),
+        Argument::Period => period(text).map(|nanoseconds| Target::Period { nanoseconds }),
+    }
+}
+
+/// A symbol of the kernel; those of the compiler's copies hold a `.`.
+fn is_name(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    !text.is_empty() && text.bytes().all(inside) && !text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Decimal, or hexadecimal behind `0x`.
+fn number(text: &str) -> Option<u64> {
+    // `parse` takes a sign, which is none here.
+    if text.starts_with(['+', '-']) {
+        return None;
+    }
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) if !digits.starts_with(['+', '-']) => u64::from_str_radix(digits, 16).ok(),
+        Some(_) => None,
+        None => text.parse().ok(),
+    }
+}
+
+/// `path:symbol`, `path:symbol+offset` or `path:+offset`.
+fn user_place(text: &str) -> Option<Target> {
+    let (path, place) = text.rsplit_once(':')?;
+    let (symbol, offset) = match place.split_once('+') {
+        Some((symbol, offset)) => (symbol, number(offset)?),
+        None => (place, 0),
+    };
+    let blank = path.is_empty() || place.is_empty() || symbol.contains(char::is_whitespace);
+    let symbol = (!symbol.is_empty()).then(|| symbol.to_owned());
+    (!blank).then(|| Target::User { path: path.to_owned(), symbol, offset })
+}
+
+fn period(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let scale = match &text[digits..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    let count: u64 = text[..digits].parse().ok()?;
+    count.checked_mul(scale).filter(|nanoseconds| *nanoseconds > 0)
+}

@@ -1,0 +1,319 @@
+//! Events: names of `enum perf_event` and the constructors (language reference, 10.2 and 11.1).
+
+use super::builtin::{forms, literal_text};
+use super::expr::Typed;
+use super::function::Body;
+use super::prescan::strip;
+use crate::ast;
+use crate::builtins::perf::{CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE};
+use crate::diag::Diagnostic;
+use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Place, PlaceKind};
+use crate::source::Span;
+
+const CONSTRUCTORS: &[&str] =
+    &["raw_event", "hw_cache", "tracepoint", "breakpoint", "pmu", "kprobe_event", "uprobe_event"];
+
+/// The kinds of access a breakpoint waits for, with the kernel's bits.
+///
+/// Source: include/uapi/linux/hw_breakpoint.h, HW_BREAKPOINT_R 1, _W 2, _X 4.
+const ACCESSES: &[(&str, u8)] = &[("r", 1), ("w", 2), ("rw", 3), ("x", 4)];
+
+/// What a constructor makes of its arguments.
+enum Made {
+    /// `type << 32 | config`.
+    Packed(u64),
+    /// An event that the packed form cannot hold.
+    Spec(Box<EventSpec>),
+}
+
+fn spec(spec: EventSpec) -> Made {
+    Made::Spec(Box::new(spec))
+}
+
+impl Body<'_, '_> {
+    /// The value of `event:` or of a counter: an enumerator or a constructor.
+    pub(super) fn event_value(&mut self, value: &ast::Expr) -> Expr {
+        let bare = strip(value);
+        match &bare.kind {
+            ast::ExprKind::Name(name) if self.lookup(name).is_none() => {
+                if self.checker.names.get(name).is_none() {
+                    self.unknown_event(name, value.span);
+                    return self.error_expr(value.span).expr;
+                }
+                let ours = EVENTS.iter().any(|event| event.weak && event.name == *name);
+                if ours && self.checker.names.own(name).is_none() {
+                    self.checker.strict(value.span, &format!("event `{name}`"));
+                }
+            }
+            ast::ExprKind::Call { callee, args } => {
+                if let Some(name) = self.constructor(callee) {
+                    return self.constructed(name, args, callee.span, bare.span);
+                }
+            }
+            _ => {}
+        }
+        let wanted = self.checker.known.perf_event;
+        let found = self.expr(value, Some(wanted)).expr;
+        if found.ty == wanted || self.checker.types.is_error(found.ty) {
+            return found;
+        }
+        let text = format!("event must be a perf event, not `{}`", self.type_name(found.ty));
+        let diagnostic = Diagnostic::error(903, value.span, text)
+            .help("name one, such as `cache_misses` or `page_faults`");
+        self.report(match self.checker.types.int(found.ty) {
+            Some(_) => diagnostic.help("a number of the PMU's own goes into `raw_event(type, config)`"),
+            None => diagnostic,
+        });
+        self.error_expr(value.span).expr
+    }
+
+    /// The value of a variable of type `perf_event`: what the packed form can hold.
+    pub(super) fn event_variable(&mut self, value: &ast::Expr) -> Expr {
+        let found = self.event_value(value);
+        if let ExprKind::Event(_) = found.kind {
+            self.unpacked_event(found.span);
+            return self.error_expr(found.span).expr;
+        }
+        found
+    }
+
+    /// A value assigned to a place of type `perf_event`: a member of options takes every event.
+    pub(super) fn assigned_event(&mut self, target: &Place, value: &ast::Expr) -> Expr {
+        match &target.kind {
+            PlaceKind::Field { base, .. } if base.ty == self.checker.known.perf_options => {
+                self.event_value(value)
+            }
+            _ => self.event_variable(value),
+        }
+    }
+
+    fn unpacked_event(&mut self, span: Span) {
+        self.report(
+            Diagnostic::error(903, span, "this event does not fit a value of type `perf_event`")
+                .note("a value holds a type and a config of 32 bits each")
+                .help("write it as the value of `event:` or of a `counter`"),
+        );
+    }
+
+    /// The constructor that a call names, unless the script took its name.
+    fn constructor(&self, callee: &ast::Expr) -> Option<&'static str> {
+        let ast::ExprKind::Name(name) = &strip(callee).kind else { return None };
+        let hidden = self.lookup(name).is_some() || self.checker.names.own(name).is_some();
+        CONSTRUCTORS.iter().copied().find(|one| !hidden && one == name)
+    }
+
+    fn constructed(&mut self, name: &'static str, args: &[ast::Expr], place: Span, span: Span) -> Expr {
+        self.checker.strict(place, &format!("builtin `{name}`"));
+        let ty = self.checker.known.perf_event;
+        let fits = self.count_fits(name, forms(name), args, span);
+        match if fits { self.construct(name, args, span) } else { None } {
+            Some(Made::Packed(bits)) => Expr { kind: ExprKind::Const(bits), ty, span },
+            Some(Made::Spec(spec)) => Expr { kind: ExprKind::Event(spec), ty, span },
+            None => self.error_expr(span).expr,
+        }
+    }
+
+    /// A constructor that stands elsewhere: it must fit the packed form, which a variable can hold.
+    pub(super) fn packed_event(&mut self, name: &'static str, args: &[ast::Expr], span: Span) -> Typed {
+        match self.construct(name, args, span) {
+            Some(Made::Packed(bits)) => {
+                let ty = self.checker.known.perf_event;
+                self.integer(i128::from(bits), ty, false, span)
+            }
+            Some(Made::Spec(_)) => {
+                self.unpacked_event(span);
+                self.error_expr(span)
+            }
+            None => self.error_expr(span),
+        }
+    }
+
+    fn construct(&mut self, name: &str, args: &[ast::Expr], span: Span) -> Option<Made> {
+        match (name, args) {
+            ("raw_event", [ty, config]) => self.raw_event(ty, config, None, span),
+            ("raw_event", [ty, config, config1, config2]) => {
+                self.raw_event(ty, config, Some((config1, config2)), span)
+            }
+            ("hw_cache", [cache, op, result]) => self.hw_cache(cache, op, result),
+            ("breakpoint", [address, len, access]) => self.breakpoint(address, len, access),
+            ("tracepoint", [name]) => self.tracepoint_event(name),
+            ("pmu", [name]) => {
+                let text = self.event_text(name)?;
+                (self.well_formed(name, is_pmu_event(&text), "a PMU's event is `name` or `pmu/terms/`"))
+                    .then_some(spec(EventSpec::Pmu(text)))
+            }
+            ("kprobe_event", [name]) => {
+                let text = self.event_text(name)?;
+                (self.well_formed(name, !text.is_empty(), "name a function of the kernel"))
+                    .then_some(spec(EventSpec::Kprobe(text)))
+            }
+            ("uprobe_event", [name]) => {
+                let text = self.event_text(name)?;
+                let form = text
+                    .rsplit_once(':')
+                    .is_some_and(|(path, symbol)| !path.is_empty() && !symbol.is_empty());
+                (self.well_formed(name, form, "a place in a program is `path:function`"))
+                    .then_some(spec(EventSpec::Uprobe(text)))
+            }
+            _ => None,
+        }
+    }
+
+    fn raw_event(
+        &mut self,
+        ty: &ast::Expr,
+        config: &ast::Expr,
+        more: Option<(&ast::Expr, &ast::Expr)>,
+        span: Span,
+    ) -> Option<Made> {
+        let common = self.common();
+        let ty = self.number(ty, common.u32);
+        let config = self.number(config, common.u64);
+        let zero = Expr { kind: ExprKind::Const(0), ty: common.u64, span };
+        let (config1, config2) = match more {
+            Some((config1, config2)) => (self.number(config1, common.u64), self.number(config2, common.u64)),
+            None => (zero.clone(), zero),
+        };
+        if [&ty, &config, &config1, &config2].iter().any(|one| self.checker.types.is_error(one.ty)) {
+            return None;
+        }
+        match (&ty.kind, &config.kind, &config1.kind, &config2.kind) {
+            (ExprKind::Const(ty), ExprKind::Const(low), ExprKind::Const(0), ExprKind::Const(0))
+                if u32::try_from(*low).is_ok() =>
+            {
+                Some(Made::Packed(ty << 32 | low))
+            }
+            _ => Some(spec(EventSpec::Raw { ty, config: [config, config1, config2] })),
+        }
+    }
+
+    fn hw_cache(&mut self, cache: &ast::Expr, op: &ast::Expr, result: &ast::Expr) -> Option<Made> {
+        let cache = self.word(cache, "cache", CACHES);
+        let op = self.word(op, "operation on a cache", CACHE_OPS);
+        let result = self.word(result, "result", CACHE_RESULTS);
+        Some(Made::Packed(HW_CACHE << 32 | cache? | op? << 8 | result? << 16))
+    }
+
+    /// The number behind a string literal that is one of a few words.
+    fn word(&mut self, arg: &ast::Expr, what: &str, words: &[(&'static str, u64)]) -> Option<u64> {
+        let text = self.event_text(arg)?;
+        if let Some((_, number)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*number);
+        }
+        let names: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let mut diagnostic = Diagnostic::error(417, arg.span, format!("no {what} named `{text}`"))
+            .note(format!("one of {}", names.join(", ")));
+        for near in crate::diag::nears(&text, words.iter().map(|(word, _)| *word)) {
+            diagnostic = diagnostic.suggest(arg.span, format!("\"{near}\""), "a similar name exists");
+        }
+        self.report(diagnostic);
+        None
+    }
+
+    fn tracepoint_event(&mut self, arg: &ast::Expr) -> Option<Made> {
+        let text = self.event_text(arg)?;
+        let form = text.split_once('/').is_some_and(|(category, event)| {
+            !category.is_empty() && !event.is_empty() && !event.contains('/')
+        });
+        if !form {
+            self.report(
+                Diagnostic::error(505, arg.span, "a tracepoint is \"category/event\"")
+                    .help("write it like `tracepoint(\"sched/sched_switch\")`"),
+            );
+        }
+        form.then_some(spec(EventSpec::Tracepoint(text)))
+    }
+
+    fn breakpoint(&mut self, address: &ast::Expr, len: &ast::Expr, access: &ast::Expr) -> Option<Made> {
+        let at = match literal_text(address) {
+            Some(_) => {
+                let symbol = self.event_text(address)?;
+                self.well_formed(address, !symbol.is_empty(), "name a symbol of the kernel")
+                    .then_some(BreakpointAddress::Symbol(symbol))
+            }
+            None => {
+                let value = self.number(address, self.common().u64);
+                (!self.checker.types.is_error(value.ty)).then_some(BreakpointAddress::Address(value))
+            }
+        };
+        let len = self.breakpoint_len(len);
+        let text = self.event_text(access)?;
+        let Some((_, access)) = ACCESSES.iter().find(|(word, _)| *word == text) else {
+            self.report(
+                Diagnostic::error(417, access.span, format!("no access named `{text}`"))
+                    .note("one of \"r\", \"w\", \"rw\", \"x\""),
+            );
+            return None;
+        };
+        Some(spec(EventSpec::Breakpoint { at: at?, len: len?, access: *access }))
+    }
+
+    fn breakpoint_len(&mut self, len: &ast::Expr) -> Option<u8> {
+        let found = self.expr(len, None);
+        if self.checker.types.is_error(found.expr.ty) {
+            return None;
+        }
+        match found.constant {
+            Some(len @ (1 | 2 | 4 | 8)) => Some(len as u8),
+            _ => {
+                self.report(Diagnostic::error(417, len.span, "a breakpoint covers 1, 2, 4 or 8 bytes"));
+                None
+            }
+        }
+    }
+
+    /// A string literal: names are checked now, or found when the event is attached.
+    fn event_text(&mut self, arg: &ast::Expr) -> Option<String> {
+        match literal_text(arg) {
+            Some(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            None => {
+                self.report(Diagnostic::error(401, arg.span, "expected a string literal"));
+                None
+            }
+        }
+    }
+
+    fn well_formed(&mut self, arg: &ast::Expr, form: bool, rule: &str) -> bool {
+        if !form {
+            self.report(Diagnostic::error(417, arg.span, "this names no event").help(rule));
+        }
+        form
+    }
+
+    fn unknown_event(&mut self, name: &str, span: Span) {
+        let names = EVENTS.iter().map(|event| event.name);
+        let near = crate::diag::nears(name, names.clone());
+        let diagnostic =
+            Diagnostic::error(417, span, format!("no event named `{name}`")).label("unknown event");
+        self.report(if near.is_empty() {
+            diagnostic.help("the events are those of `enum perf_event`, such as `page_faults`")
+        } else {
+            diagnostic.suggest_near(span, "event", name, names)
+        });
+    }
+}
+
+/// `name`, `name:modifiers`, `pmu/terms/` or `pmu/terms/modifiers`.
+fn is_pmu_event(text: &str) -> bool {
+    let mut parts = text.split('/');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(name), None, ..) => !name.is_empty(),
+        (Some(pmu), Some(terms), Some(_), None) => !pmu.is_empty() && !terms.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_a_pmu_are_a_name_or_terms_between_slashes() {
+        for good in ["msr/tsc/", "cpu/event=0x3c,umask=1/u", "L1-dcache-load-misses", "cache-misses:u"] {
+            assert!(is_pmu_event(good), "{good}");
+        }
+        for bad in ["", "/", "msr/tsc", "msr//", "/tsc/", "a/b/c/d"] {
+            assert!(!is_pmu_event(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Global variables (language reference, 5.2).
+
+use super::Checker;
+use super::items::MAX_OBJECT_BYTES;
+use super::names::Symbol;
+use super::types::Position;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{FuncId, Function, Global, GlobalId, Half};
+use crate::index::IndexVec;
+use crate::types::{TypeId, TypeKind};
+
+impl Checker<'_> {
+    pub(super) fn declare_variable(&mut self, global: &ast::Global) {
+        if let Some(flags) = &global.flags {
+            self.report(Diagnostic::error(203, flags.span, "only a map takes @flags"));
+        }
+        if let (Some(pin), Some(local)) = (global.pin, global.local) {
+            self.report(
+                Diagnostic::error(604, local, "`local` and `pin` do not go together")
+                    .also(pin, "pinned here")
+                    .note("what is pinned can be opened by others"),
+            );
+        }
+        let written = global.ty.as_ref().map(|ty| self.type_expr(ty, Position::Value));
+        let (ty, init) = self.global_init(global, written);
+        if self.types.size(ty) > MAX_OBJECT_BYTES {
+            let text = format!("size must be at most {MAX_OBJECT_BYTES} bytes");
+            self.report(Diagnostic::error(606, global.name.span, text));
+            self.declare_name(&global.name, Symbol::Error);
+            return;
+        }
+        if self.types.is_error(ty) {
+            self.declare_name(&global.name, Symbol::Error);
+            return;
+        }
+        let id = self.globals.push(Global {
+            name: self.full_name(&global.name),
+            ty,
+            span: global.name.span,
+            kernel_only: global.local.is_some(),
+            pinned: global.pin.is_some(),
+            init,
+        });
+        self.declare_name(&global.name, Symbol::Global(id));
+    }
+
+    /// Whether a value of a type holds an address.
+    pub(super) fn has_pointer(&self, ty: TypeId) -> bool {
+        self.any_part(ty, |kind| matches!(kind, TypeKind::Ptr(_) | TypeKind::Fn(..)))
+    }
+
+    /// An address means something in one half only: a variable that holds one belongs to the userspace half.
+    pub(super) fn check_pointer_globals(&mut self, functions: &IndexVec<FuncId, Function>) {
+        struct Uses(Vec<GlobalId>);
+        impl Visitor for Uses {
+            fn global(&mut self, id: GlobalId) {
+                self.0.push(id);
+            }
+        }
+        let mut wrong: Vec<Option<&Function>> = vec![None; self.globals.len()];
+        for function in functions.iter().filter(|function| function.kind.half() == Half::Kernel) {
+            let mut uses = Uses(Vec::new());
+            visit::block(&mut uses, &function.body);
+            for id in uses.0 {
+                if self.has_pointer(self.globals[id].ty) {
+                    wrong[crate::index::Id::index(id)].get_or_insert(function);
+                }
+            }
+        }
+        for (id, user) in self.globals.ids().zip(wrong) {
+            let Some(user) = user else { continue };
+            let global = &self.globals[id];
+            let text = format!("`{}` holds a pointer, which the kernel half cannot use", global.name);
+            let error = Diagnostic::error(601, global.span, text)
+                .also(user.span, format!("`{}` of the kernel half uses it", user.name))
+                .help("keep the value itself, or a map of pointers");
+            self.report(error);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Helpers of the kernel: those that are called without `extern` (language reference, 6.12). Which programs may call
+//! them: `safety`.
+
+use super::function::Body;
+use super::names::Symbol;
+use crate::bpf::helper_number;
+use crate::builtins::helpers::{self, HELPERS, HelperType};
+use crate::diag::Diagnostic;
+use crate::hir::{Extern, ExternId, Half};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+impl Body<'_, '_> {
+    /// The helper of this name, declared on first use; `None` outside the kernel half, and for a name that is none.
+    pub(super) fn helper_named(&mut self, name: &str) -> Option<ExternId> {
+        if self.half() != Half::Kernel {
+            return None;
+        }
+        let helper = helpers::named(name)?;
+        let number = helper_number(name)?;
+        let known = self.checker.externs.iter_enumerated();
+        let known = known.filter(|(_, one)| one.span.is_none() && one.helper == Some(number));
+        if let Some((id, _)) = { known }.next() {
+            return Some(id);
+        }
+        let params = helper.params.iter().map(|param| self.helper_type(*param)).collect();
+        let ret = self.helper_type(helper.ret);
+        Some(self.checker.externs.push(Extern {
+            name: name.into(),
+            span: None,
+            params,
+            ret,
+            helper: Some(number),
+        }))
+    }
+
+    /// Reports a call of a helper that cannot be made here: in userspace, or without a declaration.
+    pub(super) fn misplaced_helper(&mut self, name: &str, span: Span) -> bool {
+        if helper_number(name).is_none() {
+            return false;
+        }
+        let diagnostic = match self.half() {
+            Half::User => Diagnostic::error(306, span, format!("`{name}` belongs to the kernel half")),
+            Half::Kernel => Diagnostic::error(305, span, format!("no function `{name}`"))
+                .note("the kernel has a helper of this name, which takes what a script cannot give without declaring it")
+                .help(format!("declare it: `extern {name}(..) -> ..`")),
+        };
+        self.report(diagnostic);
+        true
+    }
+
+    fn helper_type(&mut self, ty: HelperType) -> TypeId {
+        let (common, known) = (self.common(), self.checker.known);
+        let to = match ty {
+            HelperType::Void => return common.void,
+            HelperType::U16 => return common.u16,
+            HelperType::U32 => return common.u32,
+            HelperType::U64 => return common.u64,
+            HelperType::I32 => return common.i32,
+            HelperType::I64 => return common.i64,
+            HelperType::Memory => common.void,
+            HelperType::Text => common.u8,
+            HelperType::PerfContext => known.perf_context,
+            HelperType::Xdp => known.xdp_context,
+            HelperType::Skb => known.skb_context,
+            HelperType::Task => self.kernel_type("task_struct"),
+            HelperType::Registers => self.kernel_type("pt_regs"),
+        };
+        self.checker.types.intern(TypeKind::Ptr(to))
+    }
+}
+
+impl Body<'_, '_> {
+    /// A struct of the kernel: as the script declares it, or as it is there.
+    fn kernel_type(&mut self, name: &str) -> TypeId {
+        match self.checker.names.get(name) {
+            Some(Symbol::Type(ty)) => ty,
+            _ => self.checker.kernel_struct(name),
+        }
+    }
+}
+
+/// The helpers that a half can call by name.
+pub(super) fn names(half: Half) -> impl Iterator<Item = &'static str> {
+    HELPERS.iter().filter(move |_| half == Half::Kernel).map(|helper| helper.name)
+}

@@ -1,0 +1,448 @@
+//! Impl blocks: tables of functions that the kernel calls (language reference, 4.9).
+
+use std::collections::HashMap;
+
+use super::arguments::parameters;
+use super::configs::not_literal;
+use super::names::Symbol;
+use super::prescan::strip;
+use super::{Checker, Signature, count_of};
+use crate::ast::{self, Attribute, Expr, ExprKind, FieldDecl};
+use crate::diag::Diagnostic;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{FuncId, Function, FunctionKind, Impl, ImplId, StaticValue, Target};
+use crate::index::IndexVec;
+use crate::kernel_types::{KernelType, OpsMemberKind, Proto, Spelling, StructOps};
+use crate::source::Span;
+use crate::types::{StructDef, TypeKind};
+
+/// Most bytes of a default name, without the terminator.
+const NAME_BYTES: usize = 15;
+/// Those that 0.1.1 registers whatever the kernel; BTF knows of others.
+const KNOWN_TABLES: &[&str] = &["tcp_congestion_ops", "bpf_iter_ops", "bpf_struct_ops_test", "sched_ext_ops"];
+
+/// Registers that hold arguments of a BPF function.
+const MAX_PARAMS: usize = 5;
+
+impl Checker<'_> {
+    pub(super) fn declare_impl<'f>(
+        &mut self,
+        (attributes, name): (&[Attribute], &ast::Ident),
+        methods: &'f [ast::Function],
+        fields: &[(ast::Ident, Expr)],
+        functions: &mut Vec<(FuncId, &'f ast::Function)>,
+    ) {
+        let ops = self.impl_attribute(attributes, name.span);
+        let table = ops.as_ref().and_then(|(ops, span)| self.ops_table(ops, *span));
+        let ops = ops.map(|(ops, _)| ops).unwrap_or_default();
+        let declared = self.declared_struct(&ops);
+        let id = self.impls.push(Impl {
+            name: name.name.clone(),
+            span: name.span,
+            ops,
+            methods: Vec::new(),
+            fields: Vec::new(),
+        });
+        self.methods.push(HashMap::new());
+        self.declare_name(name, Symbol::Impl(id));
+        for method in methods {
+            let function = self.declare_method(id, method, table.as_ref(), declared.as_ref());
+            functions.push((function, method));
+        }
+        self.static_fields(id, fields, table.as_ref(), declared.as_ref());
+    }
+
+    /// The name in `@struct_ops("name")`.
+    fn impl_attribute(&mut self, attributes: &[Attribute], name: Span) -> Option<(String, Span)> {
+        let Some((first, others)) = attributes.split_first() else {
+            self.report(
+                Diagnostic::error(501, name, "an impl block needs `@struct_ops`")
+                    .help("write `@struct_ops(\"tcp_congestion_ops\")` before it"),
+            );
+            return None;
+        };
+        if let Some(other) = others.first() {
+            self.report(Diagnostic::error(502, other.span, "an impl block takes one attribute"));
+        }
+        if first.name.name != "struct_ops" {
+            let text = format!("`@{}` does not stand before an impl block", first.name.name);
+            self.report(Diagnostic::error(501, first.span, text).help("write `@struct_ops(\"...\")`"));
+            return None;
+        }
+        match &first.argument {
+            Some(argument) if !argument.bytes.is_empty() => {
+                Some((String::from_utf8_lossy(&argument.bytes).into_owned(), argument.span))
+            }
+            _ => {
+                self.report(
+                    Diagnostic::error(501, first.span, "`@struct_ops` needs the name of a kernel struct")
+                        .help("for example `@struct_ops(\"tcp_congestion_ops\")`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn ops_table(&mut self, ops: &str, span: Span) -> Option<StructOps> {
+        let kernel = self.kernel();
+        let table = kernel.struct_ops(ops);
+        if table.is_none() {
+            let why = if kernel.has_btf() { "this kernel has none" } else { "no BTF" };
+            let warning =
+                Diagnostic::warning(806, span, format!("struct `{ops}` could not be checked: {why}"))
+                    .note("the load will fail where the kernel has no such struct");
+            let near = kernel.near_struct_ops(ops);
+            let message = "a similar one exists";
+            self.report(
+                near.iter()
+                    .fold(warning, |warning, name| warning.suggest(span, format!("\"{name}\""), message)),
+            );
+        }
+        table
+    }
+
+    /// Reports an impl block of a struct of which the kernel takes no tables.
+    pub(super) fn check_registrable(&mut self, block: ImplId, span: Span) {
+        let ops = self.impls[block].ops.as_str();
+        let known = KNOWN_TABLES.contains(&ops)
+            || self.kernel().struct_ops(ops).is_some_and(|table| table.registrable);
+        if known || ops.is_empty() {
+            return;
+        }
+        let text = format!("`register` takes an impl block of a known struct_ops, which `{ops}` is not");
+        let names = self.kernel().struct_ops_names();
+        let declared = self.impls[block].span;
+        let mut error = Diagnostic::error(513, span, text).also(declared, "declared here");
+        if names.len() <= 10 {
+            error = error.note(format!("known are {}", names.join(", ")));
+        }
+        self.report(error);
+    }
+
+    /// The struct of a name as the script or a header declares it.
+    fn declared_struct(&self, name: &str) -> Option<StructDef> {
+        let Some(Symbol::Type(ty)) = self.names.own(name) else { return None };
+        match self.types.kind(ty) {
+            TypeKind::Struct(id) => Some(self.types.struct_def(*id).clone()),
+            _ => None,
+        }
+    }
+
+    fn declare_method(
+        &mut self,
+        id: ImplId,
+        method: &ast::Function,
+        table: Option<&StructOps>,
+        declared: Option<&StructDef>,
+    ) -> FuncId {
+        let signature = self.signature(method, Some((FunctionKind::Method(id), Target::None)));
+        let name = &method.name;
+        if self.methods[id].contains_key(&name.name) {
+            // Reported below; one of them is enough to compare.
+        } else if let Some(param) = method.params.get(MAX_PARAMS) {
+            let text = format!("a method takes at most {MAX_PARAMS} parameters");
+            self.report(Diagnostic::error(515, param.name.span, text));
+        } else {
+            match table.and_then(|table| table.member(&name.name)).map(|member| &member.kind) {
+                Some(OpsMemberKind::Function(proto)) => self.compare_method(method, &signature, proto),
+                Some(OpsMemberKind::Data(ty)) => {
+                    let text = format!("method does not fit the member `{}`", name.name);
+                    self.report(
+                        Diagnostic::error(515, name.span, text).label(format!("the member is `{ty}`")),
+                    );
+                }
+                None => {}
+            }
+            self.compare_declared(method, &signature, declared);
+        }
+        let function = self.signatures.push(signature);
+        if let Some(first) = self.methods[id].insert(name.name.clone(), function) {
+            let first = self.signatures[first].span;
+            self.report_duplicate(name, first);
+        }
+        self.impls[id].methods.push(function);
+        function
+    }
+
+    /// A method against the member of the kernel's struct.
+    fn compare_method(&mut self, method: &ast::Function, signature: &Signature, proto: &Proto) {
+        let name = &method.name.name;
+        let form =
+            format!("fn {name}{}", parameters(&proto.params, &super::arguments::spelling(&proto.result)));
+        let text = format!("method does not fit the member `{name}`");
+        let help = format!("the kernel's is `{form}`");
+        if signature.params.is_empty() && !proto.params.is_empty() {
+            let text = format!("method `{name}` takes none of the member's parameters");
+            self.report(Diagnostic::warning(515, method.name.span, text).help(help.clone()));
+        } else if signature.params.len() != proto.params.len() {
+            let label = format!("{} given", count_of(signature.params.len(), "parameter"));
+            let span = Self::params_span(method);
+            self.report(Diagnostic::error(515, span, text).label(label).help(help));
+            return;
+        }
+        for ((param, ty), real) in method.params.iter().zip(&signature.params).zip(&proto.params) {
+            if !self.types.is_error(*ty) && !self.accepts(*ty, &real.ty, false) {
+                let label = format!("this is `{}`, the member's is `{}`", self.types.name(*ty), real.ty);
+                self.report(Diagnostic::error(515, param.ty.span, text).label(label).help(help));
+                return;
+            }
+        }
+        self.compare_result(method, signature, &proto.result, help);
+    }
+
+    fn compare_result(
+        &mut self,
+        method: &ast::Function,
+        signature: &Signature,
+        real: &KernelType,
+        help: String,
+    ) {
+        let name = &method.name.name;
+        let span = method.ret.as_ref().map_or(method.name.span, |returns| returns.ty.span);
+        // Without `->` nothing was promised.
+        let void = method.ret.is_none() || signature.ret == self.types.common().void;
+        if self.types.is_error(signature.ret) || (void && *real == KernelType::Void) {
+            return;
+        }
+        if *real == KernelType::Void && self.types.int(signature.ret).is_some() {
+            let text = format!("the kernel ignores what `{name}` returns");
+            self.report(Diagnostic::warning(515, span, text).help(help));
+        } else if void || !self.accepts(signature.ret, real, false) {
+            let text = format!("method does not fit the member `{name}`");
+            let label = format!("it returns `{}`, the member `{real}`", self.types.name(signature.ret));
+            self.report(Diagnostic::error(515, span, text).label(label).help(help));
+        }
+    }
+
+    /// A method against the member as the script declares it, where it declares a function.
+    fn compare_declared(
+        &mut self,
+        method: &ast::Function,
+        signature: &Signature,
+        declared: Option<&StructDef>,
+    ) {
+        let name = &method.name;
+        let Some(declared) = declared else { return };
+        let Some(index) = declared.field(&name.name) else { return };
+        let ty = declared.fields[index].ty;
+        if let TypeKind::Fn(params, ret) = self.types.kind(ty)
+            && (*params != signature.params || *ret != signature.ret)
+        {
+            let text = format!("method does not fit the member `{}`", name.name);
+            let help = format!("`{}` declares it as `{}`", declared.name, self.types.name(ty));
+            self.report(Diagnostic::error(515, name.span, text).help(help));
+        }
+    }
+
+    fn static_fields(
+        &mut self,
+        id: ImplId,
+        fields: &[(ast::Ident, Expr)],
+        table: Option<&StructOps>,
+        declared: Option<&StructDef>,
+    ) {
+        let mut seen: HashMap<&str, Span> = HashMap::new();
+        for (name, value) in fields {
+            if let Some(first) = seen.insert(&name.name, name.span) {
+                self.report(
+                    Diagnostic::error(409, name.span, format!("field `{}` given twice", name.name))
+                        .also(first, "first given here"),
+                );
+                continue;
+            }
+            if let Some(method) = self.methods[id].get(&name.name) {
+                let method = self.signatures[*method].span;
+                self.report_duplicate(name, method);
+                continue;
+            }
+            let Some(value) = self.static_value(value) else { continue };
+            if self.check_static_field(&self.impls[id].ops.clone(), name, &value, table, declared) {
+                self.impls[id].fields.push((name.name.clone(), value));
+            }
+        }
+        let named = table.is_some_and(|table| table.member("name").is_some())
+            || declared.is_some_and(|declared| declared.field("name").is_some());
+        if named && !seen.contains_key("name") && !self.methods[id].contains_key("name") {
+            let name = self.impls[id].name.as_bytes();
+            let text = StaticValue::Text(name[..name.len().min(NAME_BYTES)].to_vec());
+            self.impls[id].fields.push(("name".to_owned(), text));
+        }
+    }
+
+    fn static_value(&mut self, value: &Expr) -> Option<StaticValue> {
+        if let Some(span) = not_literal(value) {
+            self.report(Diagnostic::error(206, span, "a static field needs a literal"));
+            return None;
+        }
+        match literal(value) {
+            Some(value) => Some(value),
+            None => {
+                self.report(Diagnostic::error(
+                    206,
+                    value.span,
+                    "a static field needs one literal, or an array of numbers",
+                ));
+                None
+            }
+        }
+    }
+
+    /// Whether the struct has such a member.
+    fn check_static_field(
+        &mut self,
+        ops: &str,
+        name: &ast::Ident,
+        value: &StaticValue,
+        table: Option<&StructOps>,
+        declared: Option<&StructDef>,
+    ) -> bool {
+        if name.name == "owner" && *value == StaticValue::Null {
+            return true;
+        }
+        let missing = match (table, declared) {
+            (Some(table), _) if table.from_btf => table.member(&name.name).is_none(),
+            (_, Some(declared)) => declared.field(&name.name).is_none(),
+            _ => false,
+        };
+        if missing {
+            let members =
+                table.into_iter().flat_map(|table| &table.members).map(|member| member.name.as_str());
+            let fields = declared.into_iter().flat_map(|def| &def.fields).map(|field| field.name.as_str());
+            let error = Diagnostic::error(514, name.span, format!("`{ops}` has no member `{}`", name.name))
+                .suggest_near(name.span, "member", &name.name, members.chain(fields));
+            self.report(error);
+            return false;
+        }
+        let Some(member) = table.and_then(|table| table.member(&name.name)) else { return true };
+        if let Some(wanted) = misfit(&member.kind, value) {
+            let text = format!("the member `{}` of `{ops}` takes {wanted}", name.name);
+            self.report(Diagnostic::error(401, name.span, text));
+            return false;
+        }
+        true
+    }
+
+    /// Methods that nobody calls: neither the kernel nor another method.
+    pub(super) fn check_unused_methods(&mut self, functions: &IndexVec<FuncId, Function>) {
+        for id in self.impls.ids() {
+            let Some(table) = self.kernel().struct_ops(&self.impls[id].ops) else { continue };
+            let declared = self.declared_struct(&self.impls[id].ops);
+            for method in self.impls[id].methods.clone() {
+                let function = &functions[method];
+                let own_name = function.name.rsplit('.').next().unwrap_or_default();
+                let member = table.member(own_name).is_some()
+                    || declared.as_ref().is_some_and(|def| def.field(own_name).is_some());
+                let called = || self.impls[id].methods.iter().any(|other| calls(&functions[*other], method));
+                if !member && !called() {
+                    let text = format!("unused method `{own_name}`");
+                    let note = format!("it is no member of `{}`, and no other method calls it", table.name);
+                    let warning = Diagnostic::warning(312, function.span, text).note(note);
+                    let members = table.members.iter().map(|member| member.name.as_str());
+                    let warning = warning.suggest_near(function.span, "member", own_name, members);
+                    self.report(warning);
+                }
+            }
+        }
+    }
+
+    /// `@struct_ops("name") struct S`: only to compare it with the kernel's.
+    pub(super) fn check_struct_attributes(
+        &mut self,
+        attributes: &[Attribute],
+        name: &ast::Ident,
+        fields: &[FieldDecl],
+    ) {
+        for attribute in attributes {
+            if attribute.name.name != "struct_ops" {
+                let text = format!("`@{}` does not stand before a struct", attribute.name.name);
+                self.report(Diagnostic::error(501, attribute.span, text));
+                continue;
+            }
+            let Some(argument) = &attribute.argument else {
+                let text = "`@struct_ops` without a name has no effect";
+                self.report(Diagnostic::warning(501, attribute.span, text));
+                continue;
+            };
+            let ops = String::from_utf8_lossy(&argument.bytes).into_owned();
+            self.compare_struct(&ops, argument.span, name, fields);
+        }
+    }
+
+    fn compare_struct(&mut self, ops: &str, span: Span, name: &ast::Ident, fields: &[FieldDecl]) {
+        let kernel = self.kernel();
+        if !kernel.has_btf() {
+            let text = format!("struct `{ops}` could not be checked: no BTF");
+            self.report(Diagnostic::warning(806, span, text));
+            return;
+        }
+        let Some(table) = kernel.struct_ops(ops) else {
+            self.report(Diagnostic::error(514, span, format!("this kernel has no struct `{ops}`")));
+            return;
+        };
+        let missing =
+            table.members.iter().find(|member| fields.iter().all(|field| field.name.name != member.name));
+        if let Some(missing) = missing {
+            let text = format!("`{}` has no member `{}`", name.name, missing.name);
+            self.report(Diagnostic::error(514, name.span, text).note(format!("the kernel's `{ops}` has it")));
+        }
+    }
+}
+
+/// The value of a literal.
+fn literal(expr: &Expr) -> Option<StaticValue> {
+    match &expr.kind {
+        ExprKind::Str(bytes) => Some(StaticValue::Text(bytes.clone())),
+        ExprKind::Null => Some(StaticValue::Null),
+        ExprKind::Array(elements) => {
+            elements.iter().map(number).collect::<Option<_>>().map(StaticValue::Numbers)
+        }
+        _ => number(expr).map(StaticValue::Number),
+    }
+}
+
+fn number(expr: &Expr) -> Option<i128> {
+    match &expr.kind {
+        ExprKind::Int(value) => Some(i128::from(*value)),
+        ExprKind::Bool(value) => Some(i128::from(*value)),
+        ExprKind::Char(value) => Some(i128::from(*value)),
+        ExprKind::Unary(_, digits) => number(strip(digits)).map(|value| -value),
+        _ => None,
+    }
+}
+
+/// What a member takes, if it does not take this value.
+fn misfit(member: &OpsMemberKind, value: &StaticValue) -> Option<&'static str> {
+    let ty = match member {
+        OpsMemberKind::Function(_) => return (*value != StaticValue::Null).then_some("a method, or `null`"),
+        OpsMemberKind::Data(ty) => ty,
+    };
+    let text = matches!(ty, KernelType::Array { element, .. }
+        if matches!(**element, KernelType::Int { spelling: Spelling::Char, .. }));
+    match (ty, value) {
+        (KernelType::Array { .. }, StaticValue::Text(_)) if text => None,
+        (KernelType::Array { .. }, StaticValue::Numbers(_)) if !text => None,
+        (KernelType::Array { .. }, _) if text => Some("a string"),
+        (KernelType::Array { .. }, _) => Some("an array"),
+        (KernelType::Pointer(_), StaticValue::Null) => None,
+        (KernelType::Pointer(_), _) => Some("`null`"),
+        (_, StaticValue::Number(_)) if ty.scalar().is_some() => None,
+        (_, _) if ty.scalar().is_some() => Some("a number"),
+        _ => None,
+    }
+}
+
+/// Whether a function calls another.
+fn calls(function: &Function, wanted: FuncId) -> bool {
+    struct Finder {
+        wanted: FuncId,
+        found: bool,
+    }
+    impl Visitor for Finder {
+        fn function(&mut self, id: FuncId) {
+            self.found |= id == self.wanted;
+        }
+    }
+    let mut finder = Finder { wanted, found: false };
+    visit::block(&mut finder, &function.body);
+    finder.found
+}

@@ -1,0 +1,181 @@
+//! Loops (language reference, 8.1 and 11.7).
+
+use super::expr::Typed;
+use super::function::Body;
+use super::names::Symbol;
+use super::prescan::strip;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{Block, ExprKind, Half, MapKind, Place, PlaceKind, StmtKind, Walk};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// Most turns of a loop of the kernel half. Source: include/uapi/linux/bpf.h, `BPF_MAX_LOOPS`, v6.12.
+const MAX_TURNS: i128 = 1 << 23;
+
+impl Body<'_, '_> {
+    pub(super) fn while_loop(&mut self, cond: &ast::Expr, body: &ast::Block) -> Option<StmtKind> {
+        if matches!(strip(cond).kind, ast::ExprKind::Bool(true)) {
+            if self.half() == Half::Kernel {
+                self.report(
+                    Diagnostic::error(703, cond.span, "loop never ends")
+                        .note("the kernel accepts a program only if each loop in it ends"),
+                );
+            } else {
+                self.checker.strict(cond.span, "`while (true)`");
+            }
+        }
+        let (cond, body) = self.not_last(|this| (this.condition(cond), this.loop_body(body)));
+        Some(StmtKind::While { cond, body })
+    }
+
+    fn loop_body(&mut self, body: &ast::Block) -> Block {
+        self.loops += 1;
+        let block = self.inner_block(body);
+        self.loops -= 1;
+        block
+    }
+
+    pub(super) fn for_loop(
+        &mut self,
+        name: &ast::Ident,
+        start: &ast::Expr,
+        end: &ast::Expr,
+        body: &ast::Block,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let head = Span { end: end.span.end, ..span };
+        if self.loops > 0 && self.checker.options.strict_011 {
+            self.report(Diagnostic::error(702, head, "a `for` inside a loop").note("0.1.1 refuses it"));
+        }
+        let (first, last) = self.not_last(|body| (body.expr(start, None), body.expr(end, None)));
+        let ty = self.range_type(&first, &last);
+        let error = self.checker.types.common().error;
+        self.check_range(&first, &last, start.span.to(end.span));
+        let ty = ty.unwrap_or(error);
+        let (start, end) = (self.coerce(first, ty), self.coerce(last, ty));
+        self.scoped(|scope| {
+            let local = scope.declare_local(name, ty);
+            scope.fixed.push(local);
+            let body = scope.loop_body(body);
+            Some(StmtKind::For { local, start, end, body })
+        })
+    }
+
+    fn check_range(&mut self, first: &Typed, last: &Typed, span: Span) {
+        let (Some(a), Some(b)) = (first.constant, last.constant) else { return };
+        if a >= b && first.literal && last.literal {
+            self.report(Diagnostic::error(701, span, "range is empty").label("the end is exclusive"));
+        } else if b.saturating_sub(a) > MAX_TURNS && self.half() == Half::Kernel {
+            self.report(
+                Diagnostic::error(705, span, "loop is longer than a kernel program may run")
+                    .label(format!("{} turns; at most {MAX_TURNS} are possible", b - a)),
+            );
+        }
+    }
+
+    /// The wider type of the two ends; a literal takes the other's.
+    fn range_type(&mut self, first: &Typed, last: &Typed) -> Option<TypeId> {
+        let (a, b) = (first.expr.ty, last.expr.ty);
+        if self.checker.types.is_error(a) || self.checker.types.is_error(b) {
+            return None;
+        }
+        if let (Some(int_a), Some(int_b)) = (self.integer_of(a), self.integer_of(b)) {
+            let combined = match (first.literal, last.literal) {
+                (true, false) => Some(int_b),
+                (false, true) => Some(int_a),
+                _ => super::convert::combine(int_a, int_b),
+            };
+            if let Some(int) = combined {
+                return Some(self.int_type(int));
+            }
+        }
+        let span = first.expr.span.to(last.expr.span);
+        let text =
+            format!("`{}` and `{}` do not go together in a range", self.type_name(a), self.type_name(b));
+        self.report(Diagnostic::error(402, span, text));
+        None
+    }
+
+    /// `for (key, value in over)`.
+    pub(super) fn for_each(
+        &mut self,
+        key: &ast::Ident,
+        value: &ast::Ident,
+        over: &ast::Expr,
+        body: &ast::Block,
+        span: Span,
+    ) -> Option<StmtKind> {
+        self.checker.strict(Span { end: over.span.end, ..span }, "loop over a map or an array");
+        let walk = self.not_last(|body| body.walk(over));
+        let error = self.checker.types.common().error;
+        let (key_ty, value_ty) = walk.as_ref().map_or((error, error), |(_, key, value)| (*key, *value));
+        let (key, value, body) = self.scoped(|scope| {
+            let key = scope.declare_local(key, key_ty);
+            let value = scope.declare_local(value, value_ty);
+            scope.fixed.push(key);
+            (key, value, scope.loop_body(body))
+        });
+        let (walk, ..) = walk?;
+        Some(StmtKind::ForEach { key, value, walk, body })
+    }
+
+    /// What is walked, with the types of its keys and values.
+    fn walk(&mut self, over: &ast::Expr) -> Option<(Walk, TypeId, TypeId)> {
+        let u32 = self.checker.types.common().u32;
+        if let Some(Symbol::Map(map)) = self.named_symbol(over) {
+            let one = &self.checker.maps[map];
+            let (kind, name) = (one.kind, one.name.clone());
+            let (key, value) = (one.key, one.value);
+            let kernel = matches!(kind, MapKind::Hash | MapKind::Array | MapKind::LruHash)
+                || (kind.is_keyed() && kind.is_per_cpu());
+            let walked = match self.half() {
+                Half::Kernel => kernel,
+                Half::User => kind.is_keyed() || kind == MapKind::StackTrace,
+            };
+            if !walked {
+                let text = format!(
+                    "the entries of `{name}`, a `{}`, cannot be walked in the {} half",
+                    kind.name(),
+                    self.half().name()
+                );
+                self.report(Diagnostic::error(608, over.span, text));
+                return None;
+            }
+            self.check_readable(map, over.span);
+            return Some((Walk::Map(map), key, value));
+        }
+        if let ast::ExprKind::Call { callee, args } = &strip(over).kind
+            && matches!(&strip(callee).kind, ast::ExprKind::Name(name) if name == "per_cpu")
+            && let [map, key] = args.as_slice()
+            && let Some(Symbol::Map(map)) = self.named_symbol(map)
+            && self.checker.maps[map].kind.is_per_cpu()
+            && self.half() == Half::User
+        {
+            let key = self.map_key(map, key);
+            return Some((Walk::PerCpu { map, key }, u32, self.checker.maps[map].value));
+        }
+        let value = self.expr(over, None).expr;
+        if self.checker.types.is_error(value.ty) {
+            return None;
+        }
+        match *self.checker.types.kind(value.ty) {
+            TypeKind::Array(element, _) => {
+                let (ty, span) = (value.ty, value.span);
+                let place = match value.kind {
+                    ExprKind::Load(place) => place,
+                    _ => Place { kind: PlaceKind::Value(Box::new(value)), ty, span },
+                };
+                Some((Walk::Array(place), u32, element))
+            }
+            _ => {
+                let text = format!("`{}` has no entries to walk", self.type_name(value.ty));
+                self.report(
+                    Diagnostic::error(402, over.span, text)
+                        .help("walk a map, an array, or a range: `for (i in 0..10)`"),
+                );
+                None
+            }
+        }
+    }
+}

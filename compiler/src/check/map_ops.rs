@@ -1,0 +1,171 @@
+//! What is done with a map by name: methods of queues, stacks and bloom filters, and the builtins `per_cpu`, `clear`
+//! and `count` (language reference, 5.5, 11.7 and 11.8).
+
+use super::count;
+use super::expr::Typed;
+use super::function::Body;
+use super::names::Symbol;
+use super::prescan::strip;
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{ExprKind, Map, MapId, MapKind, SharedBuiltin, TakeOp, UserBuiltin};
+use crate::source::Span;
+
+/// The methods of a kind of map, with the number of their arguments.
+fn methods(kind: MapKind) -> &'static [(&'static str, usize)] {
+    match kind {
+        MapKind::Queue | MapKind::Stack => &[("push", 1), ("pop", 0), ("peek", 0)],
+        MapKind::Bloom => &[("add", 1), ("has", 1)],
+        _ => &[],
+    }
+}
+
+impl Body<'_, '_> {
+    /// `m.method(args)`.
+    pub(super) fn map_method(
+        &mut self,
+        map: MapId,
+        method: &ast::Ident,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Typed {
+        let Map { name, kind, value, .. } = self.checker.maps[map].clone();
+        let methods = methods(kind);
+        let Some((_, wanted)) = methods.iter().find(|(one, _)| *one == method.name) else {
+            let diagnostic = if methods.is_empty() {
+                let text = format!("maps of the kind `{}` have no methods", kind.name());
+                Diagnostic::error(304, method.span, text)
+                    .help(format!("`{name}[key]` looks up, `{name}[key] = value` updates"))
+            } else {
+                let known: Vec<_> = methods.iter().map(|(one, _)| format!("`{one}`")).collect();
+                let text = format!("maps of the kind `{}` have no method `{}`", kind.name(), method.name);
+                Diagnostic::error(304, method.span, text)
+                    .suggest_near(method.span, "method", &method.name, methods.iter().map(|one| one.0))
+                    .note(format!("its methods are {}", known.join(", ")))
+            };
+            self.report(diagnostic);
+            return self.error_expr(span);
+        };
+        if args.len() != *wanted {
+            let text = format!("`{}` takes {}, {} given", method.name, count(*wanted), args.len());
+            self.report(Diagnostic::error(404, span, text));
+            return self.error_expr(span);
+        }
+        match method.name.as_str() {
+            "pop" => {
+                self.check_readable(map, span);
+                self.check_writable_map(map, span);
+            }
+            "push" | "add" => self.check_writable_map(map, span),
+            _ => self.check_readable(map, span),
+        }
+        let common = self.common();
+        match (method.name.as_str(), args) {
+            ("pop", _) => self.make(ExprKind::Take { map, op: TakeOp::Pop }, value, span),
+            ("peek", _) => self.make(ExprKind::Take { map, op: TakeOp::Peek }, value, span),
+            ("push", [arg]) => {
+                let arg = Box::new(self.value(arg, value));
+                self.shared_builtin(SharedBuiltin::Push(map, arg), common.u32, span)
+            }
+            ("add", [arg]) => {
+                let arg = Box::new(self.value(arg, value));
+                self.shared_builtin(SharedBuiltin::Add(map, arg), common.u32, span)
+            }
+            ("has", [arg]) => {
+                let arg = Box::new(self.value(arg, value));
+                self.shared_builtin(SharedBuiltin::Has(map, arg), common.bool, span)
+            }
+            _ => self.error_expr(span),
+        }
+    }
+
+    /// An argument that names a map; `None` if it was reported.
+    pub(super) fn map_arg(&mut self, arg: &ast::Expr) -> Option<MapId> {
+        match self.top_symbol(arg) {
+            Some(Symbol::Map(map)) => return Some(map),
+            Some(Symbol::Error) => return None,
+            Some(symbol) => {
+                let text = format!("expected the name of a map, found {}", symbol.what());
+                self.report(Diagnostic::error(401, arg.span, text));
+            }
+            None => match &strip(arg).kind {
+                ast::ExprKind::Name(name) if self.lookup(name).is_none() => {
+                    let maps = self.checker.names.all(|symbol| matches!(symbol, Symbol::Map(_)));
+                    let diagnostic = Diagnostic::error(301, arg.span, format!("no name `{name}` here"))
+                        .suggest_near(arg.span, "map", name, maps);
+                    self.report(diagnostic);
+                }
+                _ => self.report(Diagnostic::error(401, arg.span, "expected the name of a map")),
+            },
+        }
+        None
+    }
+
+    /// `per_cpu(m, k, cpu)`.
+    pub(super) fn per_cpu_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let Some(map) = self.per_cpu_map(&args[0]) else { return self.error_expr(span) };
+        self.check_readable(map, span);
+        let key = Box::new(self.map_key(map, &args[1]));
+        let cpu = Box::new(self.number(&args[2], self.common().u32));
+        let value = self.checker.maps[map].value;
+        self.user_builtin(UserBuiltin::PerCpu { map, key, cpu }, value, span)
+    }
+
+    /// An argument that names a map with a value per CPU; `None` if it was reported.
+    pub(super) fn per_cpu_map(&mut self, arg: &ast::Expr) -> Option<MapId> {
+        let map = self.map_arg(arg)?;
+        let one = &self.checker.maps[map];
+        if one.kind.is_per_cpu() {
+            return Some(map);
+        }
+        let text = format!("expected a per-CPU map, `{}` is of the kind `{}`", one.name, one.kind.name());
+        let declared = one.span;
+        self.report(Diagnostic::error(401, arg.span, text).also(declared, "declared here"));
+        None
+    }
+
+    /// `clear(m)`.
+    pub(super) fn clear_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let Some(map) = self.walked_map("clear", &args[0]) else { return self.error_expr(span) };
+        let one = &self.checker.maps[map];
+        if one.kind.is_array() {
+            let declared = one.span;
+            self.report(
+                Diagnostic::error(607, args[0].span, "array elements cannot be deleted")
+                    .also(declared, "declared here")
+                    .help("store zeros instead"),
+            );
+            return self.error_expr(span);
+        }
+        self.check_writable_map(map, span);
+        self.user_builtin(UserBuiltin::Clear(map), self.common().void, span)
+    }
+
+    /// `count(m)`.
+    pub(super) fn count_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        match self.walked_map("count", &args[0]) {
+            Some(map) => {
+                self.check_readable(map, span);
+                self.user_builtin(UserBuiltin::Count(map), self.common().u32, span)
+            }
+            None => self.error_expr(span),
+        }
+    }
+
+    /// A map whose entries can be walked from userspace.
+    fn walked_map(&mut self, call: &str, arg: &ast::Expr) -> Option<MapId> {
+        let map = self.map_arg(arg)?;
+        let one = &self.checker.maps[map];
+        if one.kind.is_keyed() || one.kind == MapKind::StackTrace {
+            return Some(map);
+        }
+        let text = format!("`{call}` does not go with the kind `{}`", one.kind.name());
+        let declared = one.span;
+        self.report(
+            Diagnostic::error(401, arg.span, text)
+                .also(declared, "declared here")
+                .note("the entries of this kind of map cannot be listed"),
+        );
+        None
+    }
+}

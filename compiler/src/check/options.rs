@@ -1,0 +1,232 @@
+//! The struct `perf_options`, the only one whose fields have defaults (language reference, 10.3 and 11.2).
+
+use super::expr::Typed;
+use super::function::Body;
+use super::prescan::strip;
+use crate::ast;
+use crate::builtins::perf::{EVENTS, OPTION_TEXT, attachment, options};
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind};
+use crate::source::Span;
+use crate::types::{Field, TypeId, TypeKind};
+
+/// Fields that `perf_options` had.
+const OLD_FIELDS: &[&str] = &["perf_type", "perf_config", "group_fd"];
+/// What `cpu:` takes besides numbers: one event for every CPU.
+const ALL: &str = "all";
+
+/// What a literal gives, by the position of the field.
+struct Given {
+    values: Vec<Option<Expr>>,
+    places: Vec<Option<Span>>,
+    /// Nothing was reported.
+    sound: bool,
+}
+
+impl Body<'_, '_> {
+    /// `perf_options { .. }`.
+    pub(super) fn options_literal(
+        &mut self,
+        name: &ast::Ident,
+        fields: &[(ast::Ident, ast::Expr)],
+        span: Span,
+    ) -> Typed {
+        let ty = self.checker.known.perf_options;
+        let TypeKind::Struct(id) = *self.checker.types.kind(ty) else { return self.error_expr(span) };
+        let declared = self.checker.types.struct_def(id).fields.clone();
+        let old = self.old_fields(fields);
+        let mut given = self.given_options(&declared, fields);
+        if old || !given.sound {
+            return self.error_expr(span);
+        }
+        if given.values[options::EVENT].is_none() {
+            self.report(
+                Diagnostic::error(408, name.span, "missing field `event` of `perf_options`")
+                    .help("add `event: ...`, of type `perf_event`"),
+            );
+            return self.error_expr(span);
+        }
+        self.check_combinations(&given, span);
+        let values = (0..declared.len())
+            .map(|field| match given.values[field].take() {
+                Some(value) => value,
+                None => self.default_option(field, span),
+            })
+            .collect();
+        self.make(ExprKind::Struct(values), ty, span)
+    }
+
+    fn given_options(&mut self, declared: &[Field], fields: &[(ast::Ident, ast::Expr)]) -> Given {
+        let mut given =
+            Given { values: vec![None; declared.len()], places: vec![None; declared.len()], sound: true };
+        for (field, value) in fields {
+            if OLD_FIELDS.contains(&field.name.as_str()) {
+                continue;
+            }
+            let position = declared.iter().position(|one| one.name == field.name);
+            let Some(position) = position.filter(|position| *position != options::EVERY_CPU) else {
+                let mut shown = declared.to_vec();
+                shown.remove(options::EVERY_CPU);
+                self.unknown_field("perf_options", field, &shown);
+                given.sound = false;
+                continue;
+            };
+            if position >= options::LATER {
+                self.checker.strict(field.span, &format!("field `{}` in `perf_options`", field.name));
+            }
+            if let Some(first) = given.places[position].replace(field.span) {
+                self.report(
+                    Diagnostic::error(409, field.span, format!("field `{}` given twice", field.name))
+                        .also(first, "first given here"),
+                );
+                given.sound = false;
+            }
+            if position == options::CPU && self.is_every_cpu(value) {
+                self.checker.strict(value.span, "`cpu: all`");
+                let all = Expr { kind: ExprKind::Const(1), ty: self.common().bool, span: value.span };
+                given.values[options::EVERY_CPU] = Some(all);
+                continue;
+            }
+            let value = self.option_value(position, value, declared[position].ty);
+            given.sound &= !self.checker.types.is_error(value.ty);
+            given.values[position] = Some(value);
+        }
+        given
+    }
+
+    /// The word `all`, unless the script has something of that name.
+    fn is_every_cpu(&self, value: &ast::Expr) -> bool {
+        match &strip(value).kind {
+            ast::ExprKind::Name(name) => {
+                name == ALL && self.lookup(name).is_none() && self.checker.names.get(name).is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// The value given for a field of `perf_options`.
+    pub(super) fn option_value(&mut self, field: usize, value: &ast::Expr, ty: TypeId) -> Expr {
+        match field {
+            options::EVENT => self.event_value(value),
+            options::GROUP => self.group_value(value),
+            _ => self.value(value, ty),
+        }
+    }
+
+    /// The default of a field of `perf_options`; that of `event`, which has none, is never used.
+    fn default_option(&mut self, field: usize, span: Span) -> Expr {
+        let common = self.common();
+        let (value, ty) = match field {
+            options::PID => (u64::from(u32::MAX), common.i32),
+            options::CPU => (0, common.i32),
+            options::PERIOD => (1_000_000, common.u64),
+            options::WAKEUP => (1, common.u32),
+            options::FREQ => (0, common.u64),
+            options::PRECISE => (0, common.u32),
+            options::GROUP => return self.attachment_constant(attachment::NONE, span),
+            options::PROCESS | options::CGROUP => {
+                let ty = self.checker.types.str_type(OPTION_TEXT);
+                return Expr { kind: ExprKind::Bytes(Vec::new()), ty, span };
+            }
+            _ => (0, common.bool),
+        };
+        Expr { kind: ExprKind::Const(value), ty, span }
+    }
+
+    fn attachment_constant(&mut self, perf_fd: i32, span: Span) -> Expr {
+        let common = self.common();
+        let int = |value: i32| Expr { kind: ExprKind::Const(u64::from(value as u32)), ty: common.i32, span };
+        let generation = Expr { kind: ExprKind::Const(0), ty: common.u64, span };
+        let fields = vec![int(perf_fd), int(-1), int(-1), generation];
+        Expr { kind: ExprKind::Struct(fields), ty: self.checker.known.perf_attachment, span }
+    }
+
+    fn group_value(&mut self, value: &ast::Expr) -> Expr {
+        let known = self.checker.known;
+        if matches!(strip(value).kind, ast::ExprKind::Null) {
+            return self.attachment_constant(attachment::INVALID, value.span);
+        }
+        let found = self.expr(value, Some(known.perf_attachment)).expr;
+        if found.ty == known.perf_attachment || self.checker.types.is_error(found.ty) {
+            return found;
+        }
+        let text = format!("group takes the leader's attachment, not `{}`", self.type_name(found.ty));
+        let help = match self.checker.types.kind(found.ty) {
+            TypeKind::Program => "`attach` gives the attachment; this is the program's handle",
+            _ => "name what `attach` gave for the leader",
+        };
+        self.report(Diagnostic::error(904, value.span, text).help(help));
+        self.error_expr(value.span).expr
+    }
+
+    /// Reports options that cannot work whatever the machine.
+    fn check_combinations(&mut self, given: &Given, span: Span) {
+        let constant = |field: usize, default: i32| match &given.values[field] {
+            Some(Expr { kind: ExprKind::Const(bits), .. }) => Some(*bits as u32 as i32),
+            Some(_) => None,
+            None => Some(default),
+        };
+        let every_cpu = given.values[options::EVERY_CPU].is_some();
+        let task_named =
+            [options::PROCESS, options::COMMAND].iter().any(|field| given.values[*field].is_some());
+        let pair = (constant(options::PID, -1), constant(options::CPU, 0));
+        if pair == (Some(-1), Some(-1)) && !every_cpu && !task_named {
+            self.report(
+                Diagnostic::error(905, span, "pid -1 with cpu -1 would be every task on every CPU")
+                    .note("the kernel opens an event for a task, for a CPU, or for both")
+                    .help("give `pid: 0` for this plugin's own thread, or a `cpu`"),
+            );
+        }
+        if let (Some(period), Some(freq)) = (given.places[options::PERIOD], given.places[options::FREQ]) {
+            let (first, second) = if period < freq { (period, freq) } else { (freq, period) };
+            self.report(
+                Diagnostic::error(905, second, "`period` and `freq` exclude each other")
+                    .also(first, "the other is given here")
+                    .note("`period` is a number of events between two samples, `freq` one of samples per second"),
+            );
+        }
+    }
+
+    /// Reports the fields of older versions, with what to write now.
+    fn old_fields(&mut self, fields: &[(ast::Ident, ast::Expr)]) -> bool {
+        let position = |name: &str| fields.iter().position(|(field, _)| field.name == name);
+        let (ty, config) = (position("perf_type"), position("perf_config"));
+        if let Some(first) = [ty, config].into_iter().flatten().min() {
+            let last = [ty, config].into_iter().flatten().max().unwrap_or(first);
+            let (field, _) = &fields[first];
+            let diagnostic = Diagnostic::error(902, field.span, format!("old spelling `{}`", field.name))
+                .note("type and config of an event are one value now: `event`");
+            let event = config.and_then(|config| event_name(&fields[config].1));
+            self.report(match event {
+                Some(event) if last <= first + 1 => {
+                    let span = Span { end: fields[last].1.span.end, ..field.span };
+                    diagnostic.suggest(span, format!("event: {event}"), "now written")
+                }
+                _ => diagnostic.help("write `event: cache_misses`, or another of `enum perf_event`"),
+            });
+        }
+        let group = position("group_fd");
+        if let Some((field, value)) = group.map(|group| &fields[group]) {
+            let diagnostic = Diagnostic::error(304, field.span, "`perf_options` has no field `group_fd`")
+                .label("an old spelling (KS0902)");
+            let leader = match &strip(value).kind {
+                ast::ExprKind::Field { base, name, .. } if name.name == "perf_fd" => Some(base),
+                _ => None,
+            };
+            self.report(match leader.map(|leader| &strip(leader).kind) {
+                Some(ast::ExprKind::Name(leader)) => {
+                    let span = Span { end: value.span.end, ..field.span };
+                    diagnostic.suggest(span, format!("group: {leader}"), "now written")
+                }
+                _ => diagnostic.help("write `group: leader`"),
+            });
+        }
+        ty.is_some() || config.is_some() || group.is_some()
+    }
+}
+
+/// The event that a value names.
+fn event_name(value: &ast::Expr) -> Option<&str> {
+    let ast::ExprKind::Name(name) = &strip(value).kind else { return None };
+    EVENTS.iter().any(|event| event.name == *name).then_some(name)
+}

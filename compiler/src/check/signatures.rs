@@ -1,0 +1,266 @@
+//! Signatures: what each kind of function takes and gives (language reference, 4.2 to 4.12, 11.8).
+
+use super::attributes::PACKET_HOOKS;
+use super::names::Symbol;
+use super::types::Position;
+use super::{Checker, Signature};
+use crate::ast;
+use crate::diag::Diagnostic;
+use crate::hir::{FuncId, FunctionKind, Half, ProgramKind, Target};
+use crate::source::Span;
+use crate::types::{StructOrigin, TypeId, TypeKind};
+
+impl Checker<'_> {
+    pub(super) fn declare_function(&mut self, function: &ast::Function) -> FuncId {
+        let found = self.attributes(function);
+        let signature = self.signature(function, found);
+        if signature.kind.is_some() {
+            self.check_builtin_name(function);
+            self.check_signature(function, &signature);
+        }
+        let id = self.signatures.push(signature);
+        self.declare_name(&function.name, Symbol::Function(id));
+        id
+    }
+
+    /// The signature as written.
+    pub(super) fn signature(
+        &mut self,
+        function: &ast::Function,
+        found: Option<(FunctionKind, Target)>,
+    ) -> Signature {
+        let span = function.name.span;
+        let name = self.full_name(&function.name);
+        let Some((kind, target)) = found else {
+            // Its types may be ones that only its kind knows.
+            let ret = self.types.common().error;
+            return Signature { name, params: Vec::new(), ret, kind: None, target: Target::None, span };
+        };
+        self.half = kind.half();
+        let params = function.params.iter().map(|param| self.type_expr(&param.ty, Position::Value)).collect();
+        let ret = self.result_type(function);
+        self.half = Half::Kernel;
+        Signature { name, params, ret, kind: Some(kind), target, span }
+    }
+
+    /// The declared result. Without one, as in 0.1.1, a call has a value: 0 if none is returned.
+    fn result_type(&mut self, function: &ast::Function) -> TypeId {
+        match &function.ret {
+            Some(returns) => self.type_expr(&returns.ty, Position::Result),
+            None => self.types.common().u32,
+        }
+    }
+
+    fn check_builtin_name(&mut self, function: &ast::Function) {
+        let name = function.name.name.as_str();
+        let builtin = super::builtin::is_strong(name);
+        if builtin {
+            self.report(
+                Diagnostic::warning(
+                    311,
+                    function.name.span,
+                    format!("calls of `{name}` will mean the builtin"),
+                )
+                .help("choose another name"),
+            );
+        }
+    }
+
+    fn check_signature(&mut self, function: &ast::Function, signature: &Signature) {
+        let error = |ty: &TypeId| self.types.is_error(*ty);
+        if signature.params.iter().any(error) || error(&signature.ret) {
+            return;
+        }
+        match signature.kind {
+            Some(FunctionKind::Program(kind)) => self.check_program(kind, function, signature),
+            Some(FunctionKind::Kfunc | FunctionKind::Private) => self.check_kfunc(function, signature),
+            Some(FunctionKind::Test) => self.check_test(function, signature),
+            _ => {}
+        }
+    }
+
+    fn check_program(&mut self, kind: ProgramKind, function: &ast::Function, signature: &Signature) {
+        let common = self.types.common();
+        let known = self.known;
+        match kind {
+            ProgramKind::Xdp => {
+                self.check_context(function, signature, known.xdp_context, known.xdp_action);
+            }
+            ProgramKind::Tc | ProgramKind::SocketFilter => {
+                self.check_context(function, signature, known.skb_context, common.i32);
+            }
+            ProgramKind::PerfEvent => {
+                self.check_context(function, signature, known.perf_context, common.i32);
+            }
+            ProgramKind::Cgroup => {
+                let packet =
+                    matches!(&signature.target, Target::Name(hook) if PACKET_HOOKS.contains(&hook.as_str()));
+                let address = match self.names.predeclared("bpf_sock_addr") {
+                    Some(Symbol::Type(ty)) if !packet => ty,
+                    _ => known.skb_context,
+                };
+                self.check_context(function, signature, address, common.i32);
+            }
+            ProgramKind::Timer => {
+                let void = function.ret.is_none() || signature.ret == common.void;
+                if !signature.params.is_empty() || !void {
+                    self.report_signature(function, kind, "() -> void");
+                }
+            }
+            ProgramKind::Tracepoint => self.check_tracepoint(function, signature),
+            ProgramKind::Probe
+            | ProgramKind::Retprobe
+            | ProgramKind::RawTracepoint
+            | ProgramKind::SyscallEnter
+            | ProgramKind::SyscallExit
+            | ProgramKind::Lsm
+            | ProgramKind::Uprobe
+            | ProgramKind::Uretprobe => self.check_arguments(kind, function, signature),
+        }
+    }
+
+    /// A program with one parameter that points to its context.
+    fn check_context(
+        &mut self,
+        function: &ast::Function,
+        signature: &Signature,
+        context: TypeId,
+        ret: TypeId,
+    ) {
+        let Some(FunctionKind::Program(kind)) = signature.kind else { return };
+        let pointer = self.types.intern(TypeKind::Ptr(context));
+        let form = format!("(ctx: *{}) -> {}", self.types.name(context), self.types.name(ret));
+        let stranger = signature.params.iter().enumerate().find(|(at, ty)| *at > 0 || **ty != pointer);
+        if let Some((at, _)) = stranger {
+            let param = &function.params[at];
+            let text = format!("parameter `{}` is not the context of this kind", param.name.name);
+            self.report(
+                Diagnostic::error(507, param.ty.span, text)
+                    .label(format!("this is `{}`", self.types.name(signature.params[at])))
+                    .help(expected(kind, &form)),
+            );
+        } else if signature.params.is_empty() || signature.ret != ret {
+            self.report_signature(function, kind, &form);
+        }
+    }
+
+    pub(super) fn report_signature(&mut self, function: &ast::Function, kind: ProgramKind, form: &str) {
+        let ret = function.ret.as_ref().filter(|_| !function.params.is_empty() || form.starts_with("()"));
+        let span = ret.map_or(function.name.span, |returns| returns.ty.span);
+        self.report(Diagnostic::error(503, span, expected(kind, form)));
+    }
+
+    /// `(ctx: *trace_event_raw_X)`, an integer or nothing as result.
+    fn check_tracepoint(&mut self, function: &ast::Function, signature: &Signature) {
+        let Target::Tracepoint { category, event } = &signature.target else { return };
+        let declared = match signature.params.as_slice() {
+            [ty] => match self.types.kind(*ty) {
+                TypeKind::Ptr(to) => self.struct_name(*to),
+                _ => None,
+            },
+            _ => None,
+        };
+        let record = declared.filter(|name| name.starts_with("trace_event_raw_"));
+        let found = self.kernel().tracepoint(category, event);
+        let likely = found.as_ref().ok().and_then(|found| found.record.likely()).map(str::to_owned);
+        let likely = likely.unwrap_or_else(|| format!("trace_event_raw_{event}"));
+        let form = format!("(ctx: *{likely}) -> i32");
+        let integer = self.types.int(signature.ret).is_some() || signature.ret == self.types.common().void;
+        let Some(record) = record.filter(|_| integer) else {
+            self.report_signature(function, ProgramKind::Tracepoint, &form);
+            return;
+        };
+        match found {
+            Ok(found) => {
+                if let crate::kernel_types::Record::Struct(wanted) = &found.record
+                    && *wanted != record
+                {
+                    let text = format!("`{category}/{event}` has the argument struct `{wanted}`");
+                    let span = function.params[0].ty.span;
+                    self.report(
+                        Diagnostic::error(510, span, text).label(format!("this is `*{record}`")).suggest(
+                            span,
+                            format!("*{wanted}"),
+                            "its argument",
+                        ),
+                    );
+                }
+            }
+            Err(unfound) => {
+                self.report_unfound(function, &format!("tracepoint `{category}/{event}`"), &unfound);
+            }
+        }
+    }
+
+    /// The name of a struct.
+    pub(super) fn struct_name(&self, ty: TypeId) -> Option<String> {
+        match self.types.kind(ty) {
+            TypeKind::Struct(id) => Some(self.types.struct_def(*id).name.clone()),
+            _ => None,
+        }
+    }
+
+    /// A kfunc takes structs by pointer.
+    fn check_kfunc(&mut self, function: &ast::Function, signature: &Signature) {
+        for (param, ty) in function.params.iter().zip(&signature.params) {
+            if let TypeKind::Struct(_) = self.types.kind(*ty) {
+                let name = self.types.name(*ty);
+                self.report(
+                    Diagnostic::error(516, param.ty.span, "a kfunc takes structs by pointer").suggest(
+                        param.ty.span,
+                        format!("*{name}"),
+                        "a pointer to it",
+                    ),
+                );
+            }
+        }
+        if let (TypeKind::Struct(_), Some(returns)) = (self.types.kind(signature.ret), &function.ret) {
+            self.report(Diagnostic::error(516, returns.ty.span, "a kfunc gives no struct by value"));
+        }
+    }
+
+    fn check_test(&mut self, function: &ast::Function, signature: &Signature) {
+        let result = self.types.int(signature.ret).is_some() || function.ret.is_none();
+        if !signature.params.is_empty() || !result {
+            let span = match (function.params.first(), &function.ret) {
+                (Some(param), _) => param.name.span,
+                (None, Some(returns)) => returns.ty.span,
+                (None, None) => function.name.span,
+            };
+            self.report(
+                Diagnostic::error(503, span, "a test must look like `fn name() -> i32`").note("0 is success"),
+            );
+        }
+    }
+
+    /// A struct that a program's parameter points to: if the kernel has one of this name, it is that one.
+    pub(super) fn point_to_kernel(&mut self, ty: TypeId, span: Span) {
+        let TypeKind::Ptr(to) = self.types.kind(ty) else { return };
+        let &TypeKind::Struct(id) = self.types.kind(*to) else { return };
+        let def = self.types.struct_def(id);
+        let foreign = self.kernel().has_btf() && !self.kernel().has_structure(&def.name);
+        if def.origin != StructOrigin::Script || foreign {
+            return;
+        }
+        let name = def.name.clone();
+        let known = self.kernel().has_structure(&name);
+        let strange = def
+            .fields
+            .iter()
+            .filter(|_| known)
+            .find(|field| self.kernel().member(&name, &field.name).is_none());
+        let strange = strange.map(|field| field.name.clone());
+        self.types.struct_mut(id).origin = StructOrigin::Kernel;
+        if let Some(strange) = strange {
+            let text = format!("`{name}` is a kernel struct; its layout is the kernel's");
+            let note = format!("the kernel's has no member `{strange}`");
+            self.report(Diagnostic::warning(512, span, text).note(note));
+        }
+    }
+}
+
+pub(super) fn expected(kind: ProgramKind, form: &str) -> String {
+    // The letters of these are spoken one by one.
+    let article = if matches!(kind, ProgramKind::Xdp | ProgramKind::Lsm) { "an" } else { "a" };
+    format!("{article} {} program must look like `fn name{form}`", kind.name())
+}
