@@ -1,0 +1,178 @@
+//! Who calls whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Half, Hir, RingId, UserBuiltin};
+use crate::index::IndexVec;
+use crate::source::Span;
+use crate::types::TypeId;
+
+/// What an expression calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Callee {
+    /// A function by name.
+    Function(FuncId),
+    /// A function value of this type.
+    Value(TypeId),
+    /// The handlers of these rings.
+    Handlers(Vec<RingId>),
+}
+
+impl Callee {
+    /// What an expression calls itself, its parts aside. A tail call comes back to nobody: it is none.
+    pub(super) fn of(expr: &Expr) -> Option<Callee> {
+        match &expr.kind {
+            ExprKind::Call { func, .. } => Some(Callee::Function(*func)),
+            ExprKind::CallValue { callee, .. } => Some(Callee::Value(callee.ty)),
+            ExprKind::User(UserBuiltin::Dispatch { rings, .. }) => Some(Callee::Handlers(rings.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// The calls of a whole program.
+pub(super) struct Calls {
+    /// The calls in each function, in source order.
+    sites: IndexVec<FuncId, Vec<(Callee, Span)>>,
+    /// Functions whose address is taken, by half and type.
+    values: BTreeMap<(bool, TypeId), BTreeSet<FuncId>>,
+    handlers: BTreeMap<RingId, BTreeSet<FuncId>>,
+}
+
+impl Calls {
+    pub(super) fn of(hir: &Hir) -> Calls {
+        let mut calls = Calls { sites: IndexVec::new(), values: BTreeMap::new(), handlers: BTreeMap::new() };
+        for (id, ring) in hir.rings.iter_enumerated() {
+            calls.handlers.entry(id).or_default().extend(ring.default_handler);
+        }
+        for function in hir.functions.iter() {
+            let mut found = Sites { hir, calls: &mut calls, sites: Vec::new() };
+            visit::block(&mut found, &function.body);
+            let sites = found.sites;
+            calls.sites.push(sites);
+        }
+        calls
+    }
+
+    /// The functions that a function value of this type may stand for.
+    pub(super) fn values(&self, half: Half, ty: TypeId) -> impl Iterator<Item = FuncId> + use<'_> {
+        self.values.get(&(half == Half::Kernel, ty)).into_iter().flatten().copied()
+    }
+
+    /// The functions that a call in a function of this half may enter.
+    pub(super) fn targets(&self, half: Half, callee: &Callee) -> Vec<FuncId> {
+        match callee {
+            Callee::Function(id) => vec![*id],
+            Callee::Value(ty) => self.values(half, *ty).collect(),
+            Callee::Handlers(rings) => {
+                rings.iter().filter_map(|ring| self.handlers.get(ring)).flatten().copied().collect()
+            }
+        }
+    }
+
+    /// The functions that a function may enter, with the places of the calls, in source order.
+    pub(super) fn callees(&self, hir: &Hir, caller: FuncId) -> Vec<(FuncId, Span)> {
+        let half = hir.functions[caller].kind.half();
+        let sites = self.sites[caller].iter();
+        sites
+            .flat_map(|(callee, span)| self.targets(half, callee).into_iter().map(|target| (target, *span)))
+            .collect()
+    }
+
+    /// All functions, what a function calls before itself as far as there are no cycles.
+    pub(super) fn callees_first(&self, hir: &Hir) -> Vec<FuncId> {
+        let mut order = Vec::with_capacity(hir.functions.len());
+        let mut seen: IndexVec<FuncId, bool> = hir.functions.iter().map(|_| false).collect();
+        for root in hir.functions.ids() {
+            let mut open = vec![(root, None::<std::vec::IntoIter<(FuncId, Span)>>)];
+            while let Some((id, rest)) = open.last_mut() {
+                let id = *id;
+                if rest.is_none() {
+                    if std::mem::replace(&mut seen[id], true) {
+                        open.pop();
+                        continue;
+                    }
+                    *rest = Some(self.callees(hir, id).into_iter());
+                }
+                match rest.as_mut().and_then(Iterator::next) {
+                    Some((callee, _)) => open.push((callee, None)),
+                    None => {
+                        order.push(id);
+                        open.pop();
+                    }
+                }
+            }
+        }
+        order
+    }
+
+    /// `roots` and all that they may enter.
+    pub(super) fn reached(&self, hir: &Hir, roots: impl IntoIterator<Item = FuncId>) -> BTreeSet<FuncId> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<FuncId> = roots.into_iter().collect();
+        while let Some(id) = open.pop() {
+            if found.insert(id) {
+                open.extend(self.callees(hir, id).into_iter().map(|(callee, _)| callee));
+            }
+        }
+        found
+    }
+
+    /// The shortest way from a function back to itself, as calls: who is entered, and where.
+    pub(super) fn cycle(&self, hir: &Hir, start: FuncId) -> Option<Vec<(FuncId, Span)>> {
+        let mut entered: IndexVec<FuncId, Option<(FuncId, Span)>> =
+            hir.functions.iter().map(|_| None).collect();
+        let mut open = std::collections::VecDeque::from([start]);
+        while let Some(caller) = open.pop_front() {
+            for (callee, span) in self.callees(hir, caller) {
+                if entered[callee].is_some() {
+                    continue;
+                }
+                entered[callee] = Some((caller, span));
+                if callee == start {
+                    return Some(way(&entered, start));
+                }
+                open.push_back(callee);
+            }
+        }
+        None
+    }
+}
+
+/// The calls that lead to `start`, first to last.
+fn way(entered: &IndexVec<FuncId, Option<(FuncId, Span)>>, start: FuncId) -> Vec<(FuncId, Span)> {
+    let mut way = Vec::new();
+    let mut at = start;
+    while let Some((caller, span)) = entered[at] {
+        way.push((at, span));
+        at = caller;
+        if at == start {
+            break;
+        }
+    }
+    way.reverse();
+    way
+}
+
+struct Sites<'a> {
+    hir: &'a Hir,
+    calls: &'a mut Calls,
+    sites: Vec<(Callee, Span)>,
+}
+
+impl Visitor for Sites<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        self.sites.extend(Callee::of(expr).map(|callee| (callee, expr.span)));
+        match &expr.kind {
+            ExprKind::Function(id) => {
+                let kernel = self.hir.functions[*id].kind.half() == Half::Kernel;
+                self.calls.values.entry((kernel, expr.ty)).or_default().insert(*id);
+            }
+            ExprKind::User(UserBuiltin::OnEvent(ring, handler)) => {
+                self.calls.handlers.entry(*ring).or_default().insert(*handler);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What depends on the kinds of programs that reach a function: KS0517, KS0521 and KS0909.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Program;
+use crate::bpf::helper_number;
+use crate::builtins::helpers;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    Expr, ExprKind, FuncId, Function, FunctionKind, Hir, KernelBuiltin, MapId, Place, PlaceKind, ProgramKind,
+    Stmt, StmtKind,
+};
+use crate::source::Span;
+use crate::types::{StructOrigin, TypeKind, Types};
+
+/// The map flag BPF_F_NO_PREALLOC. Source: include/uapi/linux/bpf.h, v6.12.
+const NO_PREALLOC: u32 = 1;
+
+pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
+    let reached = by_kind(program);
+    contexts_of_two_kinds(program, &reached, diagnostics);
+    helpers_of_other_kinds(program, &reached, diagnostics);
+    written_from_perf_events(program, &reached, diagnostics);
+}
+
+/// The functions that programs of each kind enter, each with one of these programs.
+type Reached = BTreeMap<ProgramKind, BTreeMap<FuncId, FuncId>>;
+
+fn by_kind(program: &Program<'_>) -> Reached {
+    let mut reached = Reached::new();
+    for (id, function) in program.hir.functions.iter_enumerated() {
+        if let FunctionKind::Program(kind) = function.kind {
+            let of_kind = reached.entry(kind).or_default();
+            for callee in program.calls.reached(program.hir, [id]) {
+                of_kind.entry(callee).or_insert(id);
+            }
+        }
+    }
+    reached
+}
+
+/// KS0517: a context's members lie where the program's kind says.
+fn contexts_of_two_kinds(program: &Program<'_>, reached: &Reached, diagnostics: &mut Diagnostics) {
+    let functions = &program.hir.functions;
+    for (id, function) in functions.iter_enumerated() {
+        if function.kind.is_program() || !takes_context(&program.hir.types, function) {
+            continue;
+        }
+        let callers: Vec<(ProgramKind, FuncId)> =
+            reached.iter().filter_map(|(kind, of_kind)| Some((*kind, *of_kind.get(&id)?))).collect();
+        if callers.len() < 2 {
+            continue;
+        }
+        let text = format!("helper `{}` is called with contexts of {} kinds", function.name, callers.len());
+        let mut error = Diagnostic::error(517, function.span, text);
+        for (kind, caller) in callers {
+            let caller = &functions[caller];
+            error = error
+                .also(caller.span, format!("the `@{}` program `{}` reaches it", kind.name(), caller.name));
+        }
+        diagnostics
+            .report(error.help("write one helper for each kind, or pass what it needs of the context"));
+    }
+}
+
+fn takes_context(types: &Types, function: &Function) -> bool {
+    function.params.iter().any(|param| {
+        let TypeKind::Ptr(to) = types.kind(function.locals[*param].ty) else { return false };
+        matches!(types.kind(*to), TypeKind::Struct(id) if types.struct_def(*id).origin == StructOrigin::Context)
+    })
+}
+
+/// KS0521: the kernel gives each kind of program other helpers.
+fn helpers_of_other_kinds(program: &Program<'_>, reached: &Reached, diagnostics: &mut Diagnostics) {
+    let hir = program.hir;
+    let mut reported = BTreeSet::new();
+    for (kind, of_kind) in reached {
+        for (id, from) in of_kind {
+            let mut used = Used { hir, helpers: Vec::new() };
+            visit::block(&mut used, &hir.functions[*id].body);
+            for (name, number, span) in used.helpers {
+                if helpers::allowed(number, *kind) || !reported.insert(span) {
+                    continue;
+                }
+                let text = format!("{name} is not allowed in `@{}` programs", kind.name());
+                let error = Diagnostic::error(521, span, text);
+                diagnostics.report(error.also(hir.functions[*from].span, "this program gets there"));
+            }
+        }
+    }
+}
+
+/// Helpers that a function calls itself: in words, by number, and where.
+struct Used<'a> {
+    hir: &'a Hir,
+    helpers: Vec<(String, u32, Span)>,
+}
+
+impl Visitor for Used<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        let hir = self.hir;
+        let used = match &expr.kind {
+            ExprKind::CallExtern { function, .. } => {
+                let function = &hir.externs[*function];
+                function.helper.map(|number| (format!("helper `{}`", function.name), number))
+            }
+            ExprKind::Kernel(builtin) => behind(builtin),
+            _ => None,
+        };
+        self.helpers.extend(used.map(|(name, number)| (name, number, expr.span)));
+    }
+}
+
+/// The helper behind a builtin, if not every kind of program has it.
+fn behind(builtin: &KernelBuiltin) -> Option<(String, u32)> {
+    let (name, helper) = match builtin {
+        KernelBuiltin::Uid => ("uid", "bpf_get_current_uid_gid"),
+        KernelBuiltin::Comm => ("comm", "bpf_get_current_comm"),
+        KernelBuiltin::CgroupId => ("cgroup_id", "bpf_get_current_cgroup_id"),
+        KernelBuiltin::AttachmentId(_) => ("attachment_id", "bpf_get_attach_cookie"),
+        _ => return None,
+    };
+    Some((format!("`{name}`"), helper_number(helper)?))
+}
+
+/// KS0909: an overflow may interrupt the kernel anywhere, its allocator too.
+fn written_from_perf_events(program: &Program<'_>, reached: &Reached, diagnostics: &mut Diagnostics) {
+    let Some(of_kind) = reached.get(&ProgramKind::PerfEvent) else { return };
+    let hir = program.hir;
+    let mut reported = BTreeSet::new();
+    for (id, from) in of_kind {
+        let mut writes = Writes::default();
+        visit::block(&mut writes, &hir.functions[*id].body);
+        for (map, span) in writes.0 {
+            let written = &hir.maps[map];
+            if written.flags & NO_PREALLOC == 0 || !reported.insert(map) {
+                continue;
+            }
+            let text = format!("map `{}` may not be written from a perf event", written.name);
+            diagnostics.report(
+                Diagnostic::warning(909, span, text)
+                    .label(format!("`@perf_event` program `{}` does this", hir.functions[*from].name))
+                    .also(written.span, "it allocates its entries when they are written")
+                    .note("an overflow may interrupt the kernel's allocator: such a write can fail")
+                    .help("remove the flag `no_prealloc`"),
+            );
+        }
+    }
+}
+
+/// Maps of which entries are created or removed, and where.
+#[derive(Default)]
+struct Writes(Vec<(MapId, Span)>);
+
+impl Visitor for Writes {
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => {
+                if let Place { kind: PlaceKind::Element { map, .. }, span, .. } = place {
+                    self.0.push((*map, *span));
+                }
+            }
+            StmtKind::Remove { map, .. } => self.0.push((*map, stmt.span)),
+            _ => {}
+        }
+    }
+}

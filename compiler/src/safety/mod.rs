@@ -1,0 +1,80 @@
+//! Rules that concern ways through a program rather than single expressions, one file per rule.
+//!
+//! In: a typed tree in which the checker found no error. Out: diagnostics, and which functions a throw may leave
+//! ([`Function::throws`](crate::hir::Function::throws)). Nothing else of the tree is changed.
+
+mod calls;
+mod contexts;
+mod dangling;
+mod locals;
+mod null;
+mod ownership;
+mod recursion;
+mod stack;
+mod throws;
+mod unreachable;
+mod unused;
+mod values;
+mod walk;
+
+use crate::diag::Diagnostics;
+use crate::hir::Hir;
+use crate::source::{SourceMap, Span};
+use calls::Calls;
+
+/// What every rule may look at.
+struct Program<'a> {
+    hir: &'a Hir,
+    calls: Calls,
+    sources: &'a SourceMap,
+    /// The language of 0.1.1 only: it accepts some of what would go wrong when it runs.
+    strict_011: bool,
+}
+
+impl Program<'_> {
+    fn text(&self, span: Span) -> &[u8] {
+        self.sources.file(span.file).text().get(span.range()).unwrap_or_default()
+    }
+
+    /// A span without what lies behind its first line: enough to point at a statement that has a block.
+    fn first_line(&self, span: Span) -> Span {
+        let line = self.text(span).split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
+        Span { end: span.start + line.trim_ascii_end().len() as u32, ..span }
+    }
+
+    /// The text of a span if it is a name.
+    fn name_at(&self, span: Span) -> Option<&str> {
+        let text = std::str::from_utf8(self.text(span)).ok()?;
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        (text.bytes().all(letter) && text.starts_with(|first: char| !first.is_ascii_digit())).then_some(text)
+    }
+}
+
+/// Applies all rules. None if one of them found an error; the reasons are in `diagnostics`, which may hold warnings
+/// otherwise.
+pub fn check(
+    mut hir: Hir,
+    sources: &SourceMap,
+    strict_011: bool,
+    diagnostics: &mut Diagnostics,
+) -> Option<Hir> {
+    let calls = Calls::of(&hir);
+    let program = Program { hir: &hir, calls, sources, strict_011 };
+    let throwing = throws::check(&program, diagnostics);
+    recursion::check(&program, diagnostics);
+    contexts::check(&program, diagnostics);
+    stack::check(&program, diagnostics);
+    unused::check(&program, diagnostics);
+    unreachable::check(&program, diagnostics);
+    ownership::check(&program, &throwing, diagnostics);
+    dangling::check(&program, diagnostics);
+    null::check(&program, diagnostics);
+    values::check(&program, diagnostics);
+    for (function, throws) in hir.functions.iter_mut().zip(throwing.iter()) {
+        function.throws = *throws;
+    }
+    (!diagnostics.has_errors()).then_some(hir)
+}
+
+#[cfg(test)]
+mod tests;

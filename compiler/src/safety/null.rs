@@ -1,0 +1,79 @@
+//! KS1003: a pointer that is null on every way to the place where it is followed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::walk::{self, Rule, is_null, loaded};
+use super::{Program, locals};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::hir::{Function, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::source::Span;
+use crate::types::{TypeKind, Types};
+
+pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
+    for function in program.hir.functions.iter() {
+        let elsewhere = locals::addressed(function);
+        let mut rule = Null { types: &program.hir.types, function, elsewhere, diagnostics };
+        walk::function(program, None, function, &mut rule);
+    }
+}
+
+struct Null<'a> {
+    types: &'a Types,
+    function: &'a Function,
+    /// Locals that may be set through their address.
+    elsewhere: BTreeSet<LocalId>,
+    diagnostics: &'a mut Diagnostics,
+}
+
+/// Locals that are null, and where they became so.
+type Known = BTreeMap<LocalId, Span>;
+
+impl Rule for Null<'_> {
+    type Known = Known;
+
+    fn join(known: &mut Known, other: Known) {
+        known.retain(|local, _| other.contains_key(local));
+    }
+
+    fn forget(known: &mut Known, local: LocalId) {
+        known.remove(&local);
+    }
+
+    fn tested(known: &mut Known, local: LocalId, _null: bool) {
+        known.remove(&local);
+    }
+
+    fn place(&mut self, known: &mut Known, place: &Place) {
+        let PlaceKind::Deref(pointer) = &place.kind else { return };
+        // Once is enough: what follows is wrong for the same reason.
+        let Some(local) = loaded(pointer) else { return };
+        let Some(since) = known.remove(&local) else { return };
+        let name = &self.function.locals[local].name;
+        self.diagnostics.report(
+            Diagnostic::error(1003, pointer.span, "this pointer is null")
+                .also(since, format!("`{name}` is null from here on"))
+                .help(format!("let `{name}` point to something first")),
+        );
+    }
+
+    fn executed(&mut self, known: &mut Known, stmt: &Stmt) {
+        let (local, value) = match &stmt.kind {
+            StmtKind::Let { local, init } => (*local, init.as_ref()),
+            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+                (*local, Some(value))
+            }
+            StmtKind::Compound { place: Place { kind: PlaceKind::Local(local), .. }, .. }
+            | StmtKind::Bind { local, .. }
+            | StmtKind::Take { local, .. } => {
+                known.remove(local);
+                return;
+            }
+            _ => return,
+        };
+        known.remove(&local);
+        let pointer = matches!(self.types.kind(self.function.locals[local].ty), TypeKind::Ptr(_));
+        if pointer && value.is_none_or(is_null) && !self.elsewhere.contains(&local) {
+            known.insert(local, stmt.span);
+        }
+    }
+}

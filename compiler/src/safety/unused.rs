@@ -1,0 +1,191 @@
+//! KS0312: what is declared and never used. Names that start with `_` say so themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Program, locals};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    CatchPattern, ConfigId, CounterId, Expr, ExprKind, FuncId, Function, FunctionKind, GlobalId, Hir,
+    LocalId, MapId, Place, PlaceKind, RingId, Stmt, StmtKind,
+};
+use crate::source::Span;
+
+pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
+    for function in program.hir.functions.iter() {
+        variables(function, diagnostics);
+    }
+    functions(program, diagnostics);
+    shared(program.hir, diagnostics);
+}
+
+/// Whether a name is one that may be unused: said so, or for others to use.
+fn exempt(name: &str) -> bool {
+    name.starts_with('_') || name.contains('.')
+}
+
+fn warning(span: Span, what: &str, name: &str) -> Diagnostic {
+    Diagnostic::warning(312, span, format!("unused {what} `{name}`"))
+}
+
+/// Functions that nothing reaches. Those of modules are for whoever imports them.
+fn functions(program: &Program<'_>, diagnostics: &mut Diagnostics) {
+    let hir = program.hir;
+    let handlers: BTreeSet<FuncId> = hir.rings.iter().filter_map(|ring| ring.default_handler).collect();
+    let needed = hir.functions.iter_enumerated().filter(|(id, function)| {
+        let entered =
+            !matches!(function.kind, FunctionKind::Plain | FunctionKind::Helper | FunctionKind::Private);
+        entered || hir.main == Some(*id) || handlers.contains(id) || exempt(&function.name)
+    });
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<FuncId> = needed.map(|(id, _)| id).collect();
+    while let Some(id) = open.pop() {
+        if reached.insert(id) {
+            let mut mentioned = Mentioned::default();
+            visit::block(&mut mentioned, &hir.functions[id].body);
+            open.extend(mentioned.functions);
+        }
+    }
+    for (_, function) in hir.functions.iter_enumerated().filter(|(id, _)| !reached.contains(id)) {
+        diagnostics
+            .report(warning(function.span, "function", &function.name).label("nothing that runs gets here"));
+    }
+}
+
+/// Maps and the like that no function mentions.
+fn shared(hir: &Hir, diagnostics: &mut Diagnostics) {
+    let mut used = Mentioned::default();
+    hir.functions.iter().for_each(|function| visit::block(&mut used, &function.body));
+    for counter in hir.counters.iter() {
+        visit::expr(&mut used, &counter.event);
+        used.counters.extend(counter.leader);
+    }
+    let maps =
+        hir.maps.iter_enumerated().map(|(id, one)| ("map", &one.name, one.span, used.maps.contains(&id)));
+    let rings = hir.rings.iter_enumerated();
+    let rings = rings.map(|(id, one)| ("ring buffer", &one.name, one.span, used.rings.contains(&id)));
+    let globals = hir.globals.iter_enumerated();
+    let globals =
+        globals.map(|(id, one)| ("global variable", &one.name, one.span, used.globals.contains(&id)));
+    let configs = hir.configs.iter_enumerated();
+    let configs = configs.map(|(id, one)| ("config", &one.name, one.span, used.configs.contains(&id)));
+    let counters = hir.counters.iter_enumerated();
+    let counters = counters.map(|(id, one)| ("counter", &one.name, one.span, used.counters.contains(&id)));
+    let all = maps.chain(rings).chain(globals).chain(configs).chain(counters);
+    for (what, name, span, used) in all {
+        if !used && !exempt(name) {
+            diagnostics.report(warning(span, what, name));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Mentioned {
+    functions: Vec<FuncId>,
+    maps: BTreeSet<MapId>,
+    rings: BTreeSet<RingId>,
+    globals: BTreeSet<GlobalId>,
+    configs: BTreeSet<ConfigId>,
+    counters: BTreeSet<CounterId>,
+}
+
+impl Visitor for Mentioned {
+    fn function(&mut self, id: FuncId) {
+        self.functions.push(id);
+    }
+    fn map(&mut self, id: MapId) {
+        self.maps.insert(id);
+    }
+    fn ring(&mut self, id: RingId) {
+        self.rings.insert(id);
+    }
+    fn global(&mut self, id: GlobalId) {
+        self.globals.insert(id);
+    }
+    fn config(&mut self, id: ConfigId) {
+        self.configs.insert(id);
+    }
+    fn counter(&mut self, id: CounterId) {
+        self.counters.insert(id);
+    }
+}
+
+/// Variables that are never read.
+fn variables(function: &Function, diagnostics: &mut Diagnostics) {
+    let mut uses =
+        Uses { function, declared: BTreeSet::new(), mentions: BTreeMap::new(), writes: BTreeMap::new() };
+    visit::block(&mut uses, &function.body);
+    for local in &uses.declared {
+        let writes = uses.writes.get(local).copied().unwrap_or(0);
+        let read = uses.mentions.get(local).copied().unwrap_or(0) > writes;
+        let Local { name, span } = named(function, *local);
+        if read || exempt(name) {
+            continue;
+        }
+        diagnostics.report(match writes {
+            0 => {
+                warning(span, "variable", name).suggest(span, format!("_{name}"), "say that this is intended")
+            }
+            _ => Diagnostic::warning(312, span, format!("unused variable `{name}`: assigned and never read")),
+        });
+    }
+}
+
+struct Local<'a> {
+    name: &'a str,
+    span: Span,
+}
+
+fn named(function: &Function, local: LocalId) -> Local<'_> {
+    let local = &function.locals[local];
+    Local { name: &local.name, span: local.span }
+}
+
+struct Uses<'a> {
+    function: &'a Function,
+    /// By a declaration in the body; loop variables, parameters and the named result are not asked.
+    declared: BTreeSet<LocalId>,
+    /// As a place or by its presence.
+    mentions: BTreeMap<LocalId, u32>,
+    /// Mentions of it, or of a part of it, that only set it.
+    writes: BTreeMap<LocalId, u32>,
+}
+
+impl Visitor for Uses<'_> {
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            // The named result stands before the body, without `var`.
+            StmtKind::Let { local, init: None } if self.function.locals[*local].span == stmt.span => {}
+            StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } => {
+                self.declared.insert(*local);
+            }
+            StmtKind::Try { catches, .. } => {
+                self.declared.extend(catches.iter().filter_map(|catch| match catch.pattern {
+                    CatchPattern::Bind(local) => Some(local),
+                    _ => None,
+                }));
+            }
+            StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => {
+                // A part of a bound variable is a part of the map entry: setting it has an effect.
+                if let Some(local) = locals::root(place)
+                    && (!self.function.locals[local].binding || matches!(place.kind, PlaceKind::Local(_)))
+                {
+                    *self.writes.entry(local).or_default() += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn place(&mut self, place: &Place) {
+        if let PlaceKind::Local(local) = place.kind {
+            *self.mentions.entry(local).or_default() += 1;
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        if let ExprKind::Bound(local) = expr.kind {
+            *self.mentions.entry(local).or_default() += 1;
+        }
+    }
+}

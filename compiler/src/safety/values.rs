@@ -1,0 +1,72 @@
+//! KS0718: calls through function values in the kernel half, which become a chain of comparisons.
+
+use std::collections::BTreeSet;
+
+use super::walk::loaded;
+use super::{Program, locals};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Function, FunctionKind, Half, LocalId};
+
+/// Most functions that a value may stand for (language reference, 11.11).
+const MAX_TARGETS: usize = 16;
+/// In 0.1.1.
+const MAX_TARGETS_011: usize = 1;
+
+pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
+    // Nobody compiles a helper that nobody calls.
+    for id in entered(program) {
+        let function = &program.hir.functions[id];
+        let mut values = Values { program, fixed: fixed(function), diagnostics };
+        visit::block(&mut values, &function.body);
+    }
+}
+
+/// Functions of the kernel half that can run.
+fn entered(program: &Program<'_>) -> BTreeSet<FuncId> {
+    let functions = program.hir.functions.iter_enumerated();
+    let entries = functions.filter(|(_, function)| {
+        function.kind.half() == Half::Kernel
+            && !matches!(function.kind, FunctionKind::Helper | FunctionKind::Private)
+    });
+    program.calls.reached(program.hir, entries.map(|(id, _)| id))
+}
+
+/// Parameters that are what the caller gave: a call through one is made for each caller.
+fn fixed(function: &Function) -> BTreeSet<LocalId> {
+    let times = locals::times_set(function);
+    function.params.iter().copied().filter(|param| times.get(param) == Some(&1)).collect()
+}
+
+struct Values<'a> {
+    program: &'a Program<'a>,
+    fixed: BTreeSet<LocalId>,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Visitor for Values<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        let ExprKind::CallValue { callee, .. } = &expr.kind else { return };
+        let targets = self.program.calls.values(Half::Kernel, callee.ty).count();
+        let most = if self.program.strict_011 { MAX_TARGETS_011 } else { MAX_TARGETS };
+        let of_type = format!("of type `{}`", self.program.hir.types.name(callee.ty));
+        if targets == 0 {
+            let text = "call target is not known: no function of this type is used as a value";
+            self.diagnostics.report(Diagnostic::error(718, callee.span, text).label(of_type));
+        } else if targets > most && !loaded(callee).is_some_and(|local| self.fixed.contains(&local)) {
+            let text = format!("call target is not known: one of {targets} functions");
+            let note = match self.program.strict_011 {
+                true => {
+                    "--strict-011 asks for the language of 0.1.1, where such a call goes astray".to_owned()
+                }
+                false => format!("a value in the kernel half may stand for at most {most} functions"),
+            };
+            self.diagnostics.report(
+                Diagnostic::error(718, callee.span, text)
+                    .label(of_type)
+                    .note(note)
+                    .help("call the functions by name, in the arms of a `match`"),
+            );
+        }
+    }
+}
