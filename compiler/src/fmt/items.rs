@@ -1,0 +1,256 @@
+//! Declarations.
+
+use super::exprs::quoted;
+use super::writer::Writer;
+use crate::ast::{
+    Attribute, Expr, FieldDecl, File, Function, Global, Ident, Item, ItemKind, MapFlags, Param, StrLit,
+    TypeExpr,
+};
+
+/// A member of an impl block.
+enum Member<'a> {
+    Field(&'a (Ident, Expr)),
+    Method(&'a Function),
+}
+
+impl Writer<'_> {
+    pub(super) fn file(&mut self, file: &File) {
+        for (at, item) in file.items.iter().enumerate() {
+            self.hard();
+            self.element(at == 0);
+            if at > 0 {
+                self.blank_without_source();
+            }
+            self.item(item);
+        }
+        self.hard();
+        self.element(file.items.is_empty());
+        self.comments();
+    }
+
+    fn item(&mut self, item: &Item) {
+        self.docs(item.docs.as_deref());
+        match &item.kind {
+            ItemKind::Include(path) => {
+                self.token("include");
+                self.space();
+                self.string(path);
+            }
+            ItemKind::Import { name, path } => {
+                self.named("import", name);
+                self.space();
+                self.beside("from");
+                self.space();
+                self.string(path);
+            }
+            ItemKind::Config { name, fields } => {
+                self.named("config", name);
+                self.fields(fields);
+            }
+            ItemKind::Alias { name, ty } => {
+                self.named("type", name);
+                self.space();
+                self.beside("=");
+                self.space();
+                self.ty(ty);
+            }
+            ItemKind::Enum { name, enumerators } => {
+                self.named("enum", name);
+                self.space();
+                self.braces(enumerators, true, |writer, (name, value)| {
+                    writer.name(&name.name);
+                    if let Some(value) = value {
+                        writer.space();
+                        writer.beside("=");
+                        writer.space();
+                        writer.int(value);
+                    }
+                });
+            }
+            ItemKind::Struct { attributes, name, fields } => {
+                self.attributes(attributes);
+                self.named("struct", name);
+                self.fields(fields);
+            }
+            ItemKind::Global(global) => self.global(global),
+            ItemKind::Const { name, ty, value } => self.binding("const", name, ty.as_ref(), Some(value)),
+            ItemKind::Counter { name, event, leader } => self.counter(name, event, leader.as_ref()),
+            ItemKind::Extern { name, params, ret } => {
+                self.named("extern", name);
+                self.params(params);
+                self.result(None, ret.as_ref());
+            }
+            ItemKind::Function(function) => self.function(function),
+            ItemKind::Impl { attributes, name, methods, fields } => {
+                self.attributes(attributes);
+                self.named("impl", name);
+                self.members(methods, fields);
+            }
+        }
+    }
+
+    fn named(&mut self, word: &'static str, name: &Ident) {
+        self.token(word);
+        self.space();
+        self.name(&name.name);
+    }
+
+    fn string(&mut self, string: &StrLit) {
+        self.word(|| quoted(b'"', &string.bytes));
+    }
+
+    fn attributes(&mut self, attributes: &[Attribute]) {
+        for attribute in attributes {
+            self.token("@");
+            self.name(&attribute.name.name);
+            if let Some(argument) = &attribute.argument {
+                self.beside("(");
+                self.string(argument);
+                self.beside(")");
+            }
+            self.hard();
+        }
+    }
+
+    fn fields(&mut self, fields: &[FieldDecl]) {
+        self.space();
+        self.braces(fields, true, |writer, field| {
+            writer.docs(field.docs.as_deref());
+            writer.name(&field.name.name);
+            writer.of_type(&field.ty);
+            field.default.iter().for_each(|default| writer.value(default));
+        });
+    }
+
+    /// At top level a space stands on both sides of the colon.
+    fn top_type(&mut self, ty: &TypeExpr) {
+        self.space();
+        self.of_type(ty);
+    }
+
+    fn global(&mut self, global: &Global) {
+        if let Some(flags) = &global.flags {
+            self.flags(flags);
+            if self.breaks_here(false) { self.hard() } else { self.space() }
+        }
+        if global.pin.is_some() {
+            self.token("pin");
+            self.space();
+        }
+        if global.local.is_some() {
+            self.token("local");
+            self.space();
+        }
+        self.named("var", &global.name);
+        global.ty.iter().for_each(|ty| self.top_type(ty));
+        global.init.iter().for_each(|init| self.value(init));
+    }
+
+    fn flags(&mut self, flags: &MapFlags) {
+        self.token("@");
+        self.name("flags");
+        self.beside("(");
+        for (at, (name, number)) in flags.flags.iter().enumerate() {
+            if at > 0 {
+                self.space();
+                self.beside("|");
+                self.space();
+            }
+            self.name(&name.name);
+            if let Some(number) = number {
+                self.beside("(");
+                self.int(number);
+                self.beside(")");
+            }
+        }
+        self.beside(")");
+    }
+
+    fn counter(&mut self, name: &Ident, event: &Expr, leader: Option<&Ident>) {
+        self.name("counter");
+        self.space();
+        self.name(&name.name);
+        self.space();
+        self.beside(":");
+        self.space();
+        self.expr(event);
+        if let Some(leader) = leader {
+            self.space();
+            self.beside("group");
+            self.space();
+            self.name(&leader.name);
+        }
+    }
+
+    fn params(&mut self, params: &[Param]) {
+        self.beside("(");
+        self.group(false, |writer| {
+            writer.list(params, Writer::soft, false, |writer, param| {
+                writer.name(&param.name.name);
+                writer.of_type(&param.ty);
+            });
+            writer.token(")");
+        });
+    }
+
+    fn result(&mut self, name: Option<&Ident>, ty: Option<&TypeExpr>) {
+        let Some(ty) = ty else { return };
+        self.space();
+        self.beside("->");
+        self.space();
+        match name {
+            Some(name) => {
+                self.name(&name.name);
+                self.of_type(ty);
+            }
+            None => self.ty(ty),
+        }
+    }
+
+    fn function(&mut self, function: &Function) {
+        self.docs(function.docs.as_deref());
+        self.attributes(&function.attributes);
+        self.named("fn", &function.name);
+        self.params(&function.params);
+        let ret = function.ret.as_ref();
+        self.result(ret.and_then(|ret| ret.name.as_ref()), ret.map(|ret| &ret.ty));
+        self.space();
+        self.block(&function.body);
+    }
+
+    /// The tree keeps fields and methods apart; they are written in the order of the source.
+    fn members(&mut self, methods: &[Function], fields: &[(Ident, Expr)]) {
+        let mut members: Vec<Member> = fields.iter().map(Member::Field).collect();
+        members.extend(methods.iter().map(Member::Method));
+        members.sort_by_key(|member| match member {
+            Member::Field((name, _)) => name.span,
+            Member::Method(method) => method.name.span,
+        });
+        self.space();
+        self.beside("{");
+        self.indent();
+        for (at, member) in members.iter().enumerate() {
+            self.hard();
+            self.element(at == 0);
+            match member {
+                Member::Field((name, value)) => self.static_field(name, value),
+                Member::Method(method) => self.function(method),
+            }
+        }
+        self.element(members.is_empty());
+        self.last_comments();
+        self.dedent();
+        if !members.is_empty() {
+            self.hard();
+        }
+        self.token("}");
+    }
+
+    fn static_field(&mut self, name: &Ident, value: &Expr) {
+        self.name(&name.name);
+        self.beside(":");
+        self.space();
+        self.expr(value);
+        self.comma();
+    }
+}

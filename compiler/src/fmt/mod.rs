@@ -1,0 +1,54 @@
+//! The formatter: one style for all scripts.
+//!
+//! Writes the tokens of a tree again, in order, with blanks and line ends of its own. Nothing is added or taken away but
+//! commas at the end of lists, so the tree stays the same. Comments stay between the tokens where they were written;
+//! literals stay as they were written. A list or block that the author broke after its opening bracket stays broken;
+//! else it is broken only if it does not fit. Lines are broken behind operators, so that none of them looks like a
+//! statement of its own.
+
+mod exprs;
+mod items;
+mod layout;
+mod lists;
+mod stmts;
+mod types;
+mod writer;
+
+use crate::ast::{File, places};
+use crate::diag::Diagnostics;
+use crate::lex::{self, Token};
+use crate::parse;
+use writer::Writer;
+
+/// The new text would not say the same. Always a defect of the formatter.
+#[derive(Debug, thiserror::Error)]
+#[error("this text cannot be formatted without changing what it says; please report it")]
+pub struct Changed;
+
+/// A script in the one style. `tokens` and `file` are those of `text`, in which no error was found.
+///
+/// # Errors
+/// If the new text would not have the same tree.
+pub fn format(tokens: &[Token], text: &[u8], file: &File) -> Result<Vec<u8>, Changed> {
+    let mut writer = Writer::of_source(tokens, text);
+    writer.file(file);
+    if !writer.is_complete() {
+        return Err(Changed);
+    }
+    let formatted = layout::layout(&mut writer.ops);
+    if reads_as(&formatted, file) { Ok(formatted) } else { Err(Changed) }
+}
+
+/// A tree as text, without comments but those that are documentation.
+pub fn print(file: &File) -> Vec<u8> {
+    let mut writer = Writer::plain();
+    writer.file(file);
+    layout::layout(&mut writer.ops)
+}
+
+/// Whether a text has this tree.
+fn reads_as(text: &[u8], file: &File) -> bool {
+    let mut diagnostics = Diagnostics::default();
+    let again = parse::parse(&lex::scan(file.end.file, text), text, &mut diagnostics);
+    !diagnostics.has_errors() && places::same(file, &again)
+}

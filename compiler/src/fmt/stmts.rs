@@ -1,0 +1,152 @@
+//! Statements.
+
+use super::writer::Writer;
+use crate::ast::{BinaryOp, Catch, CatchPattern, Cond, Else, Expr, Ident, If, Stmt, StmtKind, TypeExpr};
+
+impl Writer<'_> {
+    pub(super) fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Var { name, ty, init } => self.binding("var", name, ty.as_ref(), init.as_ref()),
+            StmtKind::Const { name, ty, value } => self.binding("const", name, ty.as_ref(), Some(value)),
+            StmtKind::Assign { place, op, value } => {
+                self.expr(place);
+                self.space();
+                self.assign_op(*op);
+                self.space();
+                self.expr(value);
+            }
+            StmtKind::Expr(expr) => self.expr(expr),
+            StmtKind::Return(None) => self.token("return"),
+            StmtKind::Return(Some(value)) => self.with_word("return", value),
+            StmtKind::Delete(expr) => self.with_word("delete", expr),
+            StmtKind::Throw(expr) => self.with_word("throw", expr),
+            StmtKind::Defer(expr) => self.with_word("defer", expr),
+            StmtKind::Break => self.token("break"),
+            StmtKind::Continue => self.token("continue"),
+            StmtKind::If(branch) => self.branch(branch),
+            StmtKind::While { cond, body } => {
+                self.head("while", |writer| writer.expr(cond));
+                self.block(body);
+            }
+            StmtKind::For { name, start, end, body } => {
+                self.head("for", |writer| {
+                    writer.name(&name.name);
+                    writer.space();
+                    writer.beside("in");
+                    writer.space();
+                    writer.expr(start);
+                    writer.beside(".");
+                    writer.beside(".");
+                    writer.expr(end);
+                });
+                self.block(body);
+            }
+            StmtKind::ForEach { key, value, over, body } => {
+                self.head("for", |writer| {
+                    writer.name(&key.name);
+                    writer.beside(",");
+                    writer.space();
+                    writer.name(&value.name);
+                    writer.space();
+                    writer.beside("in");
+                    writer.space();
+                    writer.expr(over);
+                });
+                self.block(body);
+            }
+            StmtKind::Try { body, catches } => {
+                self.token("try");
+                self.space();
+                self.block(body);
+                catches.iter().for_each(|catch| self.catch(catch));
+            }
+        }
+    }
+
+    /// `var name: type = value`.
+    pub(super) fn binding(
+        &mut self,
+        word: &'static str,
+        name: &Ident,
+        ty: Option<&TypeExpr>,
+        value: Option<&Expr>,
+    ) {
+        self.token(word);
+        self.space();
+        self.name(&name.name);
+        ty.into_iter().for_each(|ty| self.of_type(ty));
+        value.into_iter().for_each(|value| self.value(value));
+    }
+
+    /// ` = value`.
+    pub(super) fn value(&mut self, value: &Expr) {
+        self.space();
+        self.beside("=");
+        self.space();
+        self.expr(value);
+    }
+
+    /// The operators on bits and `=` are tokens of their own that stand together.
+    fn assign_op(&mut self, op: Option<BinaryOp>) {
+        let tokens: &[&'static str] = match op {
+            None => &["="],
+            Some(BinaryOp::Add) => &["+="],
+            Some(BinaryOp::Sub) => &["-="],
+            Some(BinaryOp::Mul) => &["*="],
+            Some(BinaryOp::Div) => &["/="],
+            Some(BinaryOp::Rem) => &["%="],
+            Some(BinaryOp::Shl) => &["<", "<="],
+            Some(BinaryOp::Shr) => &[">", ">="],
+            Some(other) => &[other.text(), "="],
+        };
+        tokens.iter().for_each(|token| self.beside(token));
+    }
+
+    fn with_word(&mut self, word: &'static str, expr: &Expr) {
+        self.token(word);
+        self.space();
+        self.expr(expr);
+    }
+
+    /// `word (inner) `.
+    fn head(&mut self, word: &'static str, inner: impl FnOnce(&mut Self)) {
+        self.token(word);
+        self.space();
+        self.beside("(");
+        self.indent();
+        inner(self);
+        self.dedent();
+        self.beside(")");
+        self.space();
+    }
+
+    fn branch(&mut self, mut branch: &If) {
+        loop {
+            self.head("if", |writer| match &branch.cond {
+                Cond::Expr(cond) => writer.expr(cond),
+                Cond::Var { name, value } => writer.binding("var", name, None, Some(value)),
+            });
+            self.block(&branch.then);
+            let Some(otherwise) = &branch.otherwise else { return };
+            self.space();
+            self.beside("else");
+            self.space();
+            match otherwise {
+                Else::Block(block) => return self.block(block),
+                Else::If(next, _) => branch = next,
+            }
+        }
+    }
+
+    fn catch(&mut self, catch: &Catch) {
+        self.space();
+        self.beside("catch");
+        self.space();
+        match &catch.pattern {
+            CatchPattern::Int(code) => self.int(code),
+            CatchPattern::Name(name) => self.name(&name.name),
+        }
+        self.space();
+        self.block(&catch.body);
+    }
+}

@@ -1,0 +1,372 @@
+//! Token by token from the source to the new text. Comments stay between the tokens where they were written.
+
+use std::borrow::Cow;
+
+use super::layout::Op;
+use crate::lex::{Token, TokenKind};
+
+/// What the tokens of the tree are written to.
+pub(super) struct Writer<'a> {
+    pub ops: Vec<Op<'a>>,
+    /// The text that the tree was read from; none if the tree alone is printed.
+    source: Option<Source<'a>>,
+    /// Comments to be written behind the next token instead of before it.
+    carried: Vec<Comment<'a>>,
+    /// What becomes of empty lines before the next token and its comments.
+    blanks: Blanks,
+    /// The source does not say what the tree says.
+    lost: bool,
+}
+
+/// What becomes of empty lines, of which at most one in a row is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blanks {
+    Drop,
+    /// Those at the start of a block go.
+    KeepAfterComment,
+    Keep,
+}
+
+struct Source<'a> {
+    tokens: Vec<Written<'a>>,
+    at: usize,
+}
+
+/// A token of the source.
+struct Written<'a> {
+    kind: TokenKind,
+    text: &'a [u8],
+    /// The comments before it.
+    comments: Vec<Comment<'a>>,
+    starts_line: bool,
+    blank_before: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Comment<'a> {
+    text: &'a [u8],
+    own_line: bool,
+    blank_before: bool,
+}
+
+impl Comment<'_> {
+    /// A doc comment means something where it stands.
+    fn is_doc(&self) -> bool {
+        self.text.starts_with(b"///")
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// Writes a tree alone.
+    pub fn plain() -> Writer<'a> {
+        Writer { ops: Vec::new(), source: None, carried: Vec::new(), blanks: Blanks::Drop, lost: false }
+    }
+
+    /// Writes a tree as it stands in a text.
+    pub fn of_source(tokens: &[Token], text: &'a [u8]) -> Writer<'a> {
+        Writer { source: Some(Source { tokens: written(tokens, text), at: 0 }), ..Writer::plain() }
+    }
+
+    /// Whether every token of the source was written.
+    pub fn is_complete(&self) -> bool {
+        let ended = self.source.as_ref().is_none_or(|source| source.at + 1 == source.tokens.len());
+        ended && !self.lost
+    }
+
+    pub fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    fn ahead(&self, count: usize) -> Option<&Written<'a>> {
+        let source = self.source.as_ref()?;
+        source.tokens.get(source.at + count)
+    }
+
+    /// Whether the next token of the source is this one.
+    pub fn next_is(&self, text: &str) -> bool {
+        self.ahead_is(0, text)
+    }
+
+    pub fn ahead_is(&self, count: usize, text: &str) -> bool {
+        self.ahead(count).is_some_and(|token| token.text == text.as_bytes())
+    }
+
+    /// Whether the next token stands on a line after the last one, as the author chose; `otherwise` without a source.
+    pub fn breaks_here(&self, otherwise: bool) -> bool {
+        self.ahead(0).map_or(otherwise, |token| token.starts_line)
+    }
+
+    /// Whether a comment stands somewhere up to the bracket that closes the next one.
+    pub fn comments_in_brackets(&self) -> bool {
+        let mut open = 0usize;
+        let tokens = self.source.iter().flat_map(|source| &source.tokens[source.at..]);
+        for token in tokens {
+            if !token.comments.is_empty() {
+                return true;
+            }
+            match token.text {
+                b"(" | b"[" | b"{" => open += 1,
+                b")" | b"]" | b"}" => open = open.saturating_sub(1),
+                _ => {}
+            }
+            if open == 0 {
+                break;
+            }
+        }
+        !self.carried.is_empty()
+    }
+
+    /// A token, with the comments before it.
+    pub fn token(&mut self, text: &'static str) {
+        self.comments();
+        self.advance(text);
+    }
+
+    /// A token that stands on the line of the one before: comments between the two go behind it.
+    pub fn beside(&mut self, text: &'static str) {
+        let doc = |comments: &[Comment]| comments.iter().any(Comment::is_doc);
+        let docs = doc(&self.carried) || self.ahead(0).is_some_and(|token| doc(&token.comments));
+        if docs { self.token(text) } else { self.stick(text) }
+    }
+
+    /// A token that would mean something else on a line of its own.
+    pub fn stick(&mut self, text: &'static str) {
+        if let Some(token) = self.ahead(0) {
+            let comments = token.comments.clone();
+            self.carried.extend(comments);
+        }
+        self.advance(text);
+    }
+
+    fn advance(&mut self, text: &'static str) {
+        self.lost |= self.has_source() && !self.next_is(text);
+        self.ops.push(Op::Text(Cow::Borrowed(text.as_bytes())));
+        self.step();
+    }
+
+    fn step(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.at += 1;
+        }
+    }
+
+    /// A name or literal: as written, or `canonical` without a source.
+    pub fn word(&mut self, canonical: impl FnOnce() -> Vec<u8>) {
+        self.comments();
+        let text = match self.ahead(0) {
+            Some(token) => {
+                let meant = matches!(
+                    token.kind,
+                    TokenKind::Ident
+                        | TokenKind::Keyword(_)
+                        | TokenKind::Int
+                        | TokenKind::Str
+                        | TokenKind::Char
+                );
+                let text = token.text;
+                self.lost |= !meant;
+                Cow::Borrowed(text)
+            }
+            None => Cow::Owned(canonical()),
+        };
+        self.ops.push(Op::Text(text));
+        self.step();
+    }
+
+    pub fn name(&mut self, name: &str) {
+        self.word(|| name.as_bytes().to_vec());
+    }
+
+    /// A comma that the source may have here; then [`Op::IfBroken`] writes it if it is wanted.
+    pub fn trailing_comma(&mut self, wanted: bool) {
+        if self.next_is(",") {
+            let comments = self.ahead(0).map(|token| token.comments.clone()).unwrap_or_default();
+            self.carried.extend(comments);
+            self.step();
+        }
+        if wanted {
+            self.ops.push(Op::IfBroken(","));
+        }
+    }
+
+    /// An element of a block or list begins: its empty lines are kept, but not before the first.
+    pub fn element(&mut self, first: bool) {
+        self.blanks = if first { Blanks::KeepAfterComment } else { Blanks::Keep };
+    }
+
+    /// A comma that is always written, whether the source has it or not.
+    pub fn comma(&mut self) {
+        if self.has_source() && !self.next_is(",") {
+            self.ops.push(Op::Text(Cow::Borrowed(b",")));
+        } else {
+            self.beside(",");
+        }
+    }
+
+    /// Documentation that the tree holds; in a source it stands among the comments.
+    pub fn docs(&mut self, docs: Option<&str>) {
+        if self.has_source() {
+            return;
+        }
+        for line in docs.into_iter().flat_map(|docs| docs.split('\n')) {
+            let line = if line.is_empty() { "///".to_owned() } else { format!("/// {line}") };
+            self.ops.push(Op::Text(Cow::Owned(line.into_bytes())));
+            self.ops.push(Op::Hard);
+        }
+    }
+
+    /// An empty line that no author had a say in.
+    pub fn blank_without_source(&mut self) {
+        if !self.has_source() {
+            self.ops.push(Op::Blank);
+        }
+    }
+
+    /// All comments before the next token.
+    pub fn comments(&mut self) {
+        self.some_comments(|_| true);
+        let blank = self.ahead(0).is_some_and(|token| token.blank_before);
+        if std::mem::replace(&mut self.blanks, Blanks::Drop) == Blanks::Keep && blank {
+            self.ops.push(Op::Blank);
+        }
+    }
+
+    /// The comments before a closing bracket, which still belong inside.
+    pub fn last_comments(&mut self) {
+        self.some_comments(|_| true);
+        self.blanks = Blanks::Drop;
+    }
+
+    /// The comments on the line of the token before.
+    fn trailing_comments(&mut self) {
+        self.some_comments(|comment| !comment.own_line);
+    }
+
+    fn some_comments(&mut self, wanted: impl Fn(&Comment) -> bool) {
+        let mut waiting = std::mem::take(&mut self.carried);
+        let own = match &mut self.source {
+            Some(Source { tokens, at }) => {
+                tokens.get_mut(*at).map(|token| std::mem::take(&mut token.comments))
+            }
+            None => None,
+        };
+        let mut own = own.unwrap_or_default();
+        // On a line of its own it would be documentation of what follows; another comment can go there.
+        let stays = own.first().is_some_and(|first| first.is_doc() && !first.own_line);
+        waiting.splice(0..0, own.drain(..usize::from(stays)));
+        waiting.append(&mut own);
+        let count = waiting.iter().position(|comment| !wanted(comment)).unwrap_or(waiting.len());
+        self.carried = waiting.split_off(count);
+        for comment in waiting {
+            if self.blanks == Blanks::Keep && comment.blank_before {
+                self.ops.push(Op::Blank);
+            }
+            if self.blanks == Blanks::KeepAfterComment && comment.own_line {
+                self.blanks = Blanks::Keep;
+            }
+            self.ops.push(Op::Comment { text: comment.text, own_line: comment.own_line });
+        }
+    }
+
+    pub fn space(&mut self) {
+        self.ops.push(Op::Space);
+    }
+
+    pub fn line(&mut self) {
+        self.trailing_comments();
+        self.ops.push(Op::Line);
+    }
+
+    pub fn soft(&mut self) {
+        self.trailing_comments();
+        self.ops.push(Op::Soft);
+    }
+
+    pub fn hard(&mut self) {
+        self.trailing_comments();
+        self.ops.push(Op::Hard);
+    }
+
+    pub fn indent(&mut self) {
+        self.ops.push(Op::Indent);
+    }
+
+    pub fn dedent(&mut self) {
+        self.ops.push(Op::Dedent);
+    }
+
+    /// Runs `inner` as a group; `forced` breaks it in any case.
+    pub fn group(&mut self, forced: bool, inner: impl FnOnce(&mut Self)) {
+        self.ops.push(Op::Open(forced));
+        inner(self);
+        self.ops.push(Op::Close);
+    }
+
+    /// Elements separated by commas between brackets that are written already: broken all or not at all. `edge` is the
+    /// step behind the opening and before the closing bracket.
+    pub fn list<T>(
+        &mut self,
+        elements: &[T],
+        edge: fn(&mut Self),
+        keep_blanks: bool,
+        mut write: impl FnMut(&mut Self, &T),
+    ) {
+        self.indent();
+        for (at, element) in elements.iter().enumerate() {
+            if at == 0 {
+                edge(self);
+            } else {
+                self.beside(",");
+                self.line();
+            }
+            if keep_blanks {
+                self.element(at == 0);
+            }
+            write(self, element);
+        }
+        if !elements.is_empty() {
+            self.trailing_comma(true);
+        }
+        if keep_blanks {
+            self.element(elements.is_empty());
+        }
+        self.last_comments();
+        self.dedent();
+        if !elements.is_empty() {
+            edge(self);
+        }
+    }
+}
+
+/// The tokens that mean something, each with the comments before it.
+fn written<'a>(tokens: &[Token], text: &'a [u8]) -> Vec<Written<'a>> {
+    let mut found = Vec::with_capacity(tokens.len() / 2 + 1);
+    let mut comments = Vec::new();
+    // Line ends since the last token or comment, and whether a comment or token stands on this line.
+    let (mut line_ends, mut starts_line) = (0u32, true);
+    for token in tokens {
+        let bytes = &text[token.span.range()];
+        match token.kind {
+            TokenKind::Blank => {}
+            TokenKind::LineEnd => {
+                line_ends += 1;
+                starts_line = true;
+            }
+            TokenKind::Comment => {
+                let own_line = starts_line;
+                comments.push(Comment {
+                    text: bytes.trim_ascii_end(),
+                    own_line,
+                    blank_before: line_ends > 1,
+                });
+                line_ends = 0;
+            }
+            kind => {
+                let comments = std::mem::take(&mut comments);
+                found.push(Written { kind, text: bytes, comments, starts_line, blank_before: line_ends > 1 });
+                (line_ends, starts_line) = (0, false);
+            }
+        }
+    }
+    found
+}
