@@ -1,0 +1,182 @@
+//! What `ks init` can be asked for.
+
+use super::InitError;
+use crate::diag::nears;
+use crate::kernel_types::KernelTypes;
+
+/// Each kind with a word of what it gives, for the help text. Names of struct_ops types are kinds too.
+pub const KINDS: &[(&str, &str)] = &[
+    ("xdp", "packets as they arrive at a network interface"),
+    ("tc/ingress", "packets on their way in"),
+    ("tc/egress", "packets on their way out"),
+    ("probe/FUNCTION", "entry of a kernel function; FUNCTION+0x10 for a place in it"),
+    ("retprobe/FUNCTION", "return of a kernel function"),
+    ("tracepoint/CATEGORY/EVENT", "an event of the kernel"),
+    ("raw_tracepoint/EVENT", "an event of the kernel, with its arguments instead of a record"),
+    ("syscall_enter/CALL", "a system call, with its arguments"),
+    ("syscall_exit/CALL", "the return of a system call"),
+    ("perf_event", "samples of a performance event"),
+    ("counting", "performance events that are only counted"),
+    ("uprobe/PATH:SYMBOL", "entry of a function of a program or library"),
+    ("lsm/HOOK", "a decision about access"),
+    ("cgroup/HOOK", "packets or connections of a group of processes"),
+    ("socket_filter", "packets as a socket gets them"),
+    ("timer", "nothing but time"),
+    ("tcp_congestion_ops", "a congestion control algorithm of TCP"),
+    ("sched_ext_ops", "a scheduler"),
+];
+
+/// The words of `@cgroup("...")` whose context is a socket address.
+const ADDRESS_HOOKS: [&str; 14] = [
+    "bind4",
+    "bind6",
+    "connect4",
+    "connect6",
+    "getpeername4",
+    "getpeername6",
+    "getsockname4",
+    "getsockname6",
+    "recvmsg4",
+    "recvmsg6",
+    "sendmsg4",
+    "sendmsg6",
+    "connect_unix",
+    "sendmsg_unix",
+];
+
+/// A kind of script.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Xdp,
+    Tc(&'static str),
+    /// A function, and the offset in it as it was written, with `+`.
+    Probe(String, Option<String>),
+    Retprobe(String),
+    Tracepoint(String, String),
+    RawTracepoint(String),
+    SyscallEnter(String),
+    SyscallExit(String),
+    PerfEvent,
+    Counting,
+    Uprobe(String),
+    Lsm(String),
+    /// The hook, and its context.
+    Cgroup(String, &'static str),
+    SocketFilter,
+    Timer,
+    StructOps(String),
+}
+
+impl Kind {
+    pub(super) fn parse(kind: &str, kernel: &KernelTypes) -> Result<Kind, InitError> {
+        let (word, target) = kind.split_once('/').unwrap_or((kind, ""));
+        let incomplete = |form| Err(InitError::Incomplete { kind: kind.to_owned(), form });
+        Ok(match (word, target) {
+            ("xdp", "") => Kind::Xdp,
+            ("tc", "ingress") => Kind::Tc("ingress"),
+            ("tc", "egress") => Kind::Tc("egress"),
+            ("tc", _) => return incomplete("tc/ingress or tc/egress"),
+            ("probe", "") => return incomplete("probe/FUNCTION"),
+            ("probe", target) => probe(target)?,
+            ("retprobe", "") => return incomplete("retprobe/FUNCTION"),
+            ("retprobe", target) => Kind::Retprobe(target.to_owned()),
+            ("tracepoint", target) => match target.split_once('/') {
+                Some((category, event)) if !category.is_empty() && !event.is_empty() => {
+                    Kind::Tracepoint(category.to_owned(), event.to_owned())
+                }
+                _ => return incomplete("tracepoint/CATEGORY/EVENT"),
+            },
+            ("raw_tracepoint", "") => return incomplete("raw_tracepoint/EVENT"),
+            ("raw_tracepoint", event) => Kind::RawTracepoint(event.to_owned()),
+            ("syscall_enter", "") => return incomplete("syscall_enter/CALL"),
+            ("syscall_enter", call) => Kind::SyscallEnter(call.to_owned()),
+            ("syscall_exit", "") => return incomplete("syscall_exit/CALL"),
+            ("syscall_exit", call) => Kind::SyscallExit(call.to_owned()),
+            ("perf_event", "") => Kind::PerfEvent,
+            ("counting", "") => Kind::Counting,
+            ("uprobe", target) if is_user_target(target) => Kind::Uprobe(target.to_owned()),
+            ("uprobe", _) => {
+                return incomplete("uprobe/PATH:SYMBOL, for example uprobe//usr/bin/bash:readline");
+            }
+            ("lsm", "") => return incomplete("lsm/HOOK"),
+            ("lsm", hook) => Kind::Lsm(hook.to_owned()),
+            ("cgroup", "") => return incomplete("cgroup/ingress, cgroup/egress, cgroup/connect4, ..."),
+            ("cgroup", hook) => cgroup(hook)?,
+            ("socket_filter", "") => Kind::SocketFilter,
+            ("timer", "") => Kind::Timer,
+            (ops, "") if kernel.struct_ops(ops).is_some_and(|ops| ops.registrable) || is_known_ops(ops) => {
+                Kind::StructOps(ops.to_owned())
+            }
+            _ => return Err(unknown(kind, word, kernel)),
+        })
+    }
+}
+
+/// What 0.1.1 knows although this kernel may lack it: the script compiles, with a warning.
+fn is_known_ops(name: &str) -> bool {
+    KernelTypes::bundled().struct_ops(name).is_some()
+}
+
+fn probe(target: &str) -> Result<Kind, InitError> {
+    let Some((function, offset)) = target.split_once('+') else {
+        return Ok(Kind::Probe(target.to_owned(), None));
+    };
+    let (digits, radix) = match offset.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (offset, 10),
+    };
+    // `from_str_radix` alone would take a second sign.
+    let number =
+        digits.chars().all(|digit| digit.is_digit(radix)) && u64::from_str_radix(digits, radix).is_ok();
+    if function.is_empty() || !number {
+        let form = "probe/FUNCTION+OFFSET, the offset in bytes as 16 or 0x10";
+        return Err(InitError::Incomplete { kind: format!("probe/{target}"), form });
+    }
+    Ok(Kind::Probe(function.to_owned(), Some(format!("+{offset}"))))
+}
+
+fn is_user_target(target: &str) -> bool {
+    // What could end the string literal that it is written into is no path anybody has.
+    let plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
+    plain && target.split_once(':').is_some_and(|(path, symbol)| !path.is_empty() && !symbol.is_empty())
+}
+
+fn cgroup(hook: &str) -> Result<Kind, InitError> {
+    if hook == "ingress" || hook == "egress" {
+        return Ok(Kind::Cgroup(hook.to_owned(), "__sk_buff"));
+    }
+    if ADDRESS_HOOKS.contains(&hook) {
+        return Ok(Kind::Cgroup(hook.to_owned(), "bpf_sock_addr"));
+    }
+    let near = nears(hook, ADDRESS_HOOKS.into_iter().chain(["ingress", "egress"]));
+    let near = near.into_iter().map(|hook| format!("cgroup/{hook}")).collect();
+    Err(InitError::UnknownKind { kind: format!("cgroup/{hook}"), near })
+}
+
+/// Kinds like a wrong one: by its first word, or a struct_ops type.
+fn unknown(kind: &str, word: &str, kernel: &KernelTypes) -> InitError {
+    let old = match word {
+        "kprobe" | "fentry" => Some("probe/FUNCTION"),
+        "kretprobe" | "fexit" => Some("retprobe/FUNCTION"),
+        "tp_btf" => Some("raw_tracepoint/EVENT"),
+        "perf" => Some("perf_event"),
+        _ => None,
+    };
+    if let Some(own) = old {
+        return InitError::UnknownKind { kind: kind.to_owned(), near: vec![own.to_owned()] };
+    }
+    let ops = kernel.struct_ops_names();
+    let words = KINDS.iter().map(|(form, _)| form.split_once('/').map_or(*form, |(word, _)| word));
+    let found = nears(word, words.chain(ops.iter().map(String::as_str)));
+    let full = |word: &str| {
+        let same = |form: &&(&str, &str)| form.0.split('/').next() == Some(word);
+        KINDS.iter().find(same).map_or(word, |(form, _)| *form).to_owned()
+    };
+    // A kind that takes no target was given one.
+    let near = if KINDS.iter().any(|(form, _)| *form == word) {
+        vec![word.to_owned()]
+    } else {
+        found.into_iter().map(full).collect()
+    };
+    InitError::UnknownKind { kind: kind.to_owned(), near }
+}
