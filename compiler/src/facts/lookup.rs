@@ -1,0 +1,40 @@
+//! What can be looked up in a type.
+
+use super::{DefId, DefKind, Facts, Ty};
+
+impl Facts {
+    /// A type with its alias replaced.
+    pub fn unalias(&self, ty: &Ty) -> Ty {
+        let Ty::Named(name) = ty else { return ty.clone() };
+        match self.type_named(name).and_then(|id| self.definition(id)) {
+            Some(one) if one.kind == DefKind::Type && one.ty.is_known() => one.ty.clone(),
+            _ => ty.clone(),
+        }
+    }
+
+    /// What may stand behind `.` or `->` of a value, or of a pointer to it: fields, or the methods of a map.
+    pub fn fields(&self, ty: &Ty) -> &[DefId] {
+        match self.unalias(ty) {
+            Ty::Ring(..) => self.methods_of("ringbuf"),
+            Ty::Keyless(kind, ..) => self.methods_of(&kind),
+            known => match known.name().and_then(|name| self.type_named(name)) {
+                Some(id) if self.definition(id).is_some_and(|one| one.kind == DefKind::Struct) => {
+                    self.children(id)
+                }
+                _ => &[],
+            },
+        }
+    }
+
+    /// The field or method of a value.
+    pub fn field(&self, ty: &Ty, name: &str) -> Option<DefId> {
+        let named = |id: &&DefId| self.definition(**id).is_some_and(|one| one.name == name);
+        self.fields(ty).iter().find(named).copied()
+    }
+
+    fn methods_of(&self, kind: &str) -> &[DefId] {
+        let is_kind =
+            |(_, one): &(DefId, &super::Definition)| one.kind == DefKind::MapKind && one.name == kind;
+        self.definitions().find(is_kind).map_or(&[], |(id, _)| self.children(id))
+    }
+}

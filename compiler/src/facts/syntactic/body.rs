@@ -1,0 +1,292 @@
+//! Bodies: statements and the scopes they open.
+
+use super::Collector;
+use crate::ast::{
+    Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, FieldDecl, Function, Global, Ident, If, Item,
+    ItemKind, Stmt, StmtKind, TypeExpr,
+};
+use crate::facts::{DefId, DefKind, Definition, Ty};
+use crate::source::Span;
+
+/// The type of a name, and how it is known.
+struct Known {
+    ty: Ty,
+    written: bool,
+}
+
+impl Known {
+    fn written(ty: Ty) -> Known {
+        Known { ty, written: true }
+    }
+
+    fn inferred(ty: Ty) -> Known {
+        Known { ty, written: false }
+    }
+}
+
+impl Collector<'_> {
+    /// Walks a declaration of the main file.
+    pub(super) fn item(&mut self, item: &Item, id: Option<DefId>) {
+        match &item.kind {
+            ItemKind::Include(_) | ItemKind::Import { .. } => {}
+            ItemKind::Config { fields, .. } => self.field_types(fields),
+            ItemKind::Alias { ty, .. } => {
+                self.type_expr(ty);
+            }
+            ItemKind::Enum { .. } => {}
+            ItemKind::Const { ty, value, .. } => {
+                let known = self.declared(ty.as_ref(), Some(value));
+                self.infer(id, known.ty);
+            }
+            ItemKind::Counter { event, leader, .. } => {
+                self.expr(event);
+                if let Some(leader) = leader {
+                    let found = self.lookup_global(&leader.name);
+                    self.refer(leader.span, found);
+                }
+            }
+            ItemKind::Struct { attributes, fields, .. } => {
+                self.attributes(attributes);
+                self.field_types(fields);
+            }
+            ItemKind::Global(global) => self.walk_global(global, id),
+            ItemKind::Extern { params, ret, .. } => {
+                params.iter().map(|param| &param.ty).chain(ret).for_each(|ty| {
+                    self.type_expr(ty);
+                });
+            }
+            ItemKind::Function(function) => self.function(function),
+            ItemKind::Impl { attributes, methods, fields, .. } => {
+                self.attributes(attributes);
+                self.methods = self.methods_of(id);
+                fields.iter().for_each(|(_, value)| {
+                    self.expr(value);
+                });
+                methods.iter().for_each(|method| self.function(method));
+                self.methods.clear();
+            }
+        }
+    }
+
+    fn methods_of(&self, id: Option<DefId>) -> std::collections::HashMap<String, DefId> {
+        let members = id.and_then(|id| self.members.get(&id)).into_iter().flatten();
+        let named = members.filter_map(|id| Some((*id, self.facts.definition(*id)?)));
+        let methods = named.filter(|(_, one)| one.kind == DefKind::Method);
+        methods.map(|(id, one)| (one.name.clone(), id)).collect()
+    }
+
+    fn attributes(&mut self, attributes: &[Attribute]) {
+        for attribute in attributes {
+            self.refer(attribute.name.span, self.attributes.get(&attribute.name.name).copied());
+        }
+    }
+
+    fn field_types(&mut self, fields: &[FieldDecl]) {
+        for field in fields {
+            self.type_expr(&field.ty);
+            if let Some(default) = &field.default {
+                self.expr(default);
+            }
+        }
+    }
+
+    fn walk_global(&mut self, global: &Global, id: Option<DefId>) {
+        for (flag, _) in global.flags.iter().flat_map(|flags| &flags.flags) {
+            self.refer(flag.span, self.attributes.get(&flag.name).copied());
+        }
+        if let Some(flags) = &global.flags {
+            let word = Span { start: flags.span.start + 1, end: flags.span.start + 6, ..flags.span };
+            self.refer(word, self.attributes.get("flags").copied());
+        }
+        if let Some(ty) = &global.ty {
+            self.type_expr(ty);
+        }
+        if let Some(ty) = global.init.as_ref().map(|init| self.expr(init)) {
+            self.infer(id, ty);
+        }
+    }
+
+    /// The type of a name at top level that is declared without one.
+    fn infer(&mut self, id: Option<DefId>, ty: Ty) {
+        let Some(id) = id else { return };
+        if self.facts.definition(id).is_some_and(|one| one.ty.is_known()) {
+            return;
+        }
+        self.facts.amend(id, |one| {
+            one.inferred = true;
+            if ty.is_known() {
+                let at = one.detail.find(" =").unwrap_or(one.detail.len());
+                one.detail.insert_str(at, &format!(": {ty}"));
+            }
+            one.ty = ty;
+        });
+    }
+
+    fn function(&mut self, function: &Function) {
+        self.attributes(&function.attributes);
+        self.scope(function.body.span, |walk| {
+            for param in &function.params {
+                let ty = walk.type_expr(&param.ty);
+                // A parameter may be named from its own place on, for the sake of what is being written there.
+                walk.local(&param.name, DefKind::Param, Known::written(ty), param.name.span.end);
+            }
+            if let Some(ret) = &function.ret {
+                let ty = walk.type_expr(&ret.ty);
+                if let Some(name) = &ret.name {
+                    walk.local(name, DefKind::Variable, Known::written(ty), function.body.span.start);
+                }
+            }
+            walk.stmts(&function.body);
+        });
+    }
+
+    /// Walks what stands in `span`; the names it declares end with it.
+    fn scope(&mut self, span: Span, inner: impl FnOnce(&mut Self)) {
+        let (mark, outer) = (self.open.len(), std::mem::replace(&mut self.block_end, span.end));
+        inner(self);
+        for name in self.open.drain(mark..) {
+            if let Some(same) = self.locals.get_mut(&name) {
+                same.pop();
+            }
+        }
+        self.block_end = outer;
+    }
+
+    pub(super) fn block(&mut self, block: &Block) {
+        self.scope(block.span, |walk| walk.stmts(block));
+    }
+
+    fn stmts(&mut self, block: &Block) {
+        block.stmts.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    /// Declares a name of the function, visible from a byte to the end of the block.
+    fn local(&mut self, name: &Ident, kind: DefKind, Known { ty, written }: Known, from: u32) {
+        let scope = Span { start: from, end: self.block_end.max(from), ..name.span };
+        let id = self.facts.define(|| {
+            let word = match kind {
+                DefKind::Param => "",
+                DefKind::Constant => "const ",
+                _ => "var ",
+            };
+            let colon = if ty.is_known() { format!(": {ty}") } else { String::new() };
+            Definition {
+                span: Some(name.span),
+                detail: format!("{word}{}{colon}", name.name),
+                scope: Some(scope),
+                inferred: !written,
+                ty,
+                ..Definition::new(&name.name, kind)
+            }
+        });
+        self.locals.entry(name.name.clone()).or_default().push(id);
+        self.open.push(name.name.clone());
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Var { name, ty, init } => {
+                let known = self.declared(ty.as_ref(), init.as_ref());
+                self.local(name, DefKind::Variable, known, stmt.span.end);
+            }
+            StmtKind::Const { name, ty, value } => {
+                let known = self.declared(ty.as_ref(), Some(value));
+                self.local(name, DefKind::Constant, known, stmt.span.end);
+            }
+            StmtKind::Assign { place, value, .. } => {
+                self.expr(place);
+                self.expr(value);
+            }
+            StmtKind::If(one) => self.conditional(one),
+            StmtKind::While { cond, body } => {
+                self.expr(cond);
+                self.block(body);
+            }
+            StmtKind::For { name, start, end, body } => {
+                let ty = self.expr(start);
+                let ty = ty.is_known().then_some(ty);
+                let end = self.expr(end);
+                self.scope(body.span, |walk| {
+                    walk.local(name, DefKind::Variable, Known::inferred(ty.unwrap_or(end)), body.span.start);
+                    walk.stmts(body);
+                });
+            }
+            StmtKind::ForEach { key, value, over, body } => self.for_each(key, value, over, body),
+            StmtKind::Try { body, catches } => {
+                self.block(body);
+                catches.iter().for_each(|catch| self.catch(catch));
+            }
+            StmtKind::Expr(one)
+            | StmtKind::Return(Some(one))
+            | StmtKind::Delete(one)
+            | StmtKind::Throw(one)
+            | StmtKind::Defer(one) => {
+                self.expr(one);
+            }
+            StmtKind::Return(None) | StmtKind::Break | StmtKind::Continue => {}
+        }
+    }
+
+    /// The type that was written, else that of the value.
+    fn declared(&mut self, ty: Option<&TypeExpr>, value: Option<&Expr>) -> Known {
+        let written = ty.map(|ty| self.type_expr(ty));
+        let found = value.map(|value| self.expr(value));
+        match written {
+            Some(ty) => Known::written(ty),
+            None => Known::inferred(found.unwrap_or_default()),
+        }
+    }
+
+    fn conditional(&mut self, one: &If) {
+        match &one.cond {
+            Cond::Expr(cond) => {
+                self.expr(cond);
+                self.block(&one.then);
+            }
+            Cond::Var { name, value } => {
+                let ty = self.expr(value);
+                self.scope(one.then.span, |walk| {
+                    walk.local(name, DefKind::Variable, Known::inferred(ty), one.then.span.start);
+                    walk.stmts(&one.then);
+                });
+            }
+        }
+        match &one.otherwise {
+            Some(Else::Block(block)) => self.block(block),
+            Some(Else::If(nested, _)) => self.conditional(nested),
+            None => {}
+        }
+    }
+
+    fn for_each(&mut self, key: &Ident, value: &Ident, over: &Expr, body: &Block) {
+        let over = self.expr(over);
+        let (key_ty, value_ty) = match self.unalias(&over) {
+            Ty::Map(_, key, value, _) => (*key, *value),
+            Ty::Array(element, _) => (Ty::named("u32"), *element),
+            _ => (Ty::Unknown, Ty::Unknown),
+        };
+        self.scope(body.span, |walk| {
+            walk.local(key, DefKind::Variable, Known::inferred(key_ty), body.span.start);
+            walk.local(value, DefKind::Variable, Known::inferred(value_ty), body.span.start);
+            walk.stmts(body);
+        });
+    }
+
+    fn catch(&mut self, catch: &Catch) {
+        self.scope(catch.body.span, |walk| {
+            if let CatchPattern::Name(name) = &catch.pattern {
+                let known =
+                    walk.lookup(&name.name).filter(|id| walk.kind_of(*id) == Some(DefKind::Enumerator));
+                match known {
+                    Some(id) => walk.facts.refer(name.span, id),
+                    None if name.name == "_" => {}
+                    None => {
+                        let code = Known::inferred(Ty::named("i32"));
+                        walk.local(name, DefKind::Variable, code, catch.body.span.start);
+                    }
+                }
+            }
+            walk.stmts(&catch.body);
+        });
+    }
+}

@@ -1,0 +1,149 @@
+//! The questions that are answered, and what the client is told about them.
+
+use lsp_types::{
+    CodeActionKind, CodeActionOptions, CodeActionProviderCapability, CompletionOptions,
+    HoverProviderCapability, OneOf, PositionEncodingKind, RenameOptions, SaveOptions, ServerCapabilities,
+    SignatureHelpOptions, TextDocumentPositionParams, TextDocumentSyncCapability, TextDocumentSyncKind,
+    TextDocumentSyncOptions, TextDocumentSyncSaveOptions, WorkDoneProgressOptions,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::protocol::{Refusal, params};
+use super::{Server, complete, diagnose, hover, layout, navigate, signature, symbols, uri};
+
+/// Answers a question.
+type Answer = fn(&mut Server, Value) -> Result<Value, Refusal>;
+
+/// Every question by its name.
+pub(super) const QUESTIONS: &[(&str, Answer)] = &[
+    ("textDocument/hover", |server, given| at(server, given, hover::hover)),
+    ("textDocument/definition", |server, given| at(server, given, navigate::definition)),
+    ("textDocument/documentHighlight", |server, given| at(server, given, navigate::highlight)),
+    ("textDocument/prepareRename", |server, given| at(server, given, navigate::prepare_rename)),
+    ("textDocument/signatureHelp", |server, given| at(server, given, signature::help)),
+    ("textDocument/completion", completion),
+    ("textDocument/references", references),
+    ("textDocument/rename", rename),
+    ("textDocument/documentSymbol", document_symbols),
+    ("textDocument/codeAction", code_actions),
+    ("textDocument/formatting", formatting),
+];
+
+/// What the server can do.
+pub(super) fn capabilities(bytes: bool) -> ServerCapabilities {
+    let encoding = if bytes { PositionEncodingKind::UTF8 } else { PositionEncodingKind::UTF16 };
+    ServerCapabilities {
+        position_encoding: Some(encoding),
+        text_document_sync: Some(TextDocumentSyncCapability::Options(TextDocumentSyncOptions {
+            open_close: Some(true),
+            change: Some(TextDocumentSyncKind::INCREMENTAL),
+            save: Some(TextDocumentSyncSaveOptions::SaveOptions(SaveOptions { include_text: Some(false) })),
+            ..TextDocumentSyncOptions::default()
+        })),
+        hover_provider: Some(HoverProviderCapability::Simple(true)),
+        completion_provider: Some(CompletionOptions {
+            trigger_characters: Some([".", ">", "@", ":", "\"", "("].map(String::from).to_vec()),
+            ..CompletionOptions::default()
+        }),
+        signature_help_provider: Some(SignatureHelpOptions {
+            trigger_characters: Some(vec!["(".into(), ",".into()]),
+            ..SignatureHelpOptions::default()
+        }),
+        definition_provider: Some(OneOf::Left(true)),
+        references_provider: Some(OneOf::Left(true)),
+        document_highlight_provider: Some(OneOf::Left(true)),
+        document_symbol_provider: Some(OneOf::Left(true)),
+        code_action_provider: Some(CodeActionProviderCapability::Options(CodeActionOptions {
+            code_action_kinds: Some(vec![CodeActionKind::QUICKFIX]),
+            ..CodeActionOptions::default()
+        })),
+        document_formatting_provider: Some(OneOf::Left(true)),
+        rename_provider: Some(OneOf::Right(RenameOptions {
+            prepare_provider: Some(true),
+            work_done_progress_options: WorkDoneProgressOptions::default(),
+        })),
+        ..ServerCapabilities::default()
+    }
+}
+
+/// A place in a text that the server knows.
+pub(super) struct Place {
+    /// The text's path.
+    pub path: String,
+    /// The byte.
+    pub offset: u32,
+}
+
+impl Server {
+    /// The byte of a position; none if the text is not open and cannot be read.
+    fn place(&mut self, given: &TextDocumentPositionParams) -> Option<Place> {
+        let path = uri::path(&given.text_document.uri);
+        let source = self.workspace.source(&path)?;
+        let offset = source.lines.offset(&source.unit.text, given.position);
+        Some(Place { path, offset })
+    }
+}
+
+fn at<T: Serialize>(
+    server: &mut Server,
+    given: Value,
+    answer: fn(&mut Server, &Place) -> Option<T>,
+) -> Result<Value, Refusal> {
+    let given: TextDocumentPositionParams = params(given)?;
+    Ok(server.place(&given).and_then(|place| answer(server, &place)).map_or(Value::Null, value))
+}
+
+fn completion(server: &mut Server, given: Value) -> Result<Value, Refusal> {
+    let given: lsp_types::CompletionParams = params(given)?;
+    let place = server.place(&given.text_document_position);
+    Ok(place.map_or(Value::Null, |place| value(complete::complete(server, &place))))
+}
+
+fn references(server: &mut Server, given: Value) -> Result<Value, Refusal> {
+    let given: lsp_types::ReferenceParams = params(given)?;
+    let place = server.place(&given.text_document_position);
+    let own = given.context.include_declaration;
+    Ok(place.map_or(Value::Null, |place| value(navigate::references(server, &place, own))))
+}
+
+fn rename(server: &mut Server, given: Value) -> Result<Value, Refusal> {
+    let given: lsp_types::RenameParams = params(given)?;
+    match server.place(&given.text_document_position) {
+        Some(place) => navigate::rename(server, &place, &given.new_name).map(value),
+        None => Ok(Value::Null),
+    }
+}
+
+fn document_symbols(server: &mut Server, given: Value) -> Result<Value, Refusal> {
+    let given: lsp_types::DocumentSymbolParams = params(given)?;
+    let path = uri::path(&given.text_document.uri);
+    Ok(server.workspace.analysis(&path).map_or(Value::Null, |analysis| value(symbols::of(&analysis))))
+}
+
+fn code_actions(server: &mut Server, given: Value) -> Result<Value, Refusal> {
+    let given: lsp_types::CodeActionParams = params(given)?;
+    let path = uri::path(&given.text_document.uri);
+    let (Some(report), Some(document)) = (server.report(&path), server.workspace.document(&path)) else {
+        return Ok(value(Vec::<lsp_types::CodeAction>::new()));
+    };
+    let (text, lines) = (&document.text, &document.lines);
+    let start = lines.offset(text, given.range.start);
+    let end = lines.offset(text, given.range.end);
+    let touched =
+        report.found.iter().filter(|one| one.primary.span.start <= end && start <= one.primary.span.end);
+    let actions = touched.flat_map(|one| diagnose::actions(&document.uri, text, lines, one));
+    Ok(value(actions.collect::<Vec<_>>()))
+}
+
+/// The style is one and the same, whatever the editor is set to.
+fn formatting(server: &mut Server, given: Value) -> Result<Value, Refusal> {
+    let given: lsp_types::DocumentFormattingParams = params(given)?;
+    let path = uri::path(&given.text_document.uri);
+    Ok(server.workspace.source(&path).and_then(|source| layout::edits(&source)).map_or(Value::Null, value))
+}
+
+/// The protocol's data as JSON, which it always has.
+fn value(answer: impl Serialize) -> Value {
+    serde_json::to_value(answer).unwrap_or(Value::Null)
+}

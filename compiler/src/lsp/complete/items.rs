@@ -1,0 +1,174 @@
+//! Choices as the protocol shows them.
+
+use lsp_types::{
+    CompletionItem, CompletionItemKind, CompletionItemLabelDetails, Documentation, InsertTextFormat,
+    MarkupContent, MarkupKind,
+};
+
+use crate::facts::tables::attributes::{ATTRIBUTES, Attribute};
+use crate::facts::tables::{maps, words};
+use crate::facts::{DefKind, Definition};
+use crate::lex::Keyword;
+use crate::lsp::cursor::Cursor;
+use crate::lsp::snippets::Snippet;
+
+/// What is shown first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// What the place asks for.
+    Wanted,
+    /// Names of the function.
+    Near,
+    /// Names of the file.
+    Own,
+    /// Names of the language.
+    Language,
+}
+
+impl Rank {
+    fn sort_text(self, label: &str) -> String {
+        format!("{}{label}", self as u8)
+    }
+}
+
+fn item(label: &str, kind: CompletionItemKind, rank: Rank) -> CompletionItem {
+    CompletionItem {
+        label: label.to_owned(),
+        kind: Some(kind),
+        sort_text: Some(rank.sort_text(label)),
+        ..CompletionItem::default()
+    }
+}
+
+fn docs(text: &str) -> Option<Documentation> {
+    let markup = MarkupContent { kind: MarkupKind::Markdown, value: text.to_owned() };
+    (!text.is_empty()).then_some(Documentation::MarkupContent(markup))
+}
+
+/// A name.
+pub(super) fn definition(one: &Definition, rank: Rank) -> CompletionItem {
+    let ty = one.ty.is_known().then(|| one.ty.to_string());
+    CompletionItem {
+        detail: one.detail.lines().next().map(str::to_owned),
+        documentation: docs(&one.docs),
+        label_details: Some(CompletionItemLabelDetails { detail: None, description: ty }),
+        ..item(&one.name, kind(one.kind), rank)
+    }
+}
+
+/// A field in a literal: its name and what separates it from the value.
+pub(super) fn field(one: &Definition) -> CompletionItem {
+    CompletionItem { insert_text: Some(format!("{}: ", one.name)), ..definition(one, Rank::Wanted) }
+}
+
+/// A reserved word.
+pub(super) fn word(word: Keyword) -> CompletionItem {
+    let documentation = words::word_docs(word.text()).and_then(docs);
+    CompletionItem { documentation, ..item(word.text(), CompletionItemKind::KEYWORD, Rank::Language) }
+}
+
+/// A piece of text with places to fill in.
+pub(super) fn snippet(one: &Snippet) -> CompletionItem {
+    CompletionItem { detail: Some(one.detail.to_owned()), ..filled(one.word, one.text) }
+}
+
+fn filled(label: &str, text: &str) -> CompletionItem {
+    CompletionItem {
+        insert_text: Some(text.to_owned()),
+        insert_text_format: Some(InsertTextFormat::SNIPPET),
+        ..item(label, CompletionItemKind::SNIPPET, Rank::Own)
+    }
+}
+
+/// Attributes, with the function they stand before where that is fixed.
+pub(super) fn attributes(cursor: &Cursor<'_>) -> Vec<CompletionItem> {
+    // What stands before `@` on its line is another attribute: then only the word is wanted.
+    let whole = cursor.before.last().is_none_or(|at| cursor.begins_line(at.span.start));
+    ATTRIBUTES.iter().map(|one| attribute(one, whole)).collect()
+}
+
+fn attribute(one: &Attribute, whole: bool) -> CompletionItem {
+    let base = CompletionItem {
+        detail: Some(format!("{} {}", one.form, one.signature)),
+        documentation: docs(one.docs),
+        ..item(one.name, CompletionItemKind::PROPERTY, Rank::Wanted)
+    };
+    match one.snippet.strip_prefix('@') {
+        Some(text) if whole => CompletionItem {
+            insert_text: Some(text.to_owned()),
+            insert_text_format: Some(InsertTextFormat::SNIPPET),
+            ..base
+        },
+        _ => base,
+    }
+}
+
+/// Programs of every kind, to begin one at the start of a line.
+pub(super) fn programs() -> Vec<CompletionItem> {
+    let with_text = ATTRIBUTES.iter().filter(|one| !one.snippet.is_empty());
+    let whole = with_text.map(|one| CompletionItem {
+        detail: Some(one.signature.to_owned()),
+        documentation: docs(one.docs),
+        ..filled(&format!("@{}", one.name), one.snippet)
+    });
+    whole.collect()
+}
+
+/// What may stand in the text of an attribute.
+pub(super) fn arguments(attribute: &str) -> Vec<CompletionItem> {
+    let texts: &[&str] = match attribute {
+        "tc" | "cgroup" => &["ingress", "egress"],
+        "struct_ops" => &["tcp_congestion_ops", "sched_ext_ops"],
+        _ => &[],
+    };
+    texts.iter().map(|text| item(text, CompletionItemKind::VALUE, Rank::Wanted)).collect()
+}
+
+/// The word for every CPU in `cpu: all`.
+pub(super) fn every_cpu() -> CompletionItem {
+    let documentation = docs("Each CPU by itself; `read` gives the sum.");
+    CompletionItem { documentation, ..item("all", CompletionItemKind::KEYWORD, Rank::Wanted) }
+}
+
+/// Flags of maps.
+pub(super) fn flags() -> Vec<CompletionItem> {
+    let flag = |(name, text): &(&str, &str)| CompletionItem {
+        documentation: docs(text),
+        ..item(name, CompletionItemKind::CONSTANT, Rank::Wanted)
+    };
+    maps::FLAGS.iter().map(flag).collect()
+}
+
+/// Kinds of maps, with what stands behind their names.
+pub(super) fn map_kinds() -> Vec<CompletionItem> {
+    let kind = |one: &maps::MapKind| CompletionItem {
+        detail: Some(one.form.to_owned()),
+        documentation: docs(one.docs),
+        insert_text: Some(format!("{}{}", one.name, one.snippet)),
+        insert_text_format: Some(InsertTextFormat::SNIPPET),
+        ..item(one.name, CompletionItemKind::CLASS, Rank::Own)
+    };
+    maps::KINDS.iter().map(kind).collect()
+}
+
+fn kind(kind: DefKind) -> CompletionItemKind {
+    match kind {
+        DefKind::Function | DefKind::Program | DefKind::Helper | DefKind::Extern | DefKind::Builtin => {
+            CompletionItemKind::FUNCTION
+        }
+        DefKind::Method => CompletionItemKind::METHOD,
+        DefKind::Type => CompletionItemKind::TYPE_PARAMETER,
+        DefKind::Struct => CompletionItemKind::STRUCT,
+        DefKind::Enum => CompletionItemKind::ENUM,
+        DefKind::Enumerator => CompletionItemKind::ENUM_MEMBER,
+        DefKind::Event | DefKind::Counter => CompletionItemKind::EVENT,
+        DefKind::Field => CompletionItemKind::FIELD,
+        DefKind::Global | DefKind::Param | DefKind::Variable => CompletionItemKind::VARIABLE,
+        DefKind::Map | DefKind::Ring | DefKind::MapKind | DefKind::Config | DefKind::Impl => {
+            CompletionItemKind::CLASS
+        }
+        DefKind::Module => CompletionItemKind::MODULE,
+        DefKind::Constant => CompletionItemKind::CONSTANT,
+        DefKind::Attribute => CompletionItemKind::PROPERTY,
+    }
+}

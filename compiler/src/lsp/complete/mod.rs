@@ -1,0 +1,222 @@
+//! What may be written at the cursor, as a list to choose from. Works in broken text: the tokens before the cursor say
+//! what may follow, and the names are those of the text with everything that is open closed.
+
+mod context;
+mod items;
+
+use std::rc::Rc;
+
+use lsp_types::{CompletionItem, CompletionList, CompletionResponse};
+
+use super::Server;
+use super::answer::Place;
+use super::cursor::{Cursor, members};
+use super::snippets;
+use super::workspace::Analysis;
+use crate::facts::tables::words;
+use crate::facts::{DefId, DefKind, Definition};
+use crate::lex::Keyword;
+use context::Context;
+use items::{Rank, definition, snippet, word};
+
+/// More choices than these are cut, and the client asks again when more is written.
+const MOST: usize = 400;
+
+/// Words that begin an expression or stand in one.
+const EXPRESSION_WORDS: &[Keyword] =
+    &[Keyword::True, Keyword::False, Keyword::Null, Keyword::New, Keyword::Match];
+
+/// Statements that are one word or a word and an expression.
+const STATEMENT_WORDS: &[Keyword] = &[
+    Keyword::Return,
+    Keyword::Break,
+    Keyword::Continue,
+    Keyword::Delete,
+    Keyword::Throw,
+    Keyword::Defer,
+    Keyword::Else,
+    Keyword::Catch,
+];
+
+/// What may be written at a place.
+pub(super) fn complete(server: &mut Server, place: &Place) -> Option<CompletionResponse> {
+    let source = server.workspace.source(&place.path)?;
+    let cursor = Cursor::new(&source.unit, place.offset);
+    let context = Context::at(&cursor);
+    let analysis = names(server, place, &cursor, &context, source.unit.broken)?;
+    let written = source.unit.text.get(cursor.word_start as usize..place.offset as usize).unwrap_or_default();
+    let items = Choice { analysis: &analysis, cursor: &cursor, items: Vec::new() }.of(&context);
+    Some(CompletionResponse::List(cut(items, &String::from_utf8_lossy(written))))
+}
+
+/// What is known of the text, as far as it stands before the cursor.
+fn names(
+    server: &mut Server,
+    place: &Place,
+    cursor: &Cursor<'_>,
+    context: &Context,
+    broken: bool,
+) -> Option<Rc<Analysis>> {
+    if !broken || cursor.open.is_empty() {
+        return server.workspace.analysis(&place.path);
+    }
+    let cut = match context {
+        Context::Member { start, .. } => {
+            cursor.token(Some(*start)).map_or(cursor.word_start, |token| token.span.start)
+        }
+        _ => cursor.word_start,
+    };
+    server.workspace.analysis_of(&place.path, cursor.repaired(cut)).map(Rc::new)
+}
+
+/// The choices that fit what is written, if they are too many to send all.
+fn cut(items: Vec<CompletionItem>, written: &str) -> CompletionList {
+    if items.len() <= MOST {
+        return CompletionList { is_incomplete: false, items };
+    }
+    let fitting = items.into_iter().filter(|item| fits(&item.label, written));
+    CompletionList { is_incomplete: true, items: fitting.take(MOST).collect() }
+}
+
+/// Whether the letters of `written` stand in `label` in their order.
+fn fits(label: &str, written: &str) -> bool {
+    let mut letters = label.chars().map(|letter| letter.to_ascii_lowercase());
+    written.chars().all(|wanted| letters.any(|letter| letter == wanted.to_ascii_lowercase()))
+}
+
+/// The choices that are being gathered.
+struct Choice<'a> {
+    analysis: &'a Analysis,
+    cursor: &'a Cursor<'a>,
+    items: Vec<CompletionItem>,
+}
+
+impl Choice<'_> {
+    fn of(mut self, context: &Context) -> Vec<CompletionItem> {
+        match context {
+            Context::Nothing => {}
+            Context::Member { start, end } => {
+                let base = self.cursor.value(&self.analysis.facts, *start, *end);
+                let ids = members(&self.analysis.facts, &base).to_vec();
+                self.definitions(ids, Rank::Near);
+            }
+            Context::Attribute => self.items.extend(items::attributes(self.cursor)),
+            Context::Argument { attribute } => self.items.extend(items::arguments(attribute)),
+            Context::Flag => self.items.extend(items::flags()),
+            Context::Type { top } => self.types(*top),
+            Context::Field { of, given } => {
+                let ids: Vec<DefId> = self.analysis.facts.members_of(of).to_vec();
+                let named =
+                    |id: &DefId| self.name(*id).is_some_and(|name| !given.iter().any(|one| one == name));
+                let ids: Vec<DefId> = ids.into_iter().filter(named).collect();
+                let fields =
+                    ids.iter().filter_map(|id| self.definition(*id)).map(items::field).collect::<Vec<_>>();
+                self.items.extend(fields);
+            }
+            Context::FieldValue { of, field } => self.value(of, field),
+            Context::Event => self.events(),
+            Context::Declaration => {
+                self.items.extend(snippets::DECLARATIONS.iter().map(snippet));
+                self.items.extend(items::programs());
+                self.items.extend([Keyword::Pin, Keyword::Local].iter().map(|one| word(*one)));
+            }
+            Context::Body { begins } => self.body(*begins),
+        }
+        self.items
+    }
+
+    fn definition(&self, id: DefId) -> Option<&Definition> {
+        self.analysis.facts.definition(id)
+    }
+
+    fn name(&self, id: DefId) -> Option<&str> {
+        self.definition(id).map(|one| one.name.as_str())
+    }
+
+    fn definitions(&mut self, ids: Vec<DefId>, rank: Rank) {
+        let items: Vec<_> =
+            ids.iter().filter_map(|id| self.definition(*id)).map(|one| definition(one, rank)).collect();
+        self.items.extend(items);
+    }
+
+    fn visible(&self) -> Vec<DefId> {
+        self.analysis.facts.visible_at(self.analysis.main.unit.file, self.cursor.offset)
+    }
+
+    fn types(&mut self, top: bool) {
+        self.items.extend(words::SCALARS.iter().map(|one| word(*one)));
+        let is_type = |id: &DefId| {
+            self.definition(*id).is_some_and(|one| one.kind.is_type() || one.kind == DefKind::Module)
+        };
+        let ids: Vec<DefId> = self.visible().into_iter().filter(is_type).collect();
+        self.definitions(ids, Rank::Near);
+        if top {
+            self.items.extend(items::map_kinds());
+        }
+    }
+
+    /// The value of a field: of an enum its enumerators first.
+    fn value(&mut self, of: &str, field: &str) {
+        let fields = self.analysis.facts.members_of(of);
+        let id = fields.iter().copied().find(|id| self.name(*id) == Some(field));
+        let ty = id.and_then(|id| self.definition(id)).map(|one| one.ty.clone()).unwrap_or_default();
+        if (of, field) == ("perf_options", "cpu") {
+            self.items.push(items::every_cpu());
+        }
+        match ty.name() {
+            Some("perf_event") => self.events(),
+            Some("bool") => self.items.extend([Keyword::True, Keyword::False].iter().map(|one| word(*one))),
+            Some(name) => {
+                let ids = match self
+                    .analysis
+                    .facts
+                    .type_named(name)
+                    .and_then(|id| Some((id, self.definition(id)?)))
+                {
+                    Some((id, one)) if one.kind == DefKind::Enum => self.analysis.facts.children(id).to_vec(),
+                    _ => Vec::new(),
+                };
+                self.definitions(ids, Rank::Wanted);
+                self.body(false);
+            }
+            None => self.body(false),
+        }
+    }
+
+    fn events(&mut self) {
+        let ids = self.analysis.facts.members_of("perf_event").to_vec();
+        self.definitions(ids, Rank::Wanted);
+        let visible = self.visible();
+        let fits = |id: &DefId| {
+            self.definition(*id).is_some_and(|one| {
+                one.ty.name() == Some("perf_event")
+                    && !matches!(one.kind, DefKind::Event | DefKind::Enumerator)
+            })
+        };
+        let others = visible.into_iter().filter(fits).collect();
+        self.definitions(others, Rank::Near);
+    }
+
+    fn body(&mut self, begins: bool) {
+        let value = |id: &DefId| {
+            self.definition(*id).is_some_and(|one| one.kind != DefKind::Type && one.kind != DefKind::Enum)
+        };
+        let ids: Vec<DefId> = self.visible().into_iter().filter(value).collect();
+        for id in ids {
+            let item = self.definition(id).map(|one| {
+                let rank = match (one.scope.is_some(), one.span.is_some()) {
+                    (true, _) => Rank::Near,
+                    (false, true) => Rank::Own,
+                    (false, false) => Rank::Language,
+                };
+                definition(one, rank)
+            });
+            self.items.extend(item);
+        }
+        self.items.extend(EXPRESSION_WORDS.iter().map(|one| word(*one)));
+        if begins {
+            self.items.extend(snippets::STATEMENTS.iter().map(snippet));
+            self.items.extend(STATEMENT_WORDS.iter().map(|one| word(*one)));
+        }
+    }
+}

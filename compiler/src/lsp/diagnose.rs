@@ -1,0 +1,236 @@
+//! Errors and warnings as the editor shows them, and the changes that mend them.
+
+use lsp_types::{
+    CodeAction, CodeActionKind, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,
+    NumberOrString, PublishDiagnosticsParams, Range, TextEdit, Uri, WorkspaceEdit,
+};
+use serde_json::Value;
+
+use super::position::{Encoding, Lines};
+use super::workspace::Workspace;
+use super::{protocol, uri};
+use crate::ast::{self, ItemKind};
+use crate::diag::{Code, Diagnostic, Severity, Suggestion};
+use crate::facts::{Facts, typed};
+use crate::pipeline;
+use crate::source::{FileId, SourceMap, Span};
+
+/// Something that is declared and never used.
+const UNUSED: Code = Code(312);
+
+/// What is said of a file because nothing in it starts, and so nothing reaches the rest.
+const ENTRIES: &[Code] = &[Code(307), Code(309), UNUSED];
+
+/// What a file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It has a `main`, a program or a test.
+    Script,
+    /// Functions that others import.
+    Module,
+    /// Declarations that others include: they mean something only there.
+    Header,
+}
+
+impl Role {
+    fn of(path: &str, ast: &ast::File) -> Role {
+        if path.ends_with(".kh") {
+            return Role::Header;
+        }
+        let entry = |item: &ast::Item| match &item.kind {
+            ItemKind::Function(function) => {
+                let starts = |word: &str| !matches!(word, "helper" | "kfunc" | "private");
+                function.name.name == "main"
+                    || function.attributes.iter().any(|attribute| starts(&attribute.name.name))
+            }
+            ItemKind::Impl { .. } => true,
+            _ => false,
+        };
+        if ast.items.iter().any(entry) { Role::Script } else { Role::Module }
+    }
+}
+
+/// What a check found in a text.
+#[derive(Debug)]
+pub struct Report {
+    /// Which state of the text was checked.
+    pub version: i32,
+    /// As the editor shows it.
+    pub shown: Vec<lsp_types::Diagnostic>,
+    /// The same, as the compiler found it; only what lies in the text itself.
+    pub found: Vec<Diagnostic>,
+    /// Types of the text, if it has no errors.
+    pub types: Option<Facts>,
+    /// The text's number in `found` and `types`.
+    pub file: FileId,
+}
+
+/// Checks an open text with all it includes and imports.
+pub fn check(workspace: &Workspace, path: &str) -> Option<Report> {
+    let document = workspace.document(path)?;
+    let parsed = pipeline::parse(path, &document.text, workspace.options(path)).ok()?;
+    let borrowed = borrowed_from(&parsed.ast, path);
+    let role = Role::of(path, &parsed.ast);
+    let checked = match role {
+        Role::Header => parsed.unchecked(),
+        Role::Script | Role::Module => parsed.check(),
+    };
+    let view = View {
+        sources: &checked.sources,
+        main: checked.file,
+        lines: &document.lines,
+        encoding: workspace.encoding,
+        borrowed: &borrowed,
+    };
+    let file = checked.file;
+    let types = checked.hir.as_ref().map(|hir| typed::types_of(hir, file));
+    let mut report = Report { version: document.version, shown: Vec::new(), found: Vec::new(), types, file };
+    for one in checked.diagnostics.sorted() {
+        if role == Role::Module && ENTRIES.contains(&one.code) {
+            continue;
+        }
+        let here = one.primary.span.file == checked.file;
+        report.shown.extend(view.diagnostic(one, here));
+        if here {
+            report.found.push(one.clone());
+        }
+    }
+    Some(report)
+}
+
+/// The message that shows diagnostics.
+pub fn publish(uri: &Uri, version: Option<i32>, diagnostics: Vec<lsp_types::Diagnostic>) -> Value {
+    let params = PublishDiagnosticsParams { uri: uri.clone(), diagnostics, version };
+    protocol::notification("textDocument/publishDiagnostics", params)
+}
+
+/// The changes that a diagnostic of the text at `uri` suggests.
+pub fn actions(uri: &Uri, text: &[u8], lines: &Lines, one: &Diagnostic) -> Vec<CodeAction> {
+    let action = |suggestion: &Suggestion| {
+        let edit =
+            TextEdit { range: lines.range(text, suggestion.span), new_text: suggestion.replacement.clone() };
+        let alone = one.suggestions.len() == 1;
+        CodeAction {
+            title: title(suggestion),
+            kind: Some(CodeActionKind::QUICKFIX),
+            edit: Some(WorkspaceEdit::new([(uri.clone(), vec![edit])].into())),
+            is_preferred: Some(alone),
+            ..CodeAction::default()
+        }
+    };
+    let here = |suggestion: &&Suggestion| suggestion.span.file == one.primary.span.file;
+    one.suggestions.iter().filter(here).map(action).collect()
+}
+
+fn title(suggestion: &Suggestion) -> String {
+    match suggestion.replacement.as_str() {
+        "" => suggestion.message.clone(),
+        text if text.contains('\n') => suggestion.message.clone(),
+        text => format!("{}: `{text}`", suggestion.message),
+    }
+}
+
+/// Where the main file names others: what is wrong in them is shown there.
+fn borrowed_from(ast: &crate::ast::File, main: &str) -> Vec<(String, Span)> {
+    let named = ast.items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Include(path) | ItemKind::Import { path, .. } => {
+            Some((uri::beside(main, &String::from_utf8_lossy(&path.bytes)), path.span))
+        }
+        _ => None,
+    });
+    named.collect()
+}
+
+struct View<'a> {
+    sources: &'a SourceMap,
+    main: FileId,
+    lines: &'a Lines,
+    encoding: Encoding,
+    borrowed: &'a [(String, Span)],
+}
+
+impl View<'_> {
+    fn diagnostic(&self, one: &Diagnostic, here: bool) -> Option<lsp_types::Diagnostic> {
+        let (range, message) = if here {
+            (self.range(one.primary.span), message(one))
+        } else {
+            let name = self.sources.file(one.primary.span.file).name();
+            let (_, span) = self.borrowed.iter().find(|(path, _)| path == name).or(self.borrowed.first())?;
+            (self.range(*span), format!("in {}: {}", name.rsplit('/').next()?, message(one)))
+        };
+        let mut related: Vec<_> =
+            one.secondary.iter().filter_map(|label| self.related(label.span, &label.text)).collect();
+        if !here {
+            related.insert(0, self.related(one.primary.span, &one.primary.text)?);
+        }
+        Some(lsp_types::Diagnostic {
+            range,
+            severity: Some(match one.severity {
+                Severity::Error => DiagnosticSeverity::ERROR,
+                Severity::Warning => DiagnosticSeverity::WARNING,
+            }),
+            code: Some(NumberOrString::String(one.code.to_string())),
+            source: Some("ks".into()),
+            message,
+            related_information: Some(related).filter(|related| !related.is_empty()),
+            tags: (one.code == UNUSED).then(|| vec![DiagnosticTag::UNNECESSARY]),
+            ..lsp_types::Diagnostic::default()
+        })
+    }
+
+    fn related(&self, span: Span, text: &str) -> Option<DiagnosticRelatedInformation> {
+        let uri = uri::of_path(self.sources.file(span.file).name())?;
+        let message = if text.is_empty() { "here" } else { text };
+        Some(DiagnosticRelatedInformation {
+            location: Location::new(uri, self.range(span)),
+            message: message.into(),
+        })
+    }
+
+    fn range(&self, span: Span) -> Range {
+        let text = self.sources.file(span.file).text();
+        if span.file == self.main {
+            return self.lines.range(text, span);
+        }
+        Lines::of(text, self.encoding).range(text, span)
+    }
+}
+
+/// Headline, label, reasons and advice, a line each.
+fn message(one: &Diagnostic) -> String {
+    let label = Some(&one.primary.text).filter(|text| !text.is_empty());
+    let lines = std::iter::once(&one.message).chain(label).chain(&one.notes);
+    let mut text: String = lines.map(String::as_str).collect::<Vec<_>>().join("\n");
+    one.help.iter().for_each(|help| text += &format!("\nhelp: {help}"));
+    for suggestion in &one.suggestions {
+        text += &format!("\nhelp: {}", title(suggestion));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsp::position::Encoding;
+
+    #[test]
+    fn each_suggestion_is_a_change_to_choose() {
+        let text = b"a\nbb cc\n";
+        let file = SourceMap::default().add("a.ks", &text[..]).expect("short");
+        let span = |start, end| Span { file, start, end };
+        let one = Diagnostic::error(301, span(2, 4), "no `bb`")
+            .suggest(span(2, 4), "dd", "a similar name exists")
+            .suggest(span(5, 7), "", "remove it");
+        let uri = uri::of_path("/a.ks").expect("an address");
+        let lines = Lines::of(text, Encoding::Utf16);
+        let actions = actions(&uri, text, &lines, &one);
+        let shown: Vec<_> =
+            actions.iter().map(|action| (action.title.as_str(), action.is_preferred)).collect();
+        assert_eq!(shown, [("a similar name exists: `dd`", Some(false)), ("remove it", Some(false))]);
+        #[expect(clippy::mutable_key_type, reason = "the protocol's own type; its key does not change")]
+        let changes = actions[0].edit.as_ref().and_then(|edit| edit.changes.as_ref()).expect("changes");
+        let edit = &changes[&uri][0];
+        assert_eq!((edit.range.start.line, edit.range.start.character), (1, 0));
+        assert_eq!((edit.range.end.character, edit.new_text.as_str()), (2, "dd"));
+    }
+}

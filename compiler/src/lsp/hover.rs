@@ -1,0 +1,148 @@
+//! What is known of the word under the pointer.
+
+use lsp_types::{Hover, HoverContents, MarkupContent, MarkupKind};
+
+use super::Server;
+use super::answer::Place;
+use super::cursor::Cursor;
+use super::workspace::Analysis;
+use crate::diag::{Diagnostic, codes};
+use crate::facts::tables::words;
+use crate::facts::{DefKind, Definition, Found};
+use crate::lex::{Token, TokenKind};
+
+/// How many fields or enumerators of a type are shown with it.
+const MEMBERS_SHOWN: usize = 16;
+
+/// Type and meaning of what stands at a place.
+pub(super) fn hover(server: &mut Server, place: &Place) -> Option<Hover> {
+    let analysis = server.workspace.analysis(&place.path)?;
+    let token = token_at(&analysis, place.offset)?;
+    let meaning = match (found(server, &analysis, place), token.kind) {
+        (Some((analysis, found)), _) => described(server, &analysis, found),
+        (None, TokenKind::Keyword(word)) => words::word_docs(word.text()).map(str::to_owned),
+        (None, TokenKind::Blank | TokenKind::LineEnd | TokenKind::Comment) => None,
+        (None, _) => server.type_at(&place.path, place.offset).map(fence),
+    };
+    let errors = server.found_at(&place.path, place.offset).map(explained);
+    let parts: Vec<String> = meaning.into_iter().chain(errors).collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let text = parts.join("\n\n---\n\n");
+    Some(Hover {
+        contents: HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value: text }),
+        range: Some(analysis.main.range(token.span)),
+    })
+}
+
+/// What the name at a place means. In a part of the text that could not be read, what it means without the rest of that
+/// part.
+pub(super) fn found(
+    server: &mut Server,
+    analysis: &std::rc::Rc<Analysis>,
+    place: &Place,
+) -> Option<(std::rc::Rc<Analysis>, Found)> {
+    let unit = &analysis.main.unit;
+    if let Some(found) = analysis.facts.at(unit.file, place.offset) {
+        return Some((std::rc::Rc::clone(analysis), found));
+    }
+    let token =
+        token_at(analysis, place.offset).filter(|token| unit.broken && token.kind == TokenKind::Ident)?;
+    let text = Cursor::new(unit, token.span.end).repaired(token.span.end);
+    let repaired = server.workspace.analysis_of(&place.path, text)?;
+    let found = repaired.facts.at(unit.file, place.offset)?;
+    Some((std::rc::Rc::new(repaired), found))
+}
+
+/// The word at a byte or that ends there.
+pub(super) fn token_at(analysis: &Analysis, offset: u32) -> Option<Token> {
+    let tokens = &analysis.main.unit.tokens;
+    let after = tokens.partition_point(|token| token.span.start <= offset);
+    let is_word = |token: &&Token| matches!(token.kind, TokenKind::Ident | TokenKind::Keyword(_));
+    let here = tokens.get(after.checked_sub(1)?)?;
+    let before = after.checked_sub(2).and_then(|at| tokens.get(at)).filter(is_word);
+    let touching = before.filter(|token| token.span.end == offset && !is_word(&here));
+    Some(*touching.unwrap_or(here))
+}
+
+fn described(server: &Server, analysis: &Analysis, found: Found) -> Option<String> {
+    let one = analysis.facts.definition(found.def)?;
+    let mut parts = vec![fence(&heading(server, analysis, found, one))];
+    if !one.docs.is_empty() {
+        parts.push(one.docs.clone());
+    }
+    if let Some(parent) = one.parent.and_then(|parent| analysis.facts.definition(parent)) {
+        parts.push(format!("of {} `{}`", noun(parent.kind), parent.name));
+    }
+    Some(parts.join("\n\n"))
+}
+
+/// The declaration; of a type with what it holds, of a variable with the type that the checker found.
+fn heading(server: &Server, analysis: &Analysis, found: Found, one: &Definition) -> String {
+    match one.kind {
+        DefKind::Struct | DefKind::Enum | DefKind::Config => {
+            let members = analysis.facts.children(found.def);
+            let shown = members.iter().take(MEMBERS_SHOWN).filter_map(|id| analysis.facts.definition(*id));
+            let mut text = format!("{} {{\n", one.detail);
+            shown.for_each(|member| text += &format!("    {},\n", member.detail));
+            if members.len() > MEMBERS_SHOWN {
+                text += &format!("    // and {} more\n", members.len() - MEMBERS_SHOWN);
+            }
+            text + "}"
+        }
+        DefKind::Variable | DefKind::Constant | DefKind::Global if one.inferred => {
+            let here = one.span.filter(|span| span.file == analysis.main.unit.file);
+            let known = here.and_then(|span| server.type_of(&analysis.main.path, span));
+            known.map_or_else(|| one.detail.clone(), |ty| with_type(&one.detail, ty))
+        }
+        _ => one.detail.clone(),
+    }
+}
+
+/// `var x` or `var x: u32` with the type that the checker knows.
+fn with_type(detail: &str, ty: &str) -> String {
+    let name = detail.split([':', '=']).next().unwrap_or(detail).trim_end();
+    let value = detail.split_once(" = ").map(|(_, value)| format!(" = {value}")).unwrap_or_default();
+    format!("{name}: {ty}{value}")
+}
+
+/// An error with the rule behind it.
+fn explained(one: &Diagnostic) -> String {
+    let rule = codes::page(one.code).map_or("", codes::Page::prose);
+    format!("**{}** {}\n\n{rule}", one.code, one.message).trim_end().to_owned()
+}
+
+fn fence(text: &str) -> String {
+    format!("```kernelscript\n{text}\n```")
+}
+
+/// What a kind of definition is called.
+pub(super) fn noun(kind: DefKind) -> &'static str {
+    match kind {
+        DefKind::Function => "function",
+        DefKind::Program => "program",
+        DefKind::Helper => "helper",
+        DefKind::Method => "method",
+        DefKind::Type => "type",
+        DefKind::Struct => "struct",
+        DefKind::Enum => "enum",
+        DefKind::Enumerator => "enumerator",
+        DefKind::Field => "field",
+        DefKind::Global => "global variable",
+        DefKind::Map => "map",
+        DefKind::Ring => "ring buffer",
+        DefKind::Config => "config",
+        DefKind::Counter => "counter",
+        DefKind::Impl => "impl",
+        DefKind::Extern => "kernel function",
+        DefKind::Module => "module",
+        DefKind::Param => "parameter",
+        DefKind::Variable => "variable",
+        DefKind::Constant => "constant",
+        DefKind::Builtin => "builtin",
+        DefKind::Event => "event",
+        DefKind::Attribute => "attribute",
+        DefKind::MapKind => "map kind",
+    }
+}

@@ -1,0 +1,240 @@
+//! The language server: messages in, messages out.
+//!
+//! [`Server::handle`] takes one message and gives the answers to it; [`Server::idle`] checks what has changed since,
+//! so that of several changes in a row only the last is checked, and a question never waits for a check. Questions are
+//! answered from the syntax tree ([`crate::facts`]), errors come from the checker.
+//!
+//! Not here: pipes and files. The open texts are kept; all others come through [`Options::files`].
+
+mod answer;
+mod complete;
+mod cursor;
+mod diagnose;
+mod document;
+mod hover;
+mod layout;
+mod navigate;
+mod position;
+mod protocol;
+mod signature;
+mod snippets;
+mod symbols;
+mod uri;
+mod workspace;
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lsp_types::{
+    DidChangeTextDocumentParams, DidCloseTextDocumentParams, DidOpenTextDocumentParams, InitializeParams,
+    PositionEncodingKind,
+};
+use serde_json::{Value, json};
+
+use crate::diag::Diagnostic;
+use crate::pipeline::Options;
+use crate::source::Span;
+use diagnose::Report;
+use document::Document;
+use position::Encoding;
+use protocol::{
+    INTERNAL_ERROR, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, NOT_INITIALIZED, Refusal, params,
+};
+use workspace::Workspace;
+
+/// Where the conversation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Before `initialize`.
+    New,
+    /// Questions are answered.
+    Ready,
+    /// After `shutdown`.
+    ShutDown,
+    /// After `exit`.
+    Over { code: u8 },
+}
+
+/// The server.
+pub struct Server {
+    phase: Phase,
+    workspace: Workspace,
+    /// Texts to check when nothing else is to do; the last one first.
+    unchecked: Vec<String>,
+    /// What the last check of a text found.
+    reports: HashMap<String, Report>,
+}
+
+impl Server {
+    /// With no text open. Texts are checked with these options; files are read by their whole paths.
+    pub fn new(options: Options) -> Server {
+        Server {
+            phase: Phase::New,
+            workspace: Workspace::new(options),
+            unchecked: Vec::new(),
+            reports: HashMap::new(),
+        }
+    }
+
+    /// The exit code, after `exit`: 0 if `shutdown` came before it.
+    pub fn exit_code(&self) -> Option<u8> {
+        match self.phase {
+            Phase::Over { code } => Some(code),
+            _ => None,
+        }
+    }
+
+    /// Takes a message, the bytes of one JSON object; gives the answers.
+    pub fn handle(&mut self, body: &[u8]) -> Vec<Value> {
+        match protocol::read(body) {
+            Err(refusal) => vec![refusal],
+            Ok(Incoming::Response) => Vec::new(),
+            Ok(Incoming::Request { id, method, params }) => {
+                let result = self.request(&method, params);
+                vec![protocol::answer(&id, result)]
+            }
+            Ok(Incoming::Notification { method, params }) => self.notification(&method, params),
+        }
+    }
+
+    /// Checks one text of those that have changed. Gives what is to be shown; none if there is nothing to do.
+    pub fn idle(&mut self) -> Option<Vec<Value>> {
+        let path = self.unchecked.pop()?;
+        Some(self.check(&path).into_iter().collect())
+    }
+
+    fn request(&mut self, method: &str, given: Value) -> Result<Value, Refusal> {
+        match (self.phase, method) {
+            (Phase::New, "initialize") => Ok(self.initialize(&params(given)?)),
+            (Phase::New, _) => Err(Refusal::new(NOT_INITIALIZED, "the first request is `initialize`")),
+            (Phase::Ready, "initialize") => Err(Refusal::new(INVALID_REQUEST, "it is initialized already")),
+            (Phase::Ready, "shutdown") => {
+                self.phase = Phase::ShutDown;
+                Ok(Value::Null)
+            }
+            (Phase::Ready, _) => self.question(method, given),
+            (Phase::ShutDown | Phase::Over { .. }, _) => {
+                Err(Refusal::new(INVALID_REQUEST, "it is shut down"))
+            }
+        }
+    }
+
+    fn question(&mut self, method: &str, given: Value) -> Result<Value, Refusal> {
+        match answer::QUESTIONS.iter().find(|(name, _)| *name == method) {
+            // A defect of ours in one answer is no reason to end the others: caches are all that it may leave behind.
+            Some((_, answer)) => {
+                catch_unwind(AssertUnwindSafe(|| answer(self, given))).unwrap_or_else(|_| {
+                    Err(Refusal::new(INTERNAL_ERROR, format!("`{method}` failed for a defect of the server")))
+                })
+            }
+            None => Err(Refusal::new(METHOD_NOT_FOUND, format!("there is no request `{method}`"))),
+        }
+    }
+
+    fn notification(&mut self, method: &str, given: Value) -> Vec<Value> {
+        if method == "exit" {
+            self.phase = Phase::Over { code: u8::from(self.phase != Phase::ShutDown) };
+        }
+        if self.phase != Phase::Ready {
+            return Vec::new();
+        }
+        let handled = match method {
+            "textDocument/didOpen" => params(given).map(|params| self.did_open(params)),
+            "textDocument/didChange" => params(given).map(|params| self.did_change(params)),
+            "textDocument/didClose" => {
+                return params(given).map(|params| self.did_close(params)).unwrap_or_default();
+            }
+            "textDocument/didSave" | "workspace/didChangeWatchedFiles" => {
+                self.check_all("");
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        // A notification has no answer: one that cannot be read is told in the editor's log.
+        handled.err().map(|refusal| log(method, &refusal)).into_iter().collect()
+    }
+
+    fn initialize(&mut self, params: &InitializeParams) -> Value {
+        let offered =
+            params.capabilities.general.as_ref().and_then(|general| general.position_encodings.as_ref());
+        let bytes = offered.is_some_and(|kinds| kinds.contains(&PositionEncodingKind::UTF8));
+        self.workspace.encoding = if bytes { Encoding::Utf8 } else { Encoding::Utf16 };
+        self.phase = Phase::Ready;
+        json!({
+            "capabilities": answer::capabilities(bytes),
+            "serverInfo": { "name": "ks", "version": env!("CARGO_PKG_VERSION") },
+        })
+    }
+
+    fn did_open(&mut self, params: DidOpenTextDocumentParams) {
+        let text = params.text_document;
+        let document = Document::new(text.uri.clone(), text.version, text.text, self.workspace.encoding);
+        let path = uri::path(&text.uri);
+        self.workspace.open(path.clone(), document);
+        self.check_all(&path);
+    }
+
+    fn did_change(&mut self, params: DidChangeTextDocumentParams) {
+        let path = uri::path(&params.text_document.uri);
+        if let Some(document) = self.workspace.document_mut(&path) {
+            document.change(params.text_document.version, params.content_changes);
+            self.check_all(&path);
+        }
+    }
+
+    fn did_close(&mut self, params: DidCloseTextDocumentParams) -> Vec<Value> {
+        let path = uri::path(&params.text_document.uri);
+        self.workspace.close(&path);
+        self.check_all("");
+        match self.reports.remove(&path) {
+            Some(_) => vec![diagnose::publish(&params.text_document.uri, None, Vec::new())],
+            None => Vec::new(),
+        }
+    }
+
+    /// A text may be used by any other that is open. The one at `first` is checked before them.
+    fn check_all(&mut self, first: &str) {
+        self.workspace.forget_analyses();
+        self.unchecked = self.workspace.open_paths();
+        self.unchecked.sort_by_key(|path| path == first);
+    }
+
+    fn check(&mut self, path: &str) -> Option<Value> {
+        let document = self.workspace.document(path)?;
+        let (uri, version) = (document.uri.clone(), document.version);
+        let workspace = &self.workspace;
+        let report = catch_unwind(AssertUnwindSafe(|| diagnose::check(workspace, path))).ok().flatten()?;
+        let shown = report.shown.clone();
+        self.reports.insert(path.to_owned(), report);
+        Some(diagnose::publish(&uri, Some(version), shown))
+    }
+
+    /// What the last check found in a text, if the text is still the same.
+    fn report(&self, path: &str) -> Option<&Report> {
+        let version = self.workspace.document(path)?.version;
+        self.reports.get(path).filter(|report| report.version == version)
+    }
+
+    /// The type that the last check found for a place of a text.
+    fn type_of(&self, path: &str, span: Span) -> Option<&str> {
+        let report = self.report(path)?;
+        report.types.as_ref()?.type_of(Span { file: report.file, ..span })
+    }
+
+    /// The type of the smallest expression around a byte that the last check found.
+    fn type_at(&self, path: &str, offset: u32) -> Option<&str> {
+        let report = self.report(path)?;
+        report.types.as_ref()?.type_at(report.file, offset).map(|(_, text)| text)
+    }
+
+    /// What the last check found at a byte of a text.
+    fn found_at(&self, path: &str, offset: u32) -> impl Iterator<Item = &Diagnostic> {
+        let found = self.report(path).map(|report| report.found.as_slice()).unwrap_or_default();
+        found.iter().filter(move |one| one.primary.span.start <= offset && offset <= one.primary.span.end)
+    }
+}
+
+fn log(method: &str, refusal: &Refusal) -> Value {
+    let text = format!("{method}: {}", refusal.message);
+    protocol::notification("window/logMessage", json!({ "type": 1, "message": text }))
+}

@@ -1,0 +1,154 @@
+//! Where names are declared and used, and giving them another name.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use lsp_types::{
+    DocumentHighlight, GotoDefinitionResponse, Location, PrepareRenameResponse, Range, TextEdit, Uri,
+    WorkspaceEdit,
+};
+
+use super::Server;
+use super::answer::Place;
+use super::hover::{found, noun};
+use super::protocol::{INVALID_REQUEST, Refusal};
+use super::uri;
+use super::workspace::{Analysis, beside};
+use crate::ast::ItemKind;
+use crate::facts::Facts;
+use crate::lex::{self, TokenKind};
+use crate::source::Span;
+
+/// Where the name at a place is declared. The path of a module or header leads to the file.
+pub(super) fn definition(server: &mut Server, place: &Place) -> Option<GotoDefinitionResponse> {
+    let analysis = server.workspace.analysis(&place.path)?;
+    if let Some(path) = named_file(&analysis, place.offset) {
+        server.workspace.read(&path)?;
+        let location = Location::new(uri::of_path(&path)?, Range::default());
+        return Some(GotoDefinitionResponse::Scalar(location));
+    }
+    let (analysis, found) = found(server, &analysis, place)?;
+    let span = analysis.facts.definition(found.def)?.span?;
+    Some(GotoDefinitionResponse::Scalar(location(&analysis, span)?))
+}
+
+/// The file that an `include` or `import` names, if the place lies in it.
+fn named_file(analysis: &Analysis, offset: u32) -> Option<String> {
+    analysis.main.unit.ast.items.iter().find_map(|item| {
+        let (path, from) = match &item.kind {
+            ItemKind::Include(path) => (path, path.span.start),
+            ItemKind::Import { name, path } => (path, name.span.start),
+            _ => return None,
+        };
+        (from <= offset && offset <= path.span.end).then(|| beside(&analysis.main, &path.bytes))
+    })
+}
+
+/// The uses of the name at a place in its own file.
+pub(super) fn highlight(server: &mut Server, place: &Place) -> Option<Vec<DocumentHighlight>> {
+    let analysis = server.workspace.analysis(&place.path)?;
+    let main = &analysis.main;
+    let found = analysis.facts.at(main.unit.file, place.offset)?;
+    let here = analysis.facts.references(found.def).into_iter().filter(|span| span.file == main.unit.file);
+    Some(here.map(|span| DocumentHighlight { range: main.range(span), kind: None }).collect())
+}
+
+/// Every use of the name at a place, in the open texts and in what they include and import.
+pub(super) fn references(server: &mut Server, place: &Place, own: bool) -> Option<Vec<Location>> {
+    let uses = uses(server, place)?;
+    let declared = uses.declared;
+    let wanted = uses.found.into_iter().filter(|(span, _)| own || Some(*span) != declared);
+    Some(wanted.map(|(_, location)| location).collect())
+}
+
+/// The range and the name that would be renamed.
+pub(super) fn prepare_rename(server: &mut Server, place: &Place) -> Option<PrepareRenameResponse> {
+    let analysis = server.workspace.analysis(&place.path)?;
+    let found = analysis.facts.at(analysis.main.unit.file, place.offset)?;
+    let one = analysis.facts.definition(found.def).filter(|one| one.span.is_some())?;
+    let range = analysis.main.range(found.span);
+    Some(PrepareRenameResponse::RangeWithPlaceholder { range, placeholder: one.name.clone() })
+}
+
+/// Gives the name at a place another name, everywhere.
+pub(super) fn rename(server: &mut Server, place: &Place, name: &str) -> Result<WorkspaceEdit, Refusal> {
+    let refuse = |text: String| Err(Refusal::new(INVALID_REQUEST, text));
+    if !is_name(name) {
+        return refuse(format!("`{name}` cannot be a name"));
+    }
+    let Some(uses) = uses(server, place) else { return refuse("there is no name here".into()) };
+    let Some(declared) = uses.declared else { return refuse("the language declares this name".into()) };
+    if let Some(other) = uses.taken(name) {
+        return refuse(format!("`{name}` is a {other} there"));
+    }
+    debug_assert!(uses.found.contains_key(&declared), "a declaration is a use");
+    #[expect(clippy::mutable_key_type, reason = "the protocol's own type; its key does not change")]
+    let mut changes: HashMap<Uri, Vec<TextEdit>> = HashMap::new();
+    for location in uses.found.into_values() {
+        changes.entry(location.uri).or_default().push(TextEdit::new(location.range, name.to_owned()));
+    }
+    Ok(WorkspaceEdit::new(changes))
+}
+
+/// All uses of one name.
+struct Uses {
+    /// Where it is declared; nowhere, if the language does.
+    declared: Option<Span>,
+    found: BTreeMap<Span, Location>,
+    analyses: Vec<Rc<Analysis>>,
+}
+
+impl Uses {
+    /// What another name means already where this one is used.
+    fn taken(&self, name: &str) -> Option<&'static str> {
+        let means = |facts: &Facts, span: &Span| {
+            let id = facts.resolve(span.file, span.start, name)?;
+            facts.definition(id).filter(|one| one.span.is_some()).map(|one| noun(one.kind))
+        };
+        self.analyses.iter().find_map(|analysis| {
+            let here = self.found.keys().filter(|span| span.file == analysis.main.unit.file);
+            here.into_iter().find_map(|span| means(&analysis.facts, span))
+        })
+    }
+}
+
+fn uses(server: &mut Server, place: &Place) -> Option<Uses> {
+    let analysis = server.workspace.analysis(&place.path)?;
+    let at = analysis.facts.at(analysis.main.unit.file, place.offset)?;
+    let one = analysis.facts.definition(at.def)?;
+    let (declared, scope, name) = (one.span, one.scope, one.name.clone());
+    let mut analyses = vec![Rc::clone(&analysis)];
+    // A name of one function is used nowhere else.
+    if scope.is_none() && declared.is_some() {
+        let paths: BTreeSet<String> = server.workspace.open_paths().into_iter().collect();
+        let others = analysis.others.iter().map(|source| source.path.clone());
+        let paths: BTreeSet<String> =
+            paths.into_iter().chain(others).filter(|path| *path != place.path).collect();
+        analyses.extend(paths.iter().filter_map(|path| server.workspace.analysis(path)));
+    }
+    let mut found = BTreeMap::new();
+    for analysis in &analyses {
+        let same = analysis.facts.definitions().find(|(id, one)| match declared {
+            Some(span) => one.span == Some(span),
+            None => *id == at.def && one.name == name,
+        });
+        let Some((id, _)) = same else { continue };
+        for span in analysis.facts.references(id) {
+            if let Some(location) = location(analysis, span) {
+                found.insert(span, location);
+            }
+        }
+    }
+    Some(Uses { declared, found, analyses })
+}
+
+fn location(analysis: &Analysis, span: Span) -> Option<Location> {
+    let source = analysis.source(span)?;
+    Some(Location::new(source.uri()?, source.range(span)))
+}
+
+fn is_name(text: &str) -> bool {
+    let file = crate::source::SourceMap::default().add("", "");
+    let tokens = file.map(|file| lex::scan(file, text.as_bytes())).unwrap_or_default();
+    matches!(tokens.as_slice(), [name, _] if name.kind == TokenKind::Ident)
+}

@@ -1,0 +1,295 @@
+//! The texts of the editor and of the disk, their trees and facts.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::document::Document;
+use super::position::{Encoding, Lines};
+use super::uri;
+use crate::ast::ItemKind;
+use crate::facts::Facts;
+use crate::facts::syntactic::{self, Module, Project, Unit};
+use crate::headers;
+use crate::pipeline::Options;
+use crate::source::{FileId, Files, SourceMap, Span};
+
+/// Files as the editor has them: the open texts, and behind them the disk.
+#[derive(Debug)]
+struct Overlay {
+    disk: Arc<dyn Files>,
+    open: HashMap<String, Arc<[u8]>>,
+    /// The main file, beside which the compiler looks.
+    main: String,
+}
+
+impl Files for Overlay {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let path = uri::beside(&self.main, path);
+        self.open.get(&path).map(|text| text.to_vec()).or_else(|| self.disk.read(&path))
+    }
+}
+
+/// What the paths of the compiler's own headers begin with: they are no files.
+const BUNDLED: &str = "bundled:";
+
+/// A file's tree and lines.
+#[derive(Debug)]
+pub struct Source {
+    /// Its path.
+    pub path: String,
+    /// Tree and text.
+    pub unit: Unit,
+    /// Lines of the text.
+    pub lines: Lines,
+}
+
+impl Source {
+    /// Its address; none if it is no file.
+    pub fn uri(&self) -> Option<lsp_types::Uri> {
+        if self.path.starts_with(BUNDLED) { None } else { uri::of_path(&self.path) }
+    }
+
+    /// The positions of a span of this file.
+    pub fn range(&self, span: Span) -> lsp_types::Range {
+        self.lines.range(&self.unit.text, span)
+    }
+}
+
+/// A file with what it includes and imports.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The file.
+    pub main: Rc<Source>,
+    /// What it includes and imports, directly or through others.
+    pub others: Vec<Rc<Source>>,
+    /// What is known of it.
+    pub facts: Facts,
+}
+
+impl Analysis {
+    /// The source that holds a span.
+    pub fn source(&self, span: Span) -> Option<&Rc<Source>> {
+        std::iter::once(&self.main).chain(&self.others).find(|source| source.unit.file == span.file)
+    }
+}
+
+/// All texts.
+pub struct Workspace {
+    options: Options,
+    documents: HashMap<String, Document>,
+    /// Numbers of files, one for each path for ever.
+    numbers: SourceMap,
+    ids: HashMap<String, FileId>,
+    sources: HashMap<String, Rc<Source>>,
+    analyses: HashMap<String, Rc<Analysis>>,
+    /// What a column counts.
+    pub encoding: Encoding,
+}
+
+impl Workspace {
+    /// With no text open.
+    pub fn new(options: Options) -> Workspace {
+        Workspace {
+            options,
+            documents: HashMap::new(),
+            numbers: SourceMap::default(),
+            ids: HashMap::new(),
+            sources: HashMap::new(),
+            analyses: HashMap::new(),
+            encoding: Encoding::default(),
+        }
+    }
+
+    /// A text was opened.
+    pub fn open(&mut self, path: String, document: Document) {
+        self.documents.insert(path, document);
+        self.forget_analyses();
+    }
+
+    /// A text was closed: the file counts again.
+    pub fn close(&mut self, path: &str) {
+        self.documents.remove(path);
+        self.forget_analyses();
+    }
+
+    /// An open text, to change it.
+    pub fn document_mut(&mut self, path: &str) -> Option<&mut Document> {
+        self.forget_analyses();
+        self.documents.get_mut(path)
+    }
+
+    /// An open text.
+    pub fn document(&self, path: &str) -> Option<&Document> {
+        self.documents.get(path)
+    }
+
+    /// The paths of the open texts, in order.
+    pub fn open_paths(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self.documents.keys().cloned().collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Something changed on the disk, or in a text that others may use.
+    pub fn forget_analyses(&mut self) {
+        self.analyses.clear();
+    }
+
+    /// The bytes of a file: those of the editor, else those on the disk.
+    pub fn read(&self, path: &str) -> Option<Arc<[u8]>> {
+        match self.documents.get(path) {
+            Some(document) => Some(Arc::clone(&document.text)),
+            None => self.options.files.read(path).map(Arc::from),
+        }
+    }
+
+    /// How to check the file at `path`: all files are as the editor has them now.
+    pub fn options(&self, path: &str) -> Options {
+        let open = self.documents.iter().map(|(path, document)| (path.clone(), Arc::clone(&document.text)));
+        let disk = Arc::clone(&self.options.files);
+        let files: Box<dyn Files> = Box::new(Overlay { disk, open: open.collect(), main: path.to_owned() });
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let project = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+        Options { files: Arc::from(files), project: project.to_owned(), ..self.options.clone() }
+    }
+
+    /// A file's tree; parsed again only if its text is another.
+    pub fn source(&mut self, path: &str) -> Option<Rc<Source>> {
+        let text = self.read(path)?;
+        if let Some(known) = self.sources.get(path).filter(|known| *known.unit.text == *text) {
+            return Some(Rc::clone(known));
+        }
+        let unit = Unit::parse(self.id(path)?, text.to_vec());
+        let lines = Lines::of(&text, self.encoding);
+        let source = Rc::new(Source { path: path.to_owned(), unit, lines });
+        self.sources.insert(path.to_owned(), Rc::clone(&source));
+        Some(source)
+    }
+
+    /// Everything about a file.
+    pub fn analysis(&mut self, path: &str) -> Option<Rc<Analysis>> {
+        if let Some(known) = self.analyses.get(path) {
+            return Some(Rc::clone(known));
+        }
+        let main = self.source(path)?;
+        let analysis = Rc::new(self.analyse(main));
+        self.analyses.insert(path.to_owned(), Rc::clone(&analysis));
+        Some(analysis)
+    }
+
+    /// Everything about a text that stands for the file at `path`.
+    pub fn analysis_of(&mut self, path: &str, text: Vec<u8>) -> Option<Analysis> {
+        let lines = Lines::of(&text, self.encoding);
+        let unit = Unit::parse(self.id(path)?, text);
+        Some(self.analyse(Rc::new(Source { path: path.to_owned(), unit, lines })))
+    }
+
+    fn analyse(&mut self, main: Rc<Source>) -> Analysis {
+        let headers = self.headers(&main);
+        let modules: Vec<(String, Vec<Rc<Source>>)> = imports(&main)
+            .into_iter()
+            .filter_map(|(name, path)| {
+                let module = self.source(&path)?;
+                let headers = self.headers(&module);
+                Some((name, std::iter::once(module).chain(headers).collect()))
+            })
+            .collect();
+        let project = Project {
+            main: &main.unit,
+            headers: headers.iter().map(|source| &source.unit).collect(),
+            modules: modules
+                .iter()
+                .map(|(name, sources)| Module {
+                    name,
+                    units: sources.iter().map(|source| &source.unit).collect(),
+                })
+                .collect(),
+        };
+        let facts = syntactic::collect(&project);
+        let others =
+            headers.into_iter().chain(modules.into_iter().flat_map(|(_, sources)| sources)).collect();
+        Analysis { main, others, facts }
+    }
+
+    /// The headers that a file includes, those that headers include too, each once.
+    fn headers(&mut self, of: &Rc<Source>) -> Vec<Rc<Source>> {
+        let mut found: Vec<Rc<Source>> = Vec::new();
+        let mut wanted = includes(of);
+        while let Some(include) = wanted.pop() {
+            let Some(source) = self.header(&include) else { continue };
+            if source.path != of.path && !found.iter().any(|known| known.path == source.path) {
+                wanted.extend(includes(&source));
+                found.push(source);
+            }
+        }
+        found
+    }
+
+    /// A header: beside the file that names it, in a folder for headers, or of the compiler.
+    fn header(&mut self, include: &Include) -> Option<Rc<Source>> {
+        let Include { beside, written } = include;
+        let elsewhere: Vec<_> =
+            self.options.include.iter().map(|folder| uri::beside(&format!("{folder}/"), written)).collect();
+        let found = std::iter::once(beside).chain(&elsewhere).find_map(|path| self.source(path));
+        found.or_else(|| self.bundled(written))
+    }
+
+    /// The compiler's own header of that name.
+    fn bundled(&mut self, name: &str) -> Option<Rc<Source>> {
+        let (path, text) = (format!("{BUNDLED}{name}"), headers::bundled(name)?);
+        if let Some(known) = self.sources.get(&path) {
+            return Some(Rc::clone(known));
+        }
+        let unit = Unit::parse(self.id(&path)?, text.into());
+        let lines = Lines::of(text.as_bytes(), self.encoding);
+        let source = Rc::new(Source { path: path.clone(), unit, lines });
+        self.sources.insert(path, Rc::clone(&source));
+        Some(source)
+    }
+
+    fn id(&mut self, path: &str) -> Option<FileId> {
+        if let Some(id) = self.ids.get(path) {
+            return Some(*id);
+        }
+        let id = self.numbers.add(path, "")?;
+        self.ids.insert(path.to_owned(), id);
+        Some(id)
+    }
+}
+
+/// A header that a file names.
+struct Include {
+    /// Where it is looked for first.
+    beside: String,
+    written: String,
+}
+
+/// The headers that a file names.
+fn includes(source: &Source) -> Vec<Include> {
+    let headers = source.unit.ast.items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Include(path) => Some(Include {
+            beside: beside(source, &path.bytes),
+            written: String::from_utf8_lossy(&path.bytes).into_owned(),
+        }),
+        _ => None,
+    });
+    headers.collect()
+}
+
+/// Names and paths of the modules that a file names.
+fn imports(source: &Source) -> Vec<(String, String)> {
+    let modules = source.unit.ast.items.iter().filter_map(|item| match &item.kind {
+        // A Python module has no declarations that are known here.
+        ItemKind::Import { name, path } if path.bytes.ends_with(b".ks") => {
+            Some((name.name.clone(), beside(source, &path.bytes)))
+        }
+        _ => None,
+    });
+    modules.collect()
+}
+
+/// The path that is written in a file.
+pub fn beside(source: &Source, written: &[u8]) -> String {
+    uri::beside(&source.path, &String::from_utf8_lossy(written))
+}
