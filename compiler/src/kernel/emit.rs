@@ -4,8 +4,8 @@ use super::isel::{Base, Function, Inst, Kind, Rhs, Symbol, Target};
 use super::mir::Size;
 use super::regalloc::{Move, Place, Registers};
 use crate::bpf::{
-    AluOp, Assembler, AtomicOp, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Label, LabelError, Operand, Reg,
-    Width,
+    AluOp, Assembler, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Label, LabelError,
+    Operand, Reg, Width,
 };
 use crate::source::Span;
 
@@ -122,21 +122,26 @@ impl Emitter<'_> {
         }
     }
 
-    /// What the only branch into a block says about a register.
+    /// What the only branch into a block says about a register. A comparison of 32 bits says nothing: the verifier may have
+    /// forgotten that there are zeros above.
     fn known_on_entry(&self, block: usize) -> Option<(Reg, i32)> {
         let mut into =
             self.function.blocks.iter().enumerate().filter(|(_, one)| one.successors.contains(&block));
         let (from, data) = into.next()?;
-        if into.next().is_some() || data.successors.first() != Some(&block) {
+        if into.next().is_some() || data.successors.first() == data.successors.get(1) {
             return None;
         }
-        match data.insts.last()?.kind {
-            Kind::Branch { op: JmpOp::Lt, width: Width::W64, rhs: Rhs::Imm(bound), .. } => {
-                let last = self.first_inst[from] + data.insts.len() - 1;
-                Some((*self.registers.operands[last].first()?, bound))
-            }
-            _ => None,
-        }
+        let Kind::Branch { op, width: Width::W64, rhs: Rhs::Imm(limit), .. } = data.insts.last()?.kind else {
+            return None;
+        };
+        let op = if data.successors.first() == Some(&block) { op } else { negated(op)? };
+        let bound = match op {
+            JmpOp::Lt => limit,
+            JmpOp::Le | JmpOp::Eq => limit.checked_add(1)?,
+            _ => return None,
+        };
+        let last = self.first_inst[from] + data.insts.len() - 1;
+        (bound > 0).then_some((*self.registers.operands[last].first()?, bound))
     }
 
     fn line(&mut self, span: Span) {
@@ -234,6 +239,11 @@ impl Emitter<'_> {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.below(*width, dst, *bound);
             }
+            Kind::Swap { bits, .. } => {
+                let (_, dst) = (regs.reg(), regs.reg());
+                self.push(Insn::Endian { order: ByteOrder::Big, bits: *bits, dst });
+                self.written(dst);
+            }
             Kind::Load { size, base, offset, .. } => {
                 let dst = regs.reg();
                 let base = regs.base(base);
@@ -284,7 +294,7 @@ impl Emitter<'_> {
     }
 
     fn below(&mut self, width: Width, reg: Reg, bound: i32) {
-        if self.known_bound == bound && self.known.contains(&reg) {
+        if self.known_bound <= bound && self.known.contains(&reg) {
             return;
         }
         let done = self.asm.label();
@@ -332,6 +342,7 @@ impl Operands<'_> {
         match rhs {
             Rhs::Reg(_) => Operand::Reg(self.reg()),
             Rhs::Imm(immediate) => Operand::Imm(*immediate),
+            Rhs::Frame => Operand::Reg(Reg::R10),
         }
     }
 

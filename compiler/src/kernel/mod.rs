@@ -9,7 +9,7 @@
 
 mod emit;
 mod isel;
-mod limits;
+pub mod limits;
 mod lower;
 pub mod mir;
 mod object;
@@ -20,7 +20,9 @@ use std::collections::BTreeMap;
 
 use ks_wit::section::Arch;
 
-use crate::diag::{Diagnostic, Severity};
+pub use pass::{Inlining, Watch, names as pass_names, run as run_passes};
+
+use crate::diag::{self, Diagnostic};
 use crate::hir::{FuncId, Hir};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
@@ -29,8 +31,6 @@ use crate::split::Split;
 pub struct Mir<'a> {
     hir: &'a Hir,
     program: mir::Program,
-    /// What is questionable about the script.
-    pub warnings: Vec<Diagnostic>,
 }
 
 /// The kernel half as BPF instructions.
@@ -46,7 +46,6 @@ pub struct Object {
     elf: Vec<u8>,
     mir: String,
     disassembly: String,
-    warnings: Vec<Diagnostic>,
 }
 
 impl Object {
@@ -64,24 +63,28 @@ impl Object {
     pub fn disassembly(&self) -> &str {
         &self.disassembly
     }
-
-    /// What is questionable about the script.
-    pub fn warnings(&self) -> &[Diagnostic] {
-        &self.warnings
-    }
 }
 
 /// Compiles the kernel half for an architecture; [`Arch::Any`] if no code depends on it (`Split::arch_dependent`).
 ///
 /// # Errors
-/// What the kernel half of a script must not be (KS1001), or what this version cannot compile (KS9901).
+/// What this version cannot compile (KS9901).
 pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap, arch: Arch) -> Result<Object, Vec<Diagnostic>> {
     let mir = lower(hir, split, arch)?;
-    let text = mir.text();
-    let code = mir.generate(split, sources)?;
+    match mir.generate(split, sources) {
+        Ok(code) => object(&mir, code),
+        Err(errors) if errors.iter().any(|error| error.code == MISTAKE) => Err(errors),
+        // Functions within others take more of one frame than calls, which use the same bytes one after the other.
+        Err(_) => {
+            let apart = lower_with(hir, split, arch, Inlining::No, &mut |_, _| {})?;
+            object(&apart, apart.generate(split, sources)?)
+        }
+    }
+}
+
+fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
     let disassembly = code.text();
-    let elf = code.object()?;
-    Ok(Object { elf, mir: text, disassembly, warnings: mir.warnings })
+    Ok(Object { elf: code.object()?, mir: mir.text(), disassembly })
 }
 
 /// Lowers the kernel half and runs all passes.
@@ -89,17 +92,35 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap, arch: Arch) -> Res
 /// # Errors
 /// See [`compile`].
 pub fn lower<'a>(hir: &'a Hir, split: &Split, arch: Arch) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    let (errors, warnings): (Vec<_>, Vec<_>) =
-        limits::declared_locals(hir).into_iter().partition(|one| one.severity == Severity::Error);
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    lower_watched(hir, split, arch, &mut |_, _| {})
+}
+
+/// The same, with a look at the program before the first pass and after each that changed it.
+///
+/// # Errors
+/// See [`compile`].
+pub fn lower_watched<'a>(
+    hir: &'a Hir,
+    split: &Split,
+    arch: Arch,
+    watch: Watch<'_>,
+) -> Result<Mir<'a>, Vec<Diagnostic>> {
+    lower_with(hir, split, arch, Inlining::Yes, watch)
+}
+
+fn lower_with<'a>(
+    hir: &'a Hir,
+    split: &Split,
+    arch: Arch,
+    inlining: Inlining,
+    watch: Watch<'_>,
+) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let mut program = lower::lower(hir, split, arch)?;
-    pass::run(&mut program).map_err(|error| {
+    pass::run(&mut program, inlining, watch).map_err(|error| {
         let broken = program.functions.iter().find(|one| one.name == error.function);
         mistake(broken.map(|one| one.span), &error)
     })?;
-    Ok(Mir { hir, program, warnings })
+    Ok(Mir { hir, program })
 }
 
 impl<'a> Mir<'a> {
@@ -113,7 +134,8 @@ impl<'a> Mir<'a> {
     /// # Errors
     /// Programs that need more stack than the kernel gives.
     pub fn generate(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
-        let mut assembly = object::Assembly::new(self.hir, split);
+        let mut assembly =
+            object::Assembly::new(self.hir, split, self.program.functions.iter().map(|one| one.id));
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
             let selected = isel::select(function);
@@ -144,6 +166,9 @@ impl Code<'_> {
         self.assembly.finish().map_err(|error| mistake(span, &error))
     }
 }
+
+/// The code of [`mistake`].
+const MISTAKE: diag::Code = diag::Code(9902);
 
 /// A stage broke its promise: no fault of the script, but its author is the one who must hear of it.
 fn mistake(span: Option<Span>, error: &dyn std::error::Error) -> Vec<Diagnostic> {

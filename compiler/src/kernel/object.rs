@@ -11,7 +11,7 @@ use crate::elf::{
     CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
     MapSide, ObjectBuilder, Pinning,
 };
-use crate::hir::{FuncId, FunctionKind, GlobalId, Hir, MapId, MapKind};
+use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -21,6 +21,7 @@ pub struct Assembly<'a> {
     hir: &'a Hir,
     builder: ObjectBuilder,
     maps: BTreeMap<MapId, MapRef>,
+    configs: BTreeMap<ConfigId, MapRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
@@ -28,20 +29,22 @@ pub struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    /// An object with the maps and variables of a split and its functions without bodies.
-    pub fn new(hir: &'a Hir, split: &Split) -> Assembly<'a> {
+    /// An object with the maps and variables of a split, and functions without bodies.
+    pub fn new(hir: &'a Hir, split: &Split, functions: impl Iterator<Item = FuncId>) -> Assembly<'a> {
         let mut assembly = Assembly {
             hir,
             builder: ObjectBuilder::new(),
             maps: BTreeMap::new(),
+            configs: BTreeMap::new(),
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
             code: Vec::new(),
         };
         split.maps.iter().for_each(|id| assembly.add_map(*id));
+        split.configs.iter().for_each(|id| assembly.add_config(*id));
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
-        split.kernel.iter().for_each(|id| assembly.declare(*id));
+        functions.for_each(|id| assembly.declare(id));
         assembly
     }
 
@@ -65,6 +68,24 @@ impl<'a> Assembly<'a> {
         self.maps.insert(id, self.builder.add_map(map));
     }
 
+    /// The one-entry array map of a config block, whose value is the struct of its fields. Whoever loads the object writes
+    /// the defaults.
+    fn add_config(&mut self, id: ConfigId) {
+        let config = &self.hir.configs[id];
+        let key = self.builder.btf().int("u32", 4, IntEncoding::Unsigned);
+        let value = self.ty(config.ty);
+        let map = MapDef {
+            name: format!("{}_config_map", config.name),
+            map_type: map_type(MapKind::Array),
+            key: MapSide::Type(key),
+            value: MapSide::Type(value),
+            max_entries: 1,
+            flags: 0,
+            pinning: Pinning::None,
+        };
+        self.configs.insert(id, self.builder.add_map(map));
+    }
+
     fn add_global(&mut self, id: GlobalId) {
         let global = &self.hir.globals[id];
         let is_zero = global.init.iter().all(|byte| *byte == 0);
@@ -85,9 +106,10 @@ impl<'a> Assembly<'a> {
 
     fn declare(&mut self, id: FuncId) {
         let function = &self.hir.functions[id];
-        let (section, linkage) = match function.kind {
-            FunctionKind::PerfEvent => (CodeSection::Program("perf_event".into()), FuncLinkage::Global),
-            FunctionKind::Helper | FunctionKind::Plain => (CodeSection::Text, FuncLinkage::Static),
+        let (section, linkage) = if function.kind.is_program() {
+            (CodeSection::Program("perf_event".into()), FuncLinkage::Global)
+        } else {
+            (CodeSection::Text, FuncLinkage::Static)
         };
         let result = match self.hir.types.scalar(function.ret) {
             Some(_) => self.ty(function.ret),
@@ -212,6 +234,7 @@ impl Symbols for Assembly<'_> {
     fn address(&mut self, symbol: Symbol) -> Imm64 {
         match symbol {
             Symbol::Map(id) => Imm64::Map(self.maps[&id]),
+            Symbol::Config(id) => Imm64::Map(self.configs[&id]),
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
         }
     }
@@ -232,7 +255,17 @@ fn map_type(kind: MapKind) -> u32 {
         MapKind::Array => 2,
         MapKind::PercpuHash => 5,
         MapKind::PercpuArray => 6,
+        MapKind::StackTrace => 7,
         MapKind::LruHash => 9,
+        MapKind::LruPercpuHash => 10,
+        MapKind::LpmTrie => 11,
+        MapKind::Queue => 22,
+        MapKind::Stack => 23,
+        MapKind::SkStorage => 24,
+        MapKind::InodeStorage => 28,
+        MapKind::TaskStorage => 29,
+        MapKind::Bloom => 30,
+        MapKind::CgroupStorage => 32,
     }
 }
 

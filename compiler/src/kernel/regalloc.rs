@@ -161,7 +161,7 @@ fn operands(kind: &Kind) -> Vec<Operand> {
     let mut operands = Vec::new();
     let rhs = |rhs: &Rhs| match rhs {
         Rhs::Reg(register) => Some(Operand::reg_use(*register)),
-        Rhs::Imm(_) => None,
+        Rhs::Imm(_) | Rhs::Frame => None,
     };
     let base = |base: &Base| match base {
         Base::Reg(register) => Some(Operand::reg_use(*register)),
@@ -176,7 +176,7 @@ fn operands(kind: &Kind) -> Vec<Operand> {
             operands.push(Operand::reg_def(*dst));
         }
         Kind::Mov32 { dst, src } => operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)]),
-        Kind::Neg { dst, src, .. } | Kind::Below { dst, src, .. } => {
+        Kind::Neg { dst, src, .. } | Kind::Below { dst, src, .. } | Kind::Swap { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_reuse_def(*dst, 0)]);
         }
         Kind::Alu { dst, lhs, rhs: right, .. } => {

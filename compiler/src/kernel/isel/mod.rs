@@ -5,14 +5,15 @@
 //! blocks (`emit`).
 
 mod select;
+mod uses;
 
 use regalloc2::VReg;
 
 pub use select::select;
 
 use super::mir::{Kfunc, Size};
-use crate::bpf::{AluOp, JmpOp, Width};
-use crate::hir::{FuncId, GlobalId, MapId};
+use crate::bpf::{AluOp, JmpOp, SwapBits, Width};
+use crate::hir::{ConfigId, FuncId, GlobalId, MapId};
 use crate::source::Span;
 
 /// A register or a constant.
@@ -22,6 +23,8 @@ pub enum Rhs {
     Reg(VReg),
     /// The constant, sign-extended.
     Imm(i32),
+    /// The top of the frame.
+    Frame,
 }
 
 /// What an access starts from.
@@ -38,6 +41,8 @@ pub enum Base {
 pub enum Symbol {
     /// A map.
     Map(MapId),
+    /// The map of a config block.
+    Config(ConfigId),
     /// A byte of a global variable.
     Global(GlobalId, u32),
 }
@@ -70,6 +75,8 @@ pub enum Kind {
     Alu { op: AluOp, width: Width, dst: VReg, lhs: VReg, rhs: Rhs },
     /// `dst = -src`
     Neg { width: Width, dst: VReg, src: VReg },
+    /// `dst = src`, the low bits in big-endian order, zeros above.
+    Swap { bits: SwapBits, dst: VReg, src: VReg },
     /// `dst = lhs op rhs ? 1 : 0`
     SetIf { op: JmpOp, width: Width, dst: VReg, lhs: VReg, rhs: Rhs },
     /// `dst = src`, which is below `bound`: nothing at all where the verifier knows that of the register, else a clamp

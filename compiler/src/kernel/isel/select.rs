@@ -5,8 +5,10 @@
 
 use regalloc2::{RegClass, VReg};
 
+use super::uses::Uses;
 use super::{Base, Block, Function, Inst, Kind, Rhs, Symbol, Target};
-use crate::bpf::{AluOp, JmpOp, Width};
+use crate::bpf::{AluOp, JmpOp, SwapBits, Width};
+use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{self, BinaryOp, Callee, Condition, Op, Size, Terminator, Type, Value};
 use crate::source::Span;
@@ -29,7 +31,9 @@ pub fn select(function: &mir::Function) -> Function {
         function,
         ops: function.definitions(),
         registers: function.values.iter().map(|_| None).collect(),
-        needs_register: compared_values(function, &order),
+        uses: Uses::new(function, &order),
+        addresses: Vec::new(),
+        ends: vec![None; order.len()],
         next_register: 0,
         position,
         predecessors,
@@ -68,28 +72,21 @@ fn in_order(blocks: Vec<Block>, edges: Vec<Block>) -> Vec<Block> {
     order.into_iter().map(|old| std::mem::take(&mut all[old])).collect()
 }
 
-/// Comparisons whose result is used other than by a branch.
-fn compared_values(function: &mir::Function, order: &[mir::Block]) -> IndexVec<Value, bool> {
-    let mut used: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
-    for block in order.iter().map(|block| &function.blocks[*block]) {
-        let in_insts = block.insts.iter().flat_map(|inst| inst.op.operands());
-        let in_args = block.term.targets().into_iter().flat_map(|target| target.args.clone());
-        let returned = match block.term {
-            Terminator::Return(value) => Some(value),
-            _ => None,
-        };
-        for value in in_insts.chain(in_args).chain(returned) {
-            used[value] = true;
-        }
-    }
-    used
-}
+/// Global variables with the offset, and the register of the address.
+type Addresses = Vec<((GlobalId, u32), VReg)>;
+
+/// How many addresses are kept in registers at once.
+const MAX_ADDRESSES: usize = 3;
 
 struct Selector<'a> {
     function: &'a mir::Function,
     ops: IndexVec<Value, Option<&'a Op>>,
     registers: IndexVec<Value, Option<VReg>>,
-    needs_register: IndexVec<Value, bool>,
+    uses: Uses,
+    /// Registers that hold addresses of global variables here; no call comes in between.
+    addresses: Addresses,
+    /// The same at the end of each block that was visited.
+    ends: Vec<Option<Addresses>>,
     next_register: usize,
     position: IndexVec<mir::Block, usize>,
     predecessors: Vec<usize>,
@@ -101,12 +98,16 @@ struct Selector<'a> {
     span: Span,
 }
 
+/// From here on the verifier refuses offsets. Source: include/linux/bpf_verifier.h, `BPF_MAX_VAR_OFF`, v6.12.
+const MAX_OFFSET: u64 = 1 << 29;
+
 impl Selector<'_> {
     fn block(&mut self, id: mir::Block) -> Block {
         let function = self.function;
         let data = &function.blocks[id];
         let params: Vec<_> = data.params.iter().map(|value| self.define(*value)).collect();
         self.block = Block::default();
+        self.addresses = self.at_start(id);
         self.span = data.insts.first().map_or(data.span, |inst| inst.span);
         if id == function.entry() {
             self.push(Kind::Params(params));
@@ -119,7 +120,21 @@ impl Selector<'_> {
         }
         self.span = data.span;
         self.terminator(&data.term);
+        let position = self.position[id];
+        self.ends[position] = Some(std::mem::take(&mut self.addresses));
         std::mem::take(&mut self.block)
+    }
+
+    /// The addresses that the only block before this one has left in registers.
+    fn at_start(&self, id: mir::Block) -> Addresses {
+        let blocks = self.function.blocks.iter_enumerated();
+        let mut before = blocks.filter(|(from, data)| {
+            self.position[*from] != usize::MAX && data.term.targets().iter().any(|to| to.block == id)
+        });
+        match (before.next(), before.next()) {
+            (Some((only, _)), None) => self.ends[self.position[only]].clone().unwrap_or_default(),
+            _ => Vec::new(),
+        }
     }
 
     fn push(&mut self, kind: Kind) {
@@ -165,15 +180,28 @@ impl Selector<'_> {
                 (dst, Kind::FrameAddr { dst, offset: self.frame_offset(*slot, *offset) })
             }
             Some(Op::GlobalAddr { global, offset }) => {
+                let known = self.addresses.iter().find(|(one, _)| *one == (*global, *offset));
+                if let Some((_, register)) = known {
+                    return *register;
+                }
                 let dst = self.fresh();
+                if self.addresses.len() == MAX_ADDRESSES {
+                    self.addresses.remove(0);
+                }
+                self.addresses.push(((*global, *offset), dst));
                 (dst, Kind::Address { dst, symbol: Symbol::Global(*global, *offset) })
             }
             Some(Op::MapAddr(map)) => {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Map(*map) })
             }
+            Some(Op::ConfigAddr(config)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Config(*config) })
+            }
             // In a register these are their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner)) => return self.register(*inner),
+            Some(Op::Truncate(inner)) if !self.uses.wide[value] => return self.register(*inner),
             _ => return self.define(value),
         };
         self.push(kind.1);
@@ -201,7 +229,21 @@ impl Selector<'_> {
                 return (Base::Frame, offset);
             }
         }
+        if let Some(start) = self.indexed_frame(base)
+            && let Ok(offset) = i16::try_from(start + i32::from(offset))
+        {
+            return (Base::Reg(self.define(base)), offset);
+        }
         (Base::Reg(self.register(base)), offset)
+    }
+
+    /// For the address of an element in a slot, where the slot starts: its register holds the top of the frame and the
+    /// index, and each access adds the start.
+    fn indexed_frame(&self, value: Value) -> Option<i32> {
+        let Some(Op::PtrAdd(base, index)) = self.ops[value] else { return None };
+        let Some(Op::StackAddr { slot, offset }) = self.ops[*base] else { return None };
+        let usable = !self.uses.beyond_access[value] && self.constant(*index).is_none();
+        usable.then(|| self.frame_offset(*slot, *offset))
     }
 
     fn inst(&mut self, inst: &mir::Inst) {
@@ -232,7 +274,7 @@ impl Selector<'_> {
                 let (width, dst) = (self.width(result), self.define(result));
                 self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs: Rhs::Reg(rhs) });
             }
-            Op::Compare(..) | Op::IsNull(_) if self.needs_register[result] => {
+            Op::Compare(..) | Op::IsNull(_) if self.uses.computed[result] => {
                 let (op, width, lhs, rhs) = self.condition(result);
                 let dst = self.define(result);
                 self.push(Kind::SetIf { op, width, dst, lhs, rhs });
@@ -242,6 +284,7 @@ impl Selector<'_> {
                 let lhs = self.register(*value);
                 self.shift_pair(Width::W64, AluOp::Arsh, 32, lhs, result);
             }
+            Op::Truncate(_) if !self.uses.wide[result] => {}
             Op::Truncate(value) => {
                 let src = self.register(*value);
                 let dst = self.define(result);
@@ -252,6 +295,27 @@ impl Selector<'_> {
                 let (width, dst) = (self.width(result), self.define(result));
                 let bound = i32::try_from(*bound).unwrap_or(i32::MAX);
                 self.push(Kind::Below { width, dst, src, bound });
+            }
+            Op::SwapBytes { value, bits } => {
+                let src = self.register(*value);
+                let bits = match bits {
+                    16 => SwapBits::Bits16,
+                    32 => SwapBits::Bits32,
+                    _ => SwapBits::Bits64,
+                };
+                let dst = self.define(result);
+                self.push(Kind::Swap { bits, dst, src });
+            }
+            Op::PtrDiff(a, b) => {
+                let (lhs, rhs) = (self.register(*a), self.register(*b));
+                let dst = self.define(result);
+                let rhs = Rhs::Reg(rhs);
+                self.push(Kind::Alu { op: AluOp::Sub, width: Width::W64, dst, lhs, rhs });
+            }
+            Op::PtrAdd(_, index) if self.indexed_frame(result).is_some() => {
+                let lhs = self.register(*index);
+                let dst = self.define(result);
+                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs: Rhs::Frame });
             }
             Op::PtrAdd(base, offset) => {
                 let lhs = self.register(*base);
@@ -276,10 +340,34 @@ impl Selector<'_> {
             let dst = self.define(result);
             return self.push(Kind::Neg { width, dst, src });
         }
+        if let Some(constant) = self.far(op, b, width) {
+            let lhs = self.fresh();
+            self.push(Kind::Const { dst: lhs, value: constant });
+            let rhs = Rhs::Reg(self.register(a));
+            let dst = self.define(result);
+            return self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs });
+        }
         let lhs = self.register(a);
         let rhs = self.operand(op, b, width);
         let dst = self.define(result);
         self.push(Kind::Alu { op: alu(op), width, dst, lhs, rhs });
+    }
+
+    /// A large constant that is added. The verifier remembers what was added to a copy, and takes that for an offset where
+    /// the sum is an index; not if the copy is added to the constant.
+    /// Source: kernel/bpf/verifier.c, `check_reg_sane_offset`, `BPF_ADD_CONST`, v6.12.
+    fn far(&self, op: BinaryOp, value: Value, width: Width) -> Option<u64> {
+        let bits = self.constant(value)?;
+        let added = match op {
+            BinaryOp::Add => bits,
+            BinaryOp::Sub => bits.wrapping_neg(),
+            _ => return None,
+        };
+        let (added, number) = match width {
+            Width::W32 => (added & u64::from(u32::MAX), i64::from(added as u32 as i32)),
+            Width::W64 => (added, added as i64),
+        };
+        (number.unsigned_abs() >= MAX_OFFSET).then_some(added)
     }
 
     /// The second operand. The verifier refuses constant shifts beyond the width and constant divisors of zero.
@@ -313,14 +401,27 @@ impl Selector<'_> {
         self.push(Kind::Alu { op: down, width, dst, lhs: shifted, rhs });
     }
 
+    /// The width of a comparison. What 32 bits show of a number says nothing of its 64 bits to the verifier, who forgets
+    /// in loops, and at divisions and shifts, that the upper half is zero; so where that is read, 64 bits are compared.
+    fn compared(&self, condition: Condition, a: Value, b: Value) -> Width {
+        let width = self.width(a);
+        let limit = self.constant(b).is_some_and(|bits| i32::try_from(bits).is_ok());
+        if width == Width::W32 && self.uses.wide[a] && limit && !condition.is_signed() {
+            Width::W64
+        } else {
+            width
+        }
+    }
+
     /// How to branch if a value is not zero.
     fn condition(&mut self, value: Value) -> (JmpOp, Width, VReg, Rhs) {
         match self.ops[value] {
             Some(Op::Compare(condition, a, b)) => {
-                let (a, b, width) = (*a, *b, self.width(*a));
+                let (condition, a, b) = (*condition, *a, *b);
+                let width = self.compared(condition, a, b);
                 let lhs = self.register(a);
                 let rhs = self.rhs(b, width);
-                (jump(*condition), width, lhs, rhs)
+                (jump(condition), width, lhs, rhs)
             }
             Some(Op::IsNull(pointer)) => {
                 let lhs = self.register(*pointer);
@@ -335,6 +436,7 @@ impl Selector<'_> {
     }
 
     fn call(&mut self, callee: Callee, args: &[Value], result: Option<Value>) {
+        self.addresses.clear();
         let args: Vec<_> = args.iter().map(|arg| self.register(*arg)).collect();
         let target = match callee {
             Callee::Helper(helper) => Target::Helper(helper.number()),
@@ -346,7 +448,7 @@ impl Selector<'_> {
         let Some(result) = result else {
             return self.push(Kind::Call { target, args, result: None });
         };
-        if foreign && self.width(result) == Width::W32 {
+        if foreign && self.width(result) == Width::W32 && self.uses.wide[result] {
             let src = self.fresh();
             self.push(Kind::Call { target, args, result: Some(src) });
             let dst = self.define(result);
@@ -371,9 +473,15 @@ impl Selector<'_> {
             }
             Terminator::Branch { cond, then, otherwise } => {
                 let (op, width, lhs, rhs) = self.condition(*cond);
+                let early = [then, otherwise].into_iter().find(|target| self.is_constant(target));
+                let early = early.map(|target| {
+                    let args: Vec<_> = target.args.iter().map(|arg| self.register(*arg)).collect();
+                    (target.block, args)
+                });
                 self.push(Kind::Branch { op, width, lhs, rhs });
                 for target in [then, otherwise] {
-                    let to = self.edge(target);
+                    let made = early.as_ref().filter(|(block, _)| *block == target.block);
+                    let to = self.edge(target, made.map(|(_, args)| args.clone()));
                     self.block.successors.push(to);
                     self.block.args.push(Vec::new());
                 }
@@ -381,17 +489,26 @@ impl Selector<'_> {
         }
     }
 
+    /// Whether a target gets nothing but small constants. They are made before the branch, which then needs no block of
+    /// its own for them.
+    fn is_constant(&self, target: &mir::Target) -> bool {
+        let small = |arg: &Value| self.constant(*arg).is_some_and(|bits| i32::try_from(bits as i64).is_ok());
+        !target.args.is_empty() && target.args.iter().all(small)
+    }
+
     /// The block that a branch goes to: the target itself, or a block on the way where arguments can be moved.
-    fn edge(&mut self, target: &mir::Target) -> usize {
+    fn edge(&mut self, target: &mir::Target, made: Option<Vec<VReg>>) -> usize {
         let to = self.position[target.block];
         if target.args.is_empty() && self.predecessors[to] == 1 {
             return to;
         }
         let outer = std::mem::take(&mut self.block);
-        let args = target.args.iter().map(|arg| self.register(*arg)).collect();
+        let addresses = self.addresses.clone();
+        let args = made.unwrap_or_else(|| target.args.iter().map(|arg| self.register(*arg)).collect());
         self.push(Kind::Jump);
         self.block.successors.push(to);
         self.block.args.push(args);
+        self.addresses = addresses;
         self.edges.push(std::mem::replace(&mut self.block, outer));
         self.first_edge + self.edges.len() - 1
     }

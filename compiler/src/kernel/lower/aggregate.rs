@@ -1,17 +1,11 @@
-//! Strings, arrays and structs: values that are written to an address.
+//! Arrays and structs, and what is written to an address in general.
 
-use super::super::mir::{BinaryOp, Callee, Condition, Helper, Op, Type, Value};
+use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
-use super::{Lower, Lowerer, not_yet};
+use super::sink::Sink;
+use super::{Lower, Lowerer, not_yet, strings};
 use crate::hir::{Expr, ExprKind, KernelBuiltin, PlaceKind};
-use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
-
-/// Something whose bytes can be compared.
-enum Bytes<'e> {
-    Constant(&'e [u8]),
-    At(Addr),
-}
 
 /// Bytes of the name of a task. Source: include/linux/sched.h, `TASK_COMM_LEN`, v6.12.
 const COMM_BYTES: u64 = 16;
@@ -39,10 +33,12 @@ impl Lowerer<'_> {
             ExprKind::Array(values) => self.array_into(values, expr, to),
             ExprKind::Repeat(value) => self.repeat_into(value, expr, to),
             ExprKind::Convert(from) => self.string_into(from, expr, to),
-            ExprKind::Call { func, args } => {
-                self.call(*func, args, Some(to), expr.span)?;
-                Ok(())
+            ExprKind::Concat(left, right) => self.joined_into(left, right, to, expr.span),
+            ExprKind::Call { func, args } => self.call(*func, args, Sink::Memory(to), expr.span),
+            ExprKind::CallValue { callee, args } => {
+                self.call_value(callee, args, Sink::Memory(to), expr.span)
             }
+            ExprKind::Match(one) => self.matched(one, expr.ty, Sink::Memory(to), expr.span),
             ExprKind::Kernel(KernelBuiltin::Comm) => {
                 self.comm_into(to);
                 Ok(())
@@ -60,7 +56,7 @@ impl Lowerer<'_> {
     }
 
     /// The address of an expression's value: where it is, if that is sure to be there, else a copy.
-    fn address_of(&mut self, expr: &Expr) -> Lower<Addr> {
+    pub(super) fn address_of(&mut self, expr: &Expr) -> Lower<Addr> {
         if let ExprKind::Load(place) = &expr.kind
             && let PlaceKind::Local(_) | PlaceKind::Global(_) = place.kind
         {
@@ -70,10 +66,10 @@ impl Lowerer<'_> {
         self.temporary(expr)
     }
 
-    fn bytes_into(&mut self, bytes: &[u8], expr: &Expr, to: Addr) -> Lower<()> {
+    pub(super) fn bytes_into(&mut self, bytes: &[u8], expr: &Expr, to: Addr) -> Lower<()> {
         let size = self.size(expr.ty, expr.span)?;
         for (at, width) in Self::chunks(&[to], size) {
-            let bits = constant_chunk(bytes, at, width.bytes());
+            let bits = strings::constant_chunk(bytes, at, width.bytes());
             let value = self.builder.constant(access_type(width), bits);
             self.store(to.plus(at), width, value);
         }
@@ -139,92 +135,9 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// A string as one of another size: cut so that the last byte stays zero, or with more zeros.
-    fn string_into(&mut self, from: &Expr, expr: &Expr, to: Addr) -> Lower<()> {
-        let (TypeKind::Str(from_size), TypeKind::Str(size)) =
-            (self.types().kind(from.ty), self.types().kind(expr.ty))
-        else {
-            return not_yet(expr.span, "this conversion in the kernel half is");
-        };
-        let kept = (*from_size).min(size.saturating_sub(1));
-        if let ExprKind::Bytes(bytes) = &from.kind {
-            let cut = bytes.get(..kept as usize).unwrap_or(bytes);
-            return self.bytes_into(cut, expr, to);
-        }
-        let source = self.address_of(from)?;
-        self.copy(to, source, kept, expr.span)?;
-        self.zero(to.plus(kept), size - kept, expr.span)
-    }
-
     fn comm_into(&mut self, to: Addr) {
         let buffer = self.pointer(to);
         let size = self.builder.constant(Type::I64, COMM_BYTES);
         self.builder.call(Type::I64, Callee::Helper(Helper::GetCurrentComm), vec![buffer, size]);
     }
-
-    /// Whether two strings have the same text: 1 or 0. What follows the text is zeros, so that it is enough to compare as
-    /// many bytes as the shorter one has: if they are equal, its terminator is among them.
-    pub(super) fn strings_equal(&mut self, left: &Expr, right: &Expr, span: Span) -> Lower<Value> {
-        let bytes = self.size(left.ty, span)?.min(self.size(right.ty, span)?);
-        // The left operand's value is taken before the right one is evaluated.
-        let right_is_plain = matches!(right.kind, ExprKind::Bytes(_) | ExprKind::Load(_));
-        let left = match left.kind {
-            ExprKind::Load(_) if !right_is_plain => Bytes::At(self.temporary(left)?),
-            _ => self.comparable(left)?,
-        };
-        let right = self.comparable(right)?;
-        let addrs: Vec<Addr> = [&left, &right]
-            .into_iter()
-            .filter_map(|one| match one {
-                Bytes::At(addr) => Some(*addr),
-                Bytes::Constant(_) => None,
-            })
-            .collect();
-        let mut different = self.builder.constant(Type::I64, 0);
-        for (at, size) in Self::chunks(&addrs, bytes) {
-            let a = self.chunk(&left, at, size);
-            let b = self.chunk(&right, at, size);
-            let bits = self.builder.binary(BinaryOp::Xor, a, b);
-            different = self.builder.binary(BinaryOp::Or, different, bits);
-        }
-        Ok(self.builder.compare_const(Condition::Eq, different, 0))
-    }
-
-    fn comparable<'e>(&mut self, expr: &'e Expr) -> Lower<Bytes<'e>> {
-        match &expr.kind {
-            ExprKind::Bytes(bytes) => Ok(Bytes::Constant(bytes)),
-            _ => Ok(Bytes::At(self.address_of(expr)?)),
-        }
-    }
-
-    /// Some bytes as a 64-bit number.
-    fn chunk(&mut self, bytes: &Bytes<'_>, at: u32, size: super::super::mir::Size) -> Value {
-        match bytes {
-            Bytes::Constant(bytes) => {
-                self.builder.constant(Type::I64, constant_chunk(bytes, at, size.bytes()))
-            }
-            Bytes::At(addr) => {
-                let loaded = self.load(addr.plus(at), size);
-                let loaded = self.make_opaque(loaded);
-                match self.builder.ty(loaded) {
-                    Type::I32 => self.builder.value(Type::I64, Op::ZeroExtend(loaded)),
-                    _ => loaded,
-                }
-            }
-        }
-    }
-
-    /// Whether a string is not empty: 1 or 0.
-    pub(super) fn string_truth(&mut self, expr: &Expr) -> Lower<Value> {
-        let addr = self.address_of(expr)?;
-        let first = self.load(addr, super::super::mir::Size::B);
-        let first = self.make_opaque(first);
-        Ok(self.builder.compare_const(Condition::Ne, first, 0))
-    }
-}
-
-/// `size` bytes from `at`, little-endian; zeros behind the end.
-fn constant_chunk(bytes: &[u8], at: u32, size: u8) -> u64 {
-    let byte = |index: u32| u64::from(bytes.get((at + index) as usize).copied().unwrap_or(0));
-    (0..u32::from(size)).fold(0, |bits, index| bits | byte(index) << (8 * index))
 }

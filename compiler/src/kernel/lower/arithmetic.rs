@@ -132,6 +132,15 @@ pub(super) fn unary(builder: &mut Builder, op: hir::UnaryOp, int: IntType, value
     }
 }
 
+/// The bytes in the other order.
+pub(super) fn swap_bytes(builder: &mut Builder, int: IntType, value: Value) -> Value {
+    if int.bits == 8 {
+        return value;
+    }
+    let swapped = builder.value(int_type(int), Op::SwapBytes { value, bits: int.bits });
+    wrap(builder, int, swapped)
+}
+
 /// A value of type `from` as one of type `to`: cut, or extended by the sign of `from`.
 pub(super) fn convert(builder: &mut Builder, from: IntType, to: IntType, value: Value) -> Value {
     match (from.bits, to.bits) {

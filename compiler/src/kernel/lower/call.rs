@@ -1,49 +1,55 @@
 //! Calls of helpers, and how helpers find their parameters.
 //!
-//! The hidden parameters come first: the address for an aggregate result, then the address of the fault flag if the helper
-//! may reach the limit of a loop. Scalars are passed as they are, aggregates by the address of a copy. More than five in all:
+//! The hidden parameters come first: the address for an aggregate result, then the address of the status word if the helper
+//! may fail (`errors`). Scalars are passed as they are, aggregates by the address of a copy. More than five in all:
 //! the first four go in registers, the others to a block of 8-byte words in the caller's frame, whose address is the fifth.
 
-use super::super::mir::{Callee, Condition, Op, Origin, Size, Slot, Type, Value};
+use super::super::mir::{Callee, Op, Origin, Size, Slot, Type, Value};
+use super::errors::Status;
 use super::memory::{Addr, Base};
-use super::{Fault, Home, Lower, Lowerer, int_type, not_yet};
+use super::pointer::Pointer;
+use super::sink::Sink;
+use super::{Home, Lower, Lowerer, int_type, not_yet};
 use crate::hir::{self, Expr, FuncId, PlaceKind};
 use crate::source::Span;
 
 /// Registers for arguments.
 const REGISTER_ARGS: usize = 5;
 
+/// An argument, evaluated.
+#[derive(Clone, Copy)]
+pub(super) enum Argument {
+    Value(Value),
+    /// A copy of a string, an array or a struct.
+    Memory(Addr),
+    Pointer(Pointer),
+}
+
 impl Lowerer<'_> {
     /// Declares the parameters and what is hidden before them.
     pub(super) fn parameters(&mut self, id: FuncId) -> Lower<()> {
-        let source = self.source;
+        let source = self.active.source;
         if source.kind.is_program() {
             let entry = self.builder.entry();
             let value = self.builder.param(entry, Type::Ptr(Origin::Context));
             for local in &source.params {
                 self.bind_parameter(*local, value)?;
             }
-            if self.program.faulting.contains(&id) {
-                let slot = self.builder.slot(8);
-                let zero = self.builder.constant(Type::I64, 0);
-                self.store(Addr::of(Base::Slot(slot)), Size::DW, zero);
-                self.fault = Fault::Program(Some(slot));
-            }
             return Ok(());
         }
         let returns_aggregate = !self.is_scalar(source.ret);
-        let faults = self.program.faulting.contains(&id);
-        let hidden = usize::from(returns_aggregate) + usize::from(faults);
+        let may_fail = self.may_fail(id);
+        let hidden = usize::from(returns_aggregate) + usize::from(may_fail);
         let mut types = vec![Type::Ptr(Origin::Memory); hidden];
         for local in &source.params {
             types.push(self.parameter_type(&source.locals[*local])?);
         }
         let mut values = self.receive(&types).into_iter();
-        if returns_aggregate {
-            self.result = values.next();
+        if returns_aggregate && let Some(pointer) = values.next() {
+            self.result_in(pointer);
         }
-        if faults {
-            self.fault = Fault::Helper(values.next());
+        if may_fail && let Some(pointer) = values.next() {
+            self.status = Status::Passed(pointer);
         }
         for (local, value) in source.params.iter().zip(values) {
             self.bind_parameter(*local, value)?;
@@ -80,9 +86,17 @@ impl Lowerer<'_> {
         values
     }
 
-    fn bind_parameter(&mut self, id: hir::LocalId, value: Value) -> Lower<()> {
-        let ty = self.source.locals[id].ty;
-        let home = if self.is_scalar(ty) {
+    pub(super) fn bind_parameter(&mut self, id: hir::LocalId, value: Value) -> Lower<()> {
+        let ty = self.active.source.locals[id].ty;
+        let home = if self.is_scalar(ty) && self.active.exposed.contains(&id) {
+            let span = self.active.source.locals[id].span;
+            let int = self.int(ty, span)?;
+            let own = Base::Slot(self.builder.lasting_slot(self.size(ty, span)?));
+            self.store_scalar(Addr::of(own), int, value);
+            Home::Memory(own)
+        } else if self.is_function(ty) && self.active.fixed.contains(&id) {
+            Home::Fixed(value)
+        } else if self.is_scalar(ty) {
             let variable = self.builder.variable(self.builder.ty(value));
             self.builder.set(variable, value);
             Home::Scalar(variable)
@@ -98,41 +112,58 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Calls a helper. An aggregate result is written to `to`; the value is then of no use.
-    pub(super) fn call(&mut self, func: FuncId, args: &[Expr], to: Option<Addr>, span: Span) -> Lower<Value> {
-        let callee = &self.hir.functions[func];
+    /// Calls a helper and gives its result to a sink.
+    pub(super) fn call(&mut self, func: FuncId, args: &[Expr], sink: Sink, span: Span) -> Lower<()> {
+        let args = args.iter().map(|arg| self.argument(arg)).collect::<Lower<Vec<_>>>()?;
+        self.call_with(func, &args, sink, span)
+    }
+
+    pub(super) fn call_with(&mut self, func: FuncId, args: &[Argument], sink: Sink, span: Span) -> Lower<()> {
+        if self.program.inlined.contains(&func) {
+            return self.inline(func, args, sink, span);
+        }
+        let ret = self.hir.functions[func].ret;
         let mut values = Vec::new();
-        if !self.is_scalar(callee.ret) {
-            let Some(to) = to else {
-                return not_yet(span, "this value here is");
+        if !self.is_scalar(ret) {
+            let to = match sink {
+                Sink::Memory(to) => to,
+                _ => Addr::of(Base::Slot(self.builder.slot(self.size(ret, span)?))),
             };
             values.push(self.pointer(to));
         }
-        let faults = self.program.faulting.contains(&func);
-        if faults {
-            values.push(self.fault_flag(span)?);
-        }
+        let status = self.may_fail(func).then(|| self.clear_status());
+        values.extend(status);
         for arg in args {
-            values.push(self.argument(arg)?);
+            values.push(match arg {
+                Argument::Value(value) => *value,
+                Argument::Memory(addr) => self.pointer(*addr),
+                Argument::Pointer(_) => return not_yet(span, "a pointer here is"),
+            });
         }
         let values = self.pack(values);
-        let ty = self.types().scalar(callee.ret).map_or(Type::I32, int_type);
+        let ty = self.types().scalar(ret).map_or(Type::I32, int_type);
         let result = self.builder.call(ty, Callee::Function(func), values);
-        if faults {
-            self.leave_after_fault(span)?;
+        if let Some(status) = status {
+            self.look_at_status(status, func);
         }
-        Ok(result)
+        if let Sink::Scalar(variable) = sink {
+            self.builder.set(variable, result);
+        }
+        Ok(())
     }
 
-    fn argument(&mut self, arg: &Expr) -> Lower<Value> {
+    /// Evaluates an argument. Strings, arrays and structs are copied.
+    pub(super) fn argument(&mut self, arg: &Expr) -> Lower<Argument> {
         if self.is_context(arg.ty) {
-            return self.context_argument(arg);
+            return Ok(Argument::Value(self.context_argument(arg)?));
+        }
+        if self.is_pointer(arg.ty) {
+            return Ok(Argument::Pointer(self.pointer_value(arg)?));
         }
         if self.is_scalar(arg.ty) {
-            return self.scalar(arg);
+            return Ok(Argument::Value(self.scalar(arg)?));
         }
-        let copy = self.temporary(arg)?;
-        Ok(self.pointer(copy))
+        Ok(Argument::Memory(self.temporary(arg)?))
     }
 
     fn context_argument(&mut self, arg: &Expr) -> Lower<Value> {
@@ -159,42 +190,5 @@ impl Lowerer<'_> {
         }
         values.push(self.pointer(Addr::of(Base::Slot(slot))));
         values
-    }
-
-    /// The address through which callees tell that a loop reached its limit.
-    fn fault_flag(&mut self, span: Span) -> Lower<Value> {
-        match self.fault {
-            Fault::Program(Some(slot)) => Ok(self.pointer(Addr::of(Base::Slot(slot)))),
-            Fault::Helper(Some(pointer)) => Ok(pointer),
-            Fault::Program(None) | Fault::Helper(None) => not_yet(span, "this call is"),
-        }
-    }
-
-    /// Ends this function too if the callee ended the program.
-    fn leave_after_fault(&mut self, span: Span) -> Lower<()> {
-        let base = self.fault_flag(span)?;
-        let flag = self.builder.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
-        let faulted = self.builder.compare_const(Condition::Ne, flag, 0);
-        let (leave, stay) = (self.builder.block(), self.builder.block());
-        self.builder.branch(faulted, leave, stay);
-        self.builder.switch_to_sealed(leave);
-        self.return_zero();
-        self.builder.switch_to_sealed(stay);
-        Ok(())
-    }
-
-    /// Ends the program because a loop reached its limit.
-    pub(super) fn fault_here(&mut self) {
-        if let Fault::Helper(Some(base)) = self.fault {
-            let one = self.builder.constant(Type::I64, 1);
-            self.builder.effect(Op::Store { size: Size::DW, base, offset: 0, value: one });
-        }
-        self.return_zero();
-    }
-
-    fn return_zero(&mut self) {
-        self.destroy_iterators();
-        let zero = self.builder.constant(self.builder.result_type(), 0);
-        self.builder.ret(zero);
     }
 }

@@ -1,7 +1,7 @@
 //! How much work the verifier has with a loop that it walks turn by turn.
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, LocalId, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Expr, ExprKind, LocalId, Place, PlaceKind, Stmt, StmtKind};
 use crate::types::Types;
 
 /// Most turns of an ordinary loop.
@@ -64,13 +64,21 @@ impl Visitor for Cost<'_> {
         self.has_loop = true;
     }
 
+    fn place(&mut self, place: &Place) {
+        if let PlaceKind::Deref(_) = place.kind {
+            self.decisions += 2;
+        }
+    }
+
     fn expr(&mut self, expr: &Expr) {
         self.parts += 1 + self.types.size(expr.ty) / 8;
         match &expr.kind {
             ExprKind::Load(place) => self.index(&place.kind),
             ExprKind::Logic(..) => self.decisions += 1,
             ExprKind::Binary(op, ..) if op.is_comparison() => self.decisions += 1,
+            ExprKind::CallValue { .. } => self.has_loop = true,
             ExprKind::Truth(_) => self.decisions += 1,
+            ExprKind::Match(one) => self.decisions += one.arms.len() as u64,
             _ => {}
         }
     }
@@ -78,7 +86,7 @@ impl Visitor for Cost<'_> {
     fn stmt(&mut self, stmt: &Stmt) {
         self.parts += 2;
         match &stmt.kind {
-            StmtKind::While { .. } | StmtKind::For { .. } => self.has_loop = true,
+            StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. } => self.has_loop = true,
             StmtKind::If { .. } => self.decisions += 1,
             StmtKind::Assign { place, .. } | StmtKind::Compound { place, .. } => self.index(&place.kind),
             _ => {}

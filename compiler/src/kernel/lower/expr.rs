@@ -3,7 +3,9 @@
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
 use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::builtins::context::perf_event_offset;
-use crate::hir::{self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, UnaryOp};
+use crate::hir::{
+    self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, SharedBuiltin, UnaryOp,
+};
 use crate::types::TypeKind;
 
 impl Lowerer<'_> {
@@ -37,14 +39,45 @@ impl Lowerer<'_> {
             ExprKind::Truth(operand) => self.truth(operand),
             ExprKind::Present { map, key } => self.present(*map, key),
             ExprKind::Bound(local) => self.bound(*local),
-            ExprKind::Call { func, args } => self.call(*func, args, None, expr.span),
+            ExprKind::Call { .. } | ExprKind::CallValue { .. } if expr.ty == self.types().common().void => {
+                self.effects(expr)?;
+                Ok(self.builder.constant(Type::I32, 0))
+            }
+            ExprKind::Call { func, args } => {
+                let (sink, result) = self.scalar_sink(expr.ty, expr.span)?;
+                self.call(*func, args, sink, expr.span)?;
+                Ok(self.builder.get(result))
+            }
+            ExprKind::CallValue { callee, args } => {
+                let (sink, result) = self.scalar_sink(expr.ty, expr.span)?;
+                self.call_value(callee, args, sink, expr.span)?;
+                Ok(self.builder.get(result))
+            }
+            ExprKind::Function(id) => Ok(self.function_value(*id)),
+            ExprKind::Distance(a, b) => self.distance(a, b),
+            ExprKind::IsNull(pointer) if self.is_pointer(pointer.ty) => {
+                let pointer = self.pointer_value(pointer)?;
+                Ok(self.is_null(pointer))
+            }
             ExprKind::Context { ctx, member } => self.context(ctx, *member),
-            ExprKind::Kernel(builtin) => self.builtin(*builtin, expr),
+            ExprKind::Match(one) => {
+                let (sink, result) = self.scalar_sink(expr.ty, expr.span)?;
+                self.matched(one, expr.ty, sink, expr.span)?;
+                Ok(self.builder.get(result))
+            }
+            ExprKind::Shared(SharedBuiltin::Len(text)) => self.length(text),
+            ExprKind::Shared(SharedBuiltin::SwapBytes(value)) => {
+                let int = self.int(value.ty, value.span)?;
+                let value = self.scalar(value)?;
+                Ok(arithmetic::swap_bytes(&mut self.builder, int, value))
+            }
+            ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
             ExprKind::IsNull(_) => not_yet(expr.span, "this comparison with null in the kernel half is"),
             ExprKind::User(_) => not_yet(expr.span, "a userspace builtin in the kernel half is"),
             ExprKind::Bytes(_) | ExprKind::Struct(_) | ExprKind::Array(_) | ExprKind::Repeat(_) => {
                 not_yet(expr.span, "this value here is")
             }
+            other => not_yet(expr.span, other.describe()),
         }
     }
 
@@ -55,6 +88,9 @@ impl Lowerer<'_> {
                 hir::BinaryOp::Ne => self.builder.binary_const(BinaryOp::Xor, equal, 1),
                 _ => equal,
             });
+        }
+        if self.is_pointer(left.ty) {
+            return self.compare_pointers(op, left, right);
         }
         let int = self.int(left.ty, left.span)?;
         let a = self.scalar(left)?;
@@ -103,6 +139,11 @@ impl Lowerer<'_> {
         if let TypeKind::Str(_) = self.types().kind(operand.ty) {
             return self.string_truth(operand);
         }
+        if self.is_pointer(operand.ty) {
+            let pointer = self.pointer_value(operand)?;
+            let null = self.is_null(pointer);
+            return Ok(self.builder.binary_const(BinaryOp::Xor, null, 1));
+        }
         self.int(operand.ty, operand.span)?;
         let value = self.scalar(operand)?;
         Ok(self.builder.compare_const(Condition::Ne, value, 0))
@@ -131,14 +172,14 @@ impl Lowerer<'_> {
         })
     }
 
-    fn builtin(&mut self, builtin: KernelBuiltin, expr: &Expr) -> Lower<Value> {
+    fn builtin(&mut self, builtin: &KernelBuiltin, expr: &Expr) -> Lower<Value> {
         let helper = match builtin {
             KernelBuiltin::TimeNs => Helper::KtimeGetNs,
             KernelBuiltin::Pid | KernelBuiltin::Tid => Helper::GetCurrentPidTgid,
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
-            KernelBuiltin::Comm => return not_yet(expr.span, "this value here is"),
+            _ => return not_yet(expr.span, expr.kind.describe()),
         };
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());
         let result = match builtin {

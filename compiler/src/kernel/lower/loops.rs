@@ -21,12 +21,14 @@ use std::collections::BTreeSet;
 use super::super::mir::builder::Variable;
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Kfunc, Op, Origin, Size, Slot, Type, Value};
 use super::memory::{Addr, Base};
-use super::{Home, Lower, Lowerer, arithmetic, cost, int_type, not_yet};
+use super::place::Prepared;
+use super::pointer::PointerHome;
+use super::{Home, Lower, Lowerer, arithmetic, cost, int_type, not_yet, values};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind};
 use crate::source::Span;
 use crate::split::Split;
-use crate::types::{IntType, Types};
+use crate::types::{IntType, TypeId, TypeKind, Types};
 
 /// Most turns of a loop; the kernel's limit for an iterator. Source: include/linux/bpf.h, `BPF_MAX_LOOPS`, v6.12.
 const MAX_TURNS: u64 = 1 << 23;
@@ -65,9 +67,10 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Releases the iterators of all loops around, innermost first: the function is about to end.
-    pub(super) fn destroy_iterators(&mut self) {
-        let slots: Vec<_> = self.loops.iter().rev().filter_map(|frame| Some(frame.iterator?.slot)).collect();
+    /// Releases the iterators of all loops around but the outermost `kept` ones, innermost first: control leaves them.
+    pub(super) fn destroy_iterators(&mut self, kept: usize) {
+        let left = self.loops.iter().skip(kept).rev();
+        let slots: Vec<_> = left.filter_map(|frame| Some(frame.iterator?.slot)).collect();
         for slot in slots {
             self.destroy(slot);
         }
@@ -143,10 +146,11 @@ impl Lowerer<'_> {
         let mut changes = Changes::default();
         body.iter().for_each(|stmt| visit::stmt(&mut changes, stmt));
         let locals = changes.assigned.difference(&changes.declared);
-        let homes = locals.filter_map(|local| self.locals[*local]);
+        let homes = locals.filter_map(|local| self.active.locals[*local]);
         let variables: Vec<_> = homes
             .filter_map(|home| match home.home {
                 Home::Scalar(variable) => Some(variable),
+                Home::Pointer(PointerHome::Variables(variables)) => Some(variables.offset),
                 _ => None,
             })
             .collect();
@@ -170,30 +174,81 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn for_loop(&mut self, local: LocalId, start: &Expr, end: &Expr, body: &[Stmt]) -> Lower<()> {
-        let home = self.declare(local)?;
-        let Home::Scalar(variable) = home.home else {
-            return not_yet(start.span, "this loop variable is");
-        };
-        let ty = self.source.locals[local].ty;
+        let ty = self.active.source.locals[local].ty;
         let int = self.int(ty, start.span)?;
+        let (variable, shown) = self.loop_variable(local, int)?;
         let constant = constant_range(self.types(), ty, start, end);
         let first = self.scalar(start)?;
         let limit = self.scalar(end)?;
-        if constant.is_some_and(|turns| cost::is_small(self.types(), local, turns, body)) {
-            return self.ordinary_loop(variable, int, first, limit, body);
+        let turns = Turns { variable, int, constant, first, limit };
+        let body = Body { variable, int, shown, element: None, stmts: body };
+        if constant.is_some_and(|turns| cost::is_small(self.types(), local, turns, body.stmts)) {
+            return self.ordinary_loop(&turns, &body);
         }
-        self.iterated_loop(variable, int, constant, (first, limit), body)
+        self.iterated_loop(&turns, &body)
+    }
+
+    /// `for (key, value in array)`: the value is a copy of the element that is there when its turn comes.
+    pub(super) fn walk_array(
+        &mut self,
+        key: LocalId,
+        value: LocalId,
+        array: &Place,
+        body: &[Stmt],
+    ) -> Lower<()> {
+        let TypeKind::Array(_, len) = *self.types().kind(array.ty) else {
+            return not_yet(array.span, "walking this is");
+        };
+        let int = self.int(self.active.source.locals[key].ty, array.span)?;
+        let (variable, shown) = self.loop_variable(key, int)?;
+        self.declare(value)?;
+        let array = self.prepare(array)?;
+        let first = self.builder.constant(int_type(int), 0);
+        let limit = self.builder.constant(int_type(int), len);
+        let turns = Turns { variable, int, constant: Some(len), first, limit };
+        let body = Body { variable, int, shown, element: Some(Element { array, len, value }), stmts: body };
+        let bytes = self.types().size(self.active.source.locals[value].ty);
+        if len.saturating_mul(bytes) <= 64 && cost::is_small(self.types(), key, len, body.stmts) {
+            return self.ordinary_loop(&turns, &body);
+        }
+        self.iterated_loop(&turns, &body)
+    }
+
+    fn loop_variable(&mut self, local: LocalId, int: IntType) -> Lower<(Variable, Option<Base>)> {
+        match self.declare(local)?.home {
+            Home::Scalar(variable) => Ok((variable, None)),
+            Home::Memory(base) => Ok((self.builder.variable(int_type(int)), Some(base))),
+            _ => not_yet(self.active.source.locals[local].span, "this loop variable is"),
+        }
+    }
+
+    /// One turn's statements, the loop variable set.
+    fn turn(&mut self, body: &Body<'_>) -> Lower<()> {
+        let mark = self.builder.mark_stack();
+        if let Some(shown) = body.shown {
+            let value = self.builder.get(body.variable);
+            self.store_scalar(Addr::of(shown), body.int, value);
+        }
+        if let Some(element) = &body.element {
+            let index = self.builder.get(body.variable);
+            let wide = IntType { bits: 64, ..body.int };
+            let index = arithmetic::convert(&mut self.builder, body.int, wide, index);
+            let span = self.active.source.locals[element.value].span;
+            let prepared = element.array.element_at(index, element.len, self.element_bytes(element.value));
+            self.load_local(element.value, &prepared, span)?;
+        }
+        self.block(body.stmts)?;
+        self.builder.release_stack(mark);
+        Ok(())
+    }
+
+    fn element_bytes(&self, value: LocalId) -> u64 {
+        self.types().size(self.active.source.locals[value].ty)
     }
 
     /// `for` as the verifier walks it turn by turn.
-    fn ordinary_loop(
-        &mut self,
-        variable: Variable,
-        int: IntType,
-        first: Value,
-        limit: Value,
-        body: &[Stmt],
-    ) -> Lower<()> {
+    fn ordinary_loop(&mut self, turns: &Turns, body: &Body<'_>) -> Lower<()> {
+        let Turns { variable, int, first, limit, .. } = *turns;
         // The counter is a variable of its own: the loop variable is what the body sees.
         let counter = self.builder.variable(int_type(int));
         self.builder.set(counter, first);
@@ -207,7 +262,7 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(inside);
         self.builder.set(variable, value);
         self.loops.push(Frame { break_to: leave, continue_to: next, iterator: None });
-        self.block(body)?;
+        self.turn(body)?;
         self.loops.pop();
         if !self.builder.is_filled() {
             self.builder.jump(next);
@@ -223,26 +278,20 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn iterated_loop(
-        &mut self,
-        variable: Variable,
-        int: IntType,
-        constant: Option<u64>,
-        (first, limit): (Value, Value),
-        body: &[Stmt],
-    ) -> Lower<()> {
+    fn iterated_loop(&mut self, turns: &Turns, body: &Body<'_>) -> Lower<()> {
+        let Turns { variable, int, constant, first, limit } = *turns;
         let may_exceed = exceeds(int, constant);
         let count = self.turns(int, first, limit);
         let turns = if may_exceed { self.at_most_max_turns(count) } else { count };
         let turns = self.builder.value(Type::I32, Op::Truncate(turns));
-        let iteration = self.enter_iterator(turns, body);
+        let iteration = self.enter_iterator(turns, body.stmts);
         let turn = self.builder.value(Type::Ptr(Origin::Turn), Op::NonNull(iteration.turn));
         let index = self.builder.value(Type::I32, Op::Load { size: Size::W, base: turn, offset: 0 });
         let u32 = IntType { bits: 32, signed: false };
         let index = arithmetic::convert(&mut self.builder, u32, int, index);
         let value = arithmetic::binary(&mut self.builder, crate::hir::BinaryOp::Add, int, first, index);
         self.builder.set(variable, value);
-        self.block(body)?;
+        self.turn(body)?;
         if !self.builder.is_filled() {
             self.builder.jump(iteration.header);
         }
@@ -295,6 +344,37 @@ impl Lowerer<'_> {
     }
 }
 
+/// How often a loop's body runs.
+#[derive(Clone, Copy)]
+struct Turns {
+    /// The loop variable.
+    variable: Variable,
+    int: IntType,
+    /// The number of turns if it is known.
+    constant: Option<u64>,
+    first: Value,
+    limit: Value,
+}
+
+/// What runs in each turn of a `for`.
+struct Body<'b> {
+    /// The loop variable.
+    variable: Variable,
+    int: IntType,
+    /// Where it is kept besides, because its address is taken.
+    shown: Option<Base>,
+    element: Option<Element>,
+    stmts: &'b [Stmt],
+}
+
+/// The element of an array that a turn is about.
+struct Element {
+    array: Prepared,
+    len: u64,
+    /// Becomes a copy of the element.
+    value: LocalId,
+}
+
 /// A loop under an iterator.
 struct Iteration {
     slot: Slot,
@@ -308,7 +388,7 @@ struct Iteration {
 }
 
 /// The number of turns if both ends are constants.
-fn constant_range(types: &Types, ty: crate::types::TypeId, start: &Expr, end: &Expr) -> Option<u64> {
+fn constant_range(types: &Types, ty: TypeId, start: &Expr, end: &Expr) -> Option<u64> {
     let int = types.scalar(ty)?;
     match (&start.kind, &end.kind) {
         (ExprKind::Const(start), ExprKind::Const(end)) => {
@@ -354,13 +434,15 @@ impl Visitor for Changes {
 
 /// Functions in which a loop may reach [`MAX_TURNS`], themselves or through a call.
 pub(super) fn faulting_functions(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
+    let values = values::of(hir, split);
     let mut found = BTreeSet::new();
     let mut grown = true;
     while grown {
         grown = false;
         for id in &split.kernel {
             let function = &hir.functions[*id];
-            let mut faults = Faults { types: &hir.types, locals: function, known: &found, faults: false };
+            let mut faults =
+                Faults { types: &hir.types, locals: function, known: &found, values: &values, faults: false };
             visit::block(&mut faults, &function.body);
             if faults.faults && found.insert(*id) {
                 grown = true;
@@ -374,12 +456,21 @@ struct Faults<'a> {
     types: &'a Types,
     locals: &'a crate::hir::Function,
     known: &'a BTreeSet<FuncId>,
+    /// Functions that are used as values, with their types.
+    values: &'a BTreeSet<(TypeId, FuncId)>,
     faults: bool,
 }
 
 impl Visitor for Faults<'_> {
     fn function(&mut self, id: FuncId) {
         self.faults |= self.known.contains(&id);
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        if let ExprKind::CallValue { callee, .. } = &expr.kind {
+            let mut called = self.values.iter().filter(|(ty, _)| *ty == callee.ty);
+            self.faults |= called.any(|(_, id)| self.known.contains(id));
+        }
     }
 
     fn stmt(&mut self, stmt: &Stmt) {

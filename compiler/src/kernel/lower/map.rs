@@ -3,7 +3,7 @@
 use super::super::mir::{Block, Callee, Condition, Helper, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
-use crate::hir::{self, Expr, LocalId, MapId};
+use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
 use crate::types::IntType;
 
@@ -54,6 +54,38 @@ impl Lowerer<'_> {
             self.builder.switch_to_sealed(narrow);
         }
         let (map, key) = self.map_and_key(map, key);
+        self.found(map, key, miss)
+    }
+
+    /// A pointer to the entry, or null.
+    pub(super) fn nullable_entry(&mut self, map: MapId, key: Key) -> Value {
+        if key.wide.is_none() {
+            let (map, key) = self.map_and_key(map, key);
+            let callee = Callee::Helper(Helper::MapLookup);
+            return self.builder.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
+        }
+        let (miss, join) = (self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, Type::Ptr(Origin::MemoryOrNull));
+        let entry = self.lookup(map, key, miss);
+        self.builder.jump_with(join, entry);
+        self.builder.switch_to_sealed(miss);
+        let null = self.builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
+        self.builder.jump_with(join, null);
+        self.builder.switch_to_sealed(join);
+        result
+    }
+
+    /// A pointer to the fields of a config block.
+    pub(super) fn lookup_config(&mut self, config: ConfigId, miss: Block) -> Value {
+        let slot = self.builder.slot(4);
+        let zero = self.builder.constant(Type::I32, 0);
+        self.store_scalar(Addr::of(Base::Slot(slot)), U32, zero);
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::ConfigAddr(config));
+        let key = self.pointer(Addr::of(Base::Slot(slot)));
+        self.found(map, key, miss)
+    }
+
+    fn found(&mut self, map: Value, key: Value, miss: Block) -> Value {
         let callee = Callee::Helper(Helper::MapLookup);
         let entry = self.builder.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
         let null = self.builder.value(Type::I32, Op::IsNull(entry));
@@ -181,13 +213,14 @@ impl Lowerer<'_> {
         let key = self.key(map, key)?;
         let miss = self.builder.block();
         let entry = Addr::of(Base::Pointer(self.lookup(map, key, miss)));
-        let ty = self.source.locals[local].ty;
+        let ty = self.active.source.locals[local].ty;
         match home.home {
             Home::Scalar(variable) => {
                 let int = self.int(ty, span)?;
                 let value = self.load_scalar(entry, int);
                 self.builder.set(variable, value);
             }
+            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "a map of pointers is"),
             Home::Memory(base) => {
                 let bytes = self.size(ty, span)?;
                 self.copy(Addr::of(base), entry, bytes, span)?;
@@ -208,7 +241,7 @@ impl Lowerer<'_> {
     /// Sets a local to zero; an alias leaves its entry.
     pub(super) fn clear_local(&mut self, local: LocalId, span: Span) -> Lower<()> {
         let home = self.declare(local)?;
-        let data: &hir::Local = &self.source.locals[local];
+        let data: &hir::Local = &self.active.source.locals[local];
         match home.home {
             Home::Scalar(variable) => {
                 if self.is_context(data.ty) {
@@ -217,6 +250,11 @@ impl Lowerer<'_> {
                 let int = self.int(data.ty, span)?;
                 let zero = self.builder.constant(int_type(int), 0);
                 self.builder.set(variable, zero);
+            }
+            Home::Fixed(_) => {}
+            Home::Pointer(_) => {
+                let null = self.null();
+                self.set_pointer_local(local, home, null, span)?;
             }
             Home::Memory(base) => {
                 let bytes = self.size(data.ty, span)?;

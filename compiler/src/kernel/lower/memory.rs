@@ -1,6 +1,6 @@
 //! Addresses, and loads, stores and copies through them.
 
-use super::super::mir::{Op, Origin, Size, Slot, Type, Value};
+use super::super::mir::{BinaryOp, Op, Origin, Size, Slot, Type, Value};
 use super::{Lower, Lowerer, int_type, not_yet};
 use crate::hir::GlobalId;
 use crate::source::Span;
@@ -41,6 +41,11 @@ impl Addr {
     /// So many bytes further.
     pub(super) fn plus(self, bytes: u32) -> Addr {
         Addr { offset: self.offset.saturating_add(bytes), ..self }
+    }
+
+    /// The same, accessed by bytes.
+    pub(super) fn unaligned(self) -> Addr {
+        Addr { align: 1, ..self }
     }
 
     /// The most bytes, up to 8, that can be accessed at once at `at` bytes from here.
@@ -118,11 +123,13 @@ impl Lowerer<'_> {
 
     /// Reads a scalar. One from the stack is made opaque inside an iterator's loop, where it may change with each turn.
     pub(super) fn load_scalar(&mut self, addr: Addr, int: IntType) -> Value {
-        let loaded = self.load(addr, access_size(int.bytes()));
+        let loaded = self.load_bytes(addr, int);
         let shared = match addr.base {
             Base::Global(_) => true,
             Base::Slot(_) => false,
-            Base::Pointer(pointer) => self.builder.ty(pointer) == Type::Ptr(Origin::Entry),
+            Base::Pointer(pointer) => {
+                matches!(self.builder.ty(pointer), Type::Ptr(Origin::Entry | Origin::Global))
+            }
         };
         let value = if shared { loaded } else { self.make_opaque(loaded) };
         if int.signed && int.bits < 32 {
@@ -131,8 +138,39 @@ impl Lowerer<'_> {
         value
     }
 
+    /// In pieces if the address may be no multiple of the size.
+    fn load_bytes(&mut self, addr: Addr, int: IntType) -> Value {
+        let bytes = int.bytes() as u32;
+        let pieces = Self::chunks(&[addr], bytes);
+        if addr.align >= bytes || pieces.len() == 1 {
+            return self.load(addr, access_size(int.bytes()));
+        }
+        let ty = int_type(int);
+        let mut value = self.builder.constant(ty, 0);
+        for (at, size) in pieces {
+            let mut piece = self.load(addr.plus(at), size);
+            if ty == Type::I64 && size != Size::DW {
+                piece = self.builder.value(Type::I64, Op::ZeroExtend(piece));
+            }
+            let piece = self.builder.binary_const(BinaryOp::Shl, piece, u64::from(8 * at));
+            value = self.builder.binary(BinaryOp::Or, value, piece);
+        }
+        value
+    }
+
     pub(super) fn store_scalar(&mut self, addr: Addr, int: IntType, value: Value) {
-        self.store(addr, access_size(int.bytes()), value);
+        let bytes = int.bytes() as u32;
+        let pieces = Self::chunks(&[addr], bytes);
+        if addr.align >= bytes || pieces.len() == 1 {
+            return self.store(addr, access_size(int.bytes()), value);
+        }
+        for (at, size) in pieces {
+            let mut piece = self.builder.binary_const(BinaryOp::LShr, value, u64::from(8 * at));
+            if self.builder.ty(piece) == Type::I64 && size != Size::DW {
+                piece = self.builder.value(Type::I32, Op::Truncate(piece));
+            }
+            self.store(addr.plus(at), size, piece);
+        }
     }
 
     /// The pieces, as offset and size, in which `bytes` can be accessed at all of the addresses.
@@ -167,7 +205,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn check_copy(&self, addr: Addr, bytes: u32, span: Span) -> Lower<()> {
+    pub(super) fn check_copy(&self, addr: Addr, bytes: u32, span: Span) -> Lower<()> {
         if bytes / addr.align.min(8) > MAX_CHUNKS {
             return not_yet(span, &format!("copying {bytes} bytes at once in the kernel half is"));
         }

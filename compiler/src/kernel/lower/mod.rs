@@ -9,31 +9,44 @@
 //! - A helper takes strings, arrays and structs by the address of a copy in the caller's frame, and gives them through an
 //!   address that the caller passes first. What does not fit five registers goes to a block in the caller's frame.
 //! - A loop whose end the verifier could not see otherwise runs under an iterator of the kernel (`loops`).
+//! - A helper that may throw, or end the program because a loop reached its limit, tells through a status word (`errors`).
 
+mod activation;
 mod aggregate;
 mod arithmetic;
 mod call;
 mod cost;
+mod defer;
+mod errors;
 mod expr;
+mod inline;
 mod loops;
 mod map;
+mod matching;
 mod memory;
 mod place;
+mod pointer;
+mod sink;
 mod stmt;
+mod strings;
+mod values;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ks_wit::section::Arch;
 
 use super::mir::builder::{Builder, Variable};
-use super::mir::{self, Origin, Slot, Type, Value};
+use super::mir::{self, Origin, Type, Value};
 use crate::diag::Diagnostic;
-use crate::hir::{self, FuncId, Hir, LocalId};
+use crate::hir::{self, FuncId, Function, Hir, LocalId};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
+use activation::{Activation, Exit};
+use errors::Status;
 use memory::Base;
+use pointer::{Kinds, PointerHome, Pointers};
 
 /// What this version cannot compile ends the function it stands in.
 type Lower<T> = Result<T, Box<Diagnostic>>;
@@ -47,10 +60,17 @@ fn not_yet<T>(span: Span, what: &str) -> Lower<T> {
 /// # Errors
 /// One diagnostic for each function with something that this version cannot compile.
 pub fn lower(hir: &Hir, split: &Split, arch: Arch) -> Result<mir::Program, Vec<Diagnostic>> {
-    let program = Context { hir, arch, faulting: loops::faulting_functions(hir, split) };
+    let program = Context {
+        hir,
+        arch,
+        faulting: loops::faulting_functions(hir, split),
+        with_defers: defer::rewritten(hir, split),
+        inlined: inline::inlined(hir, split),
+        values: values::of(hir, split),
+    };
     let mut functions = Vec::new();
     let mut errors: Vec<_> = split.maps.iter().filter_map(|id| unsupported_map(&hir.maps[*id])).collect();
-    for id in &split.kernel {
+    for id in split.kernel.iter().filter(|id| !program.inlined.contains(id)) {
         match Lowerer::function(&program, *id) {
             Ok(function) => functions.push(function),
             Err(diagnostic) => errors.push(*diagnostic),
@@ -72,6 +92,19 @@ struct Context<'a> {
     arch: Arch,
     /// Functions in which a loop may reach its limit, which ends the program.
     faulting: BTreeSet<FuncId>,
+    /// Functions that defer calls, as [`defer::rewritten`] gives them.
+    with_defers: BTreeMap<FuncId, Function>,
+    /// Functions that become part of their callers.
+    inlined: BTreeSet<FuncId>,
+    /// Functions that are used as values, with their types.
+    values: BTreeSet<(TypeId, FuncId)>,
+}
+
+impl<'a> Context<'a> {
+    /// A function as it is lowered.
+    fn function(&'a self, id: FuncId) -> &'a Function {
+        self.with_defers.get(&id).unwrap_or(&self.hir.functions[id])
+    }
 }
 
 /// Where a local lives.
@@ -79,6 +112,10 @@ struct Context<'a> {
 enum Home {
     /// In a variable.
     Scalar(Variable),
+    /// It is set once, to this.
+    Fixed(Value),
+    /// A pointer into memory.
+    Pointer(PointerHome),
     /// In memory: a slot, or what a parameter points to.
     Memory(Base),
     /// At the pointer; `own` is its private memory, where the pointer points when it is not bound.
@@ -93,33 +130,36 @@ struct LocalHome {
     present: Option<Variable>,
 }
 
-/// How the function ends when a loop reaches its limit.
-#[derive(Clone, Copy)]
-enum Fault {
-    /// A program: it returns 0. The slot, if there is one, is where its helpers tell of theirs.
-    Program(Option<Slot>),
-    /// A helper: it tells through this pointer and returns.
-    Helper(Option<Value>),
-}
-
 struct Lowerer<'a> {
     program: &'a Context<'a>,
     hir: &'a Hir,
-    source: &'a hir::Function,
+    /// The function whose statements are being lowered.
+    active: Activation<'a>,
     builder: Builder,
-    locals: IndexVec<LocalId, Option<LocalHome>>,
     loops: Vec<loops::Frame>,
-    fault: Fault,
-    /// Where an aggregate result goes.
-    result: Option<Value>,
+    status: Status,
+    pointers: Pointers,
+    /// The null pointer.
+    null: Value,
 }
 
 impl<'a> Lowerer<'a> {
     fn function(program: &'a Context<'a>, id: FuncId) -> Lower<mir::Function> {
-        let source = &program.hir.functions[id];
+        let mut kinds = Vec::new();
+        loop {
+            let (function, found) = Self::with_kinds(program, id, kinds.clone())?;
+            if found == kinds {
+                return Ok(function);
+            }
+            kinds = found;
+        }
+    }
+
+    fn with_kinds(program: &'a Context<'a>, id: FuncId, kinds: Kinds) -> Lower<(mir::Function, Kinds)> {
+        let source = program.function(id);
         let is_program = source.kind.is_program();
         let ret = program.hir.types.scalar(source.ret).map_or(Type::I32, int_type);
-        let builder = Builder::new(mir::Function {
+        let mut builder = Builder::new(mir::Function {
             id,
             name: source.name.clone(),
             span: source.span,
@@ -130,23 +170,20 @@ impl<'a> Lowerer<'a> {
             slots: IndexVec::new(),
             slot_bytes: 0,
         });
+        let null = builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
         let mut lowerer = Lowerer {
             program,
             hir: program.hir,
-            source,
+            active: Activation::new(program.hir, source, id, Exit::Return, 0),
             builder,
-            locals: source.locals.iter().map(|_| None).collect(),
             loops: Vec::new(),
-            fault: if is_program { Fault::Program(None) } else { Fault::Helper(None) },
-            result: None,
+            status: Status::None,
+            pointers: Pointers::new(kinds),
+            null,
         };
         lowerer.parameters(id)?;
-        lowerer.block(&source.body)?;
-        if !lowerer.builder.is_filled() {
-            let zero = lowerer.builder.constant(ret, 0);
-            lowerer.builder.ret(zero);
-        }
-        Ok(lowerer.builder.finish())
+        lowerer.whole_body()?;
+        Ok((lowerer.builder.finish(), lowerer.pointers.found))
     }
 
     fn types(&self) -> &'a Types {
@@ -156,7 +193,7 @@ impl<'a> Lowerer<'a> {
     /// The integer that a scalar is made of; an error if the type is none that kernel code computes with.
     fn int(&self, ty: TypeId, span: Span) -> Lower<IntType> {
         match self.types().kind(ty) {
-            TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Char => {
+            TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Char | TypeKind::Fn(..) => {
                 self.types().scalar(ty).map_or_else(|| not_yet(span, "this type"), Ok)
             }
             _ => not_yet(span, &format!("a value of type `{}` in the kernel half is", self.types().name(ty))),
@@ -187,24 +224,29 @@ impl<'a> Lowerer<'a> {
 
     /// Gives a home to a local where it is declared; one that has a home keeps it.
     fn declare(&mut self, id: LocalId) -> Lower<LocalHome> {
-        if let Some(home) = self.locals[id] {
+        if let Some(home) = self.active.locals[id] {
             return Ok(home);
         }
-        let local = &self.source.locals[id];
-        let home = if self.is_scalar(local.ty) {
+        let local = &self.active.source.locals[id];
+        let home = if self.is_pointer(local.ty) {
+            self.pointer_home(id)?
+        } else if self.is_function(local.ty) && self.active.fixed.contains(&id) {
+            Home::Fixed(self.builder.constant(Type::I64, 0))
+        } else if self.is_scalar(local.ty) && !self.active.exposed.contains(&id) {
             let ty = self.scalar_type(local.ty, local.span)?;
             Home::Scalar(self.builder.variable(ty))
         } else {
             let size = self.size(local.ty, local.span)?;
-            let slot = self.builder.slot(size);
+            let slot = self.local_slot(id, size);
             self.memory_home(id, Base::Slot(slot))
         };
         Ok(self.set_home(id, home))
     }
 
     fn memory_home(&mut self, id: LocalId, own: Base) -> Home {
-        let local = &self.source.locals[id];
-        if local.binding && !matches!(self.types().kind(local.ty), TypeKind::Str(_)) {
+        let local = &self.active.source.locals[id];
+        let is_copied = self.is_scalar(local.ty) || matches!(self.types().kind(local.ty), TypeKind::Str(_));
+        if local.binding && !is_copied {
             Home::Alias { pointer: self.builder.variable(Type::Ptr(Origin::Memory)), own }
         } else {
             Home::Memory(own)
@@ -212,9 +254,9 @@ impl<'a> Lowerer<'a> {
     }
 
     fn set_home(&mut self, id: LocalId, home: Home) -> LocalHome {
-        let present = self.source.locals[id].binding.then(|| self.builder.variable(Type::I32));
+        let present = self.active.source.locals[id].binding.then(|| self.builder.variable(Type::I32));
         let home = LocalHome { home, present };
-        self.locals[id] = Some(home);
+        self.active.locals[id] = Some(home);
         home
     }
 

@@ -7,8 +7,9 @@
 use super::super::mir::{Block, Condition, Op, Type, Value};
 use super::map::Key;
 use super::memory::{Addr, Base};
+use super::pointer::Pointer;
 use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
-use crate::hir::{Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
+use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
@@ -21,6 +22,9 @@ pub(super) enum Root {
     Local(LocalId),
     Global(GlobalId),
     Element(MapId, Key),
+    /// So many bytes behind a pointer.
+    Pointer(Pointer, u32),
+    Config(ConfigId),
     /// The memory that holds an expression's value.
     Value(Addr),
 }
@@ -35,12 +39,30 @@ enum Step {
 }
 
 /// A place whose keys and indices have been evaluated.
+#[derive(Clone)]
 pub(super) struct Prepared {
     pub root: Root,
     steps: Vec<Step>,
 }
 
 impl Prepared {
+    /// The same place behind another root.
+    pub(super) fn with_root(&self, root: Root) -> Prepared {
+        Prepared { root, ..self.clone() }
+    }
+
+    /// An element of the array that is here.
+    pub(super) fn element_at(&self, index: Value, len: u64, element_bytes: u64) -> Prepared {
+        let mut element = self.clone();
+        element.steps.push(Step::Index { index, len, element_bytes });
+        element
+    }
+
+    /// Whether where it is depends on an index that is only known at run time.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Index { .. }))
+    }
+
     /// The map and key if the place is a whole `m[k]`.
     pub(super) fn element(&self) -> Option<(MapId, Key)> {
         match (self.root, self.steps.as_slice()) {
@@ -63,7 +85,7 @@ impl Lowerer<'_> {
             return Ok(None);
         };
         let home = self.declare(id)?;
-        Ok(matches!(home.home, Home::Scalar(_)).then_some(home))
+        Ok(matches!(home.home, Home::Scalar(_) | Home::Fixed(_)).then_some(home))
     }
 
     /// Evaluates what a place depends on.
@@ -74,6 +96,17 @@ impl Lowerer<'_> {
             PlaceKind::Element { map, key } => {
                 let key = self.key(*map, key)?;
                 Ok(Prepared { root: Root::Element(*map, key), steps: Vec::new() })
+            }
+            PlaceKind::Deref(pointer) => {
+                let (pointer, bytes) = self.target(pointer)?;
+                Ok(Prepared { root: Root::Pointer(pointer, bytes), steps: Vec::new() })
+            }
+            PlaceKind::Config(id, field) => {
+                let TypeKind::Struct(fields) = self.types().kind(self.hir.configs[*id].ty) else {
+                    return not_yet(place.span, "a field of this value is");
+                };
+                let offset = u32::try_from(self.types().field_offset(*fields, *field)).unwrap_or(u32::MAX);
+                Ok(Prepared { root: Root::Config(*id), steps: vec![Step::Offset(offset)] })
             }
             PlaceKind::Field { base, field } => {
                 let TypeKind::Struct(id) = self.types().kind(base.ty) else {
@@ -126,6 +159,14 @@ impl Lowerer<'_> {
             Root::Local(id) => self.local_addr(id)?,
             Root::Global(id) => Addr::of(Base::Global(id)),
             Root::Value(addr) => addr,
+            Root::Pointer(pointer, bytes) => {
+                let block = *miss.get_or_insert_with(|| self.builder.block());
+                self.dereference(pointer, bytes, block)
+            }
+            Root::Config(config) => {
+                let block = *miss.get_or_insert_with(|| self.builder.block());
+                Addr::of(Base::Pointer(self.lookup_config(config, block)))
+            }
             Root::Element(map, key) => {
                 let block = *miss.get_or_insert_with(|| self.builder.block());
                 Addr::of(Base::Pointer(self.lookup(map, key, block)))
@@ -147,7 +188,9 @@ impl Lowerer<'_> {
         let base = match self.declare(id)?.home {
             Home::Memory(base) => base,
             Home::Alias { pointer, .. } => Base::Pointer(self.builder.get(pointer)),
-            Home::Scalar(_) => return not_yet(self.source.locals[id].span, "a part of this value is"),
+            Home::Scalar(_) | Home::Fixed(_) | Home::Pointer(_) => {
+                return not_yet(self.active.source.locals[id].span, "a part of this value is");
+            }
         };
         Ok(Addr::of(base))
     }
@@ -195,14 +238,19 @@ impl Lowerer<'_> {
     /// The scalar at a place; zero if there is nothing.
     pub(super) fn read_scalar(&mut self, place: &Place) -> Lower<Value> {
         if let Some(home) = self.scalar_local(place)? {
-            let Home::Scalar(variable) = home.home else {
-                return not_yet(place.span, "this value is");
+            return match home.home {
+                Home::Scalar(variable) => Ok(self.builder.get(variable)),
+                Home::Fixed(value) => Ok(value),
+                _ => not_yet(place.span, "this value is"),
             };
-            return Ok(self.builder.get(variable));
         }
         let int = self.int(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
-        let access = self.resolve(&prepared)?;
+        self.load_prepared(&prepared, int)
+    }
+
+    fn load_prepared(&mut self, prepared: &Prepared, int: IntType) -> Lower<Value> {
+        let access = self.resolve(prepared)?;
         let value = self.load_scalar(access.addr, int);
         let Some(miss) = access.miss else {
             return Ok(value);
@@ -221,8 +269,35 @@ impl Lowerer<'_> {
     pub(super) fn read_aggregate(&mut self, place: &Place, to: Addr) -> Lower<()> {
         let bytes = self.size(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
-        let access = self.resolve(&prepared)?;
-        self.copy(to, access.addr, bytes, place.span)?;
-        self.join_miss(access.miss, |this| this.zero(to, bytes, place.span))
+        self.copy_prepared(&prepared, to, bytes, place.span)
+    }
+
+    fn copy_prepared(&mut self, prepared: &Prepared, to: Addr, bytes: u32, span: Span) -> Lower<()> {
+        let access = self.resolve(prepared)?;
+        self.copy(to, access.addr, bytes, span)?;
+        self.join_miss(access.miss, |this| this.zero(to, bytes, span))
+    }
+
+    /// Gives a local the value at a place of its type.
+    pub(super) fn load_local(&mut self, local: LocalId, from: &Prepared, span: Span) -> Lower<()> {
+        let home = self.declare(local)?;
+        let ty = self.active.source.locals[local].ty;
+        let bytes = self.size(ty, span)?;
+        match home.home {
+            Home::Scalar(variable) => {
+                let int = self.int(ty, span)?;
+                let value = self.load_prepared(from, int)?;
+                self.builder.set(variable, value);
+            }
+            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "an array of these is"),
+            Home::Memory(own) => self.copy_prepared(from, Addr::of(own), bytes, span)?,
+            Home::Alias { pointer, own } => {
+                self.copy_prepared(from, Addr::of(own), bytes, span)?;
+                let own = self.pointer(Addr::of(own));
+                self.builder.set(pointer, own);
+            }
+        }
+        self.set_present(home, true);
+        Ok(())
     }
 }

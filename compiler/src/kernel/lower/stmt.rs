@@ -1,11 +1,14 @@
 //! Statements.
 
-use super::super::mir::{BinaryOp, Type, Value};
-use super::memory::{Addr, Base, access_size};
+use super::super::mir::{BinaryOp, Value};
+use super::memory::{Addr, access_size};
 use super::place::{Access, Prepared, Root};
+use super::sink::Sink;
 use super::{Home, LocalHome, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{self, Expr, ExprKind, FuncId, GlobalId, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{
+    self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind, Walk,
+};
 use crate::types::IntType;
 
 /// `place op= value` with the value evaluated.
@@ -30,7 +33,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
         let span = self.builder.set_span(stmt.span);
         // The slot of a declared variable lives on, those of temporaries do not.
         if let StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } = &stmt.kind {
@@ -53,9 +56,19 @@ impl Lowerer<'_> {
             StmtKind::If { cond, then, otherwise } => self.if_else(cond, then, otherwise),
             StmtKind::While { cond, body } => self.while_loop(cond, body),
             StmtKind::For { local, start, end, body } => self.for_loop(*local, start, end, body),
+            StmtKind::ForEach { key, value, walk: Walk::Array(array), body } => {
+                self.walk_array(*key, *value, array, body)
+            }
+            StmtKind::Try { body, catches } => self.try_catch(body, catches),
+            StmtKind::Throw(code) => self.throw(code),
+            StmtKind::Defer(call) => {
+                self.defer(call);
+                Ok(())
+            }
             StmtKind::Break => self.break_loop(stmt.span),
             StmtKind::Continue => self.continue_loop(stmt.span),
             StmtKind::Return(value) => self.return_value(value.as_ref()),
+            other => not_yet(stmt.span, other.describe()),
         }
     }
 
@@ -63,18 +76,26 @@ impl Lowerer<'_> {
         let home = self.declare(local)?;
         match init {
             None => self.clear_local(local, stmt.span)?,
-            Some(init) => self.set_local(home, init)?,
+            Some(init) => self.set_local(local, home, init)?,
         }
         self.set_present(home, true);
         Ok(())
     }
 
     /// Gives a local the value of an expression that does not read it.
-    fn set_local(&mut self, home: LocalHome, value: &Expr) -> Lower<()> {
+    fn set_local(&mut self, id: LocalId, home: LocalHome, value: &Expr) -> Lower<()> {
         match home.home {
             Home::Scalar(variable) => {
                 let value = self.scalar(value)?;
                 self.builder.set(variable, value);
+            }
+            Home::Fixed(_) => {
+                let value = self.scalar(value)?;
+                self.set_home(id, Home::Fixed(value));
+            }
+            Home::Pointer(_) => {
+                let pointer = self.pointer_value(value)?;
+                self.set_pointer_local(id, home, pointer, value.span)?;
             }
             Home::Memory(base) => self.lower_into(value, Addr::of(base))?,
             Home::Alias { pointer, own } => {
@@ -87,11 +108,6 @@ impl Lowerer<'_> {
     }
 
     fn assign(&mut self, place: &Place, value: &Expr) -> Lower<()> {
-        if let Some(home) = self.scalar_local(place)? {
-            self.set_local(home, value)?;
-            self.set_present(home, true);
-            return Ok(());
-        }
         if self.is_scalar(place.ty) {
             return self.assign_scalar(place, value);
         }
@@ -102,6 +118,12 @@ impl Lowerer<'_> {
     }
 
     fn assign_scalar(&mut self, place: &Place, value: &Expr) -> Lower<()> {
+        if let PlaceKind::Local(id) = place.kind {
+            let home = self.declare(id)?;
+            self.set_local(id, home, value)?;
+            self.set_present(home, true);
+            return Ok(());
+        }
         let int = self.int(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
         let value = self.scalar(value)?;
@@ -115,7 +137,7 @@ impl Lowerer<'_> {
 
     fn assign_local(&mut self, id: LocalId, value: &Expr) -> Lower<()> {
         let home = self.declare(id)?;
-        if mentions(value, Root::Local(id)) {
+        if self.active.exposed.contains(&id) || mentions(self.hir, value, Root::Local(id)) {
             let bytes = self.size(value.ty, value.span)?;
             let from = self.temporary(value)?;
             let (Home::Memory(own) | Home::Alias { own, .. }) = home.home else {
@@ -127,7 +149,7 @@ impl Lowerer<'_> {
                 self.builder.set(pointer, own);
             }
         } else {
-            self.set_local(home, value)?;
+            self.set_local(id, home, value)?;
         }
         self.set_present(home, true);
         Ok(())
@@ -154,10 +176,14 @@ impl Lowerer<'_> {
     fn can_write_in_place(&self, place: &Place, prepared: &Prepared, value: &Expr) -> bool {
         let root_is_memory = match prepared.root {
             Root::Global(_) => true,
-            Root::Local(id) => self.locals[id].is_some_and(|home| matches!(home.home, Home::Memory(_))),
-            Root::Element(..) | Root::Value(_) => false,
+            Root::Local(id) => {
+                let is_memory =
+                    self.active.locals[id].is_some_and(|home| matches!(home.home, Home::Memory(_)));
+                is_memory && !self.active.exposed.contains(&id)
+            }
+            Root::Element(..) | Root::Value(_) | Root::Pointer(..) | Root::Config(_) => false,
         };
-        root_is_memory && has_fixed_offset(place) && !mentions(value, prepared.root)
+        root_is_memory && has_fixed_offset(place) && !mentions(self.hir, value, prepared.root)
     }
 
     fn compound(&mut self, place: &Place, op: hir::BinaryOp, value: &Expr) -> Lower<()> {
@@ -179,18 +205,39 @@ impl Lowerer<'_> {
         if let Some((map, key)) = prepared.element() {
             return self.compound_element(map, key, change, place.span);
         }
+        if let Root::Pointer(pointer, bytes) = prepared.root {
+            // At most one of the two is not null.
+            for (pointer, shared) in self.shared_and_own(pointer) {
+                let part = prepared.with_root(Root::Pointer(pointer, bytes));
+                let Access { addr, miss } = self.resolve(&part)?;
+                self.apply_change(addr, int, Change { shared, ..change });
+                self.join_miss(miss, |_| Ok(()))?;
+            }
+            return Ok(());
+        }
         change.shared = self.is_shared(&prepared);
         let Access { addr, miss } = self.resolve(&prepared)?;
         self.apply_change(addr, int, change);
-        self.join_miss(miss, |_| Ok(()))
+        self.join_miss(miss, |_| Ok(()))?;
+        if let PlaceKind::Local(id) = place.kind {
+            let home = self.declare(id)?;
+            self.set_present(home, true);
+        }
+        Ok(())
     }
 
+    /// Whether others may change the place at the same time. Memory that may be the stack counts as private where an
+    /// index is added: the verifier takes no atomic instruction at a place on the stack that it does not know.
     fn is_shared(&self, prepared: &Prepared) -> bool {
         match prepared.root {
             Root::Global(_) => true,
             Root::Element(map, _) => !self.hir.maps[map].kind.is_per_cpu(),
-            Root::Local(id) => self.locals[id].is_some_and(|home| matches!(home.home, Home::Alias { .. })),
-            Root::Value(_) => false,
+            Root::Local(id) => {
+                let is_alias =
+                    self.active.locals[id].is_some_and(|home| matches!(home.home, Home::Alias { .. }));
+                is_alias && !prepared.is_indexed()
+            }
+            Root::Pointer(..) | Root::Value(_) | Root::Config(_) => false,
         }
     }
 
@@ -221,12 +268,15 @@ impl Lowerer<'_> {
         self.store_scalar(addr, int, new);
     }
 
-    fn effects(&mut self, expr: &Expr) -> Lower<()> {
+    pub(super) fn effects(&mut self, expr: &Expr) -> Lower<()> {
         match &expr.kind {
-            ExprKind::Call { func, args } if !self.is_scalar(expr.ty) => {
-                let bytes = self.size(expr.ty, expr.span)?;
-                let slot = Addr::of(Base::Slot(self.builder.slot(bytes)));
-                self.call(*func, args, Some(slot), expr.span)?;
+            ExprKind::Call { func, args } => self.call(*func, args, Sink::Nothing, expr.span)?,
+            ExprKind::CallValue { callee, args } => {
+                self.call_value(callee, args, Sink::Nothing, expr.span)?;
+            }
+            ExprKind::Match(one) => self.matched(one, expr.ty, Sink::Nothing, expr.span)?,
+            _ if self.is_pointer(expr.ty) => {
+                self.pointer_value(expr)?;
             }
             _ if self.is_scalar(expr.ty) => {
                 self.scalar(expr)?;
@@ -251,26 +301,6 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(join);
         Ok(())
     }
-
-    fn return_value(&mut self, value: Option<&Expr>) -> Lower<()> {
-        let result = match (value, self.result) {
-            (Some(value), Some(pointer)) => {
-                self.lower_into(value, Addr::of(Base::Pointer(pointer)))?;
-                self.builder.constant(Type::I32, 0)
-            }
-            (Some(value), None) if self.is_scalar(value.ty) && value.ty != self.types().common().void => {
-                self.scalar(value)?
-            }
-            (Some(value), None) => {
-                self.effects(value)?;
-                self.builder.constant(Type::I32, 0)
-            }
-            (None, _) => self.builder.constant(Type::I32, 0),
-        };
-        self.destroy_iterators();
-        self.builder.ret(result);
-        Ok(())
-    }
 }
 
 /// Whether the place has neither lookups nor run-time indices.
@@ -281,34 +311,39 @@ fn has_fixed_offset(place: &Place) -> bool {
         PlaceKind::Index { base, index } => {
             matches!(index.kind, ExprKind::Const(_)) && has_fixed_offset(base)
         }
-        PlaceKind::Element { .. } | PlaceKind::Value(_) => false,
+        _ => false,
     }
 }
 
-/// Whether the value of an expression may depend on what is stored at `root`. A plain copy of one place to another does
+/// Whether the value of an expression may depend on what is stored at `root`, or may turn out to be none. A plain copy of one place to another does
 /// not: the two are equal or do not overlap.
-fn mentions(expr: &Expr, root: Root) -> bool {
+fn mentions(hir: &Hir, expr: &Expr, root: Root) -> bool {
     if let ExprKind::Load(_) | ExprKind::Bytes(_) = expr.kind {
         return false;
     }
-    let mut finder = Finder { root, found: false };
+    let mut finder = Finder { hir, root, found: false };
     visit::expr(&mut finder, expr);
     finder.found
 }
 
-struct Finder {
+struct Finder<'a> {
+    hir: &'a Hir,
     root: Root,
     found: bool,
 }
 
-impl Visitor for Finder {
+impl Visitor for Finder<'_> {
     fn local(&mut self, id: LocalId) {
         self.found |= matches!(self.root, Root::Local(root) if root == id);
     }
     fn global(&mut self, id: GlobalId) {
         self.found |= matches!(self.root, Root::Global(root) if root == id);
     }
-    fn function(&mut self, _id: FuncId) {
-        self.found |= matches!(self.root, Root::Global(_));
+    fn place(&mut self, place: &Place) {
+        self.found |= matches!((self.root, &place.kind), (Root::Global(_), PlaceKind::Deref(_)));
+    }
+    fn function(&mut self, id: FuncId) {
+        // What a throw leaves behind is not the value.
+        self.found |= matches!(self.root, Root::Global(_)) || self.hir.functions[id].throws;
     }
 }

@@ -27,6 +27,9 @@ pub struct Builder {
     state: IndexVec<Block, BlockState>,
     variables: IndexVec<Variable, Type>,
     stack_top: u32,
+    /// Slots that overlap no others, whose positions are not known before all others are.
+    lasting: Vec<Slot>,
+    constants: HashMap<Value, u64>,
 }
 
 #[derive(Default)]
@@ -57,6 +60,8 @@ impl Builder {
             state: IndexVec::new(),
             variables: IndexVec::new(),
             stack_top: 0,
+            lasting: Vec::new(),
+            constants: HashMap::new(),
         };
         let entry = builder.block();
         builder.seal(entry);
@@ -64,7 +69,12 @@ impl Builder {
     }
 
     /// The finished function.
-    pub fn finish(self) -> Function {
+    pub fn finish(mut self) -> Function {
+        for slot in self.lasting {
+            let data = &mut self.function.slots[slot];
+            data.position = self.function.slot_bytes;
+            self.function.slot_bytes = self.function.slot_bytes.saturating_add(whole_words(data.size));
+        }
         self.function
     }
 
@@ -190,7 +200,14 @@ impl Builder {
     /// A number of the type, cut to its width.
     pub fn constant(&mut self, ty: Type, bits: u64) -> Value {
         let cut = if ty == Type::I32 { bits & 0xffff_ffff } else { bits };
-        self.value(ty, Op::Const(cut))
+        let value = self.value(ty, Op::Const(cut));
+        self.constants.insert(value, cut);
+        value
+    }
+
+    /// The number that a value is, if it was made as a constant.
+    pub fn known(&self, value: Value) -> Option<u64> {
+        self.constants.get(&value).copied()
     }
 
     /// Arithmetic.
@@ -306,9 +323,16 @@ impl Builder {
     /// Reserves bytes of the frame, at a multiple of 8.
     pub fn slot(&mut self, size: u32) -> Slot {
         let position = self.stack_top;
-        self.stack_top = position.saturating_add(size.saturating_add(7) & !7);
+        self.stack_top = position.saturating_add(whole_words(size));
         self.function.slot_bytes = self.function.slot_bytes.max(self.stack_top);
         self.function.slots.push(SlotData { size, position })
+    }
+
+    /// Reserves bytes of the frame, at a multiple of 8, that nothing else ever uses.
+    pub fn lasting_slot(&mut self, size: u32) -> Slot {
+        let slot = self.function.slots.push(SlotData { size, position: 0 });
+        self.lasting.push(slot);
+        slot
     }
 
     /// How much of the frame is in use.
@@ -320,4 +344,8 @@ impl Builder {
     pub fn release_stack(&mut self, mark: StackMark) {
         self.stack_top = mark.0;
     }
+}
+
+fn whole_words(bytes: u32) -> u32 {
+    bytes.saturating_add(7) & !7
 }

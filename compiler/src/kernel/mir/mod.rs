@@ -12,10 +12,12 @@
 //! Not here: registers, the frame's layout, anything about the language's types.
 
 pub mod builder;
+pub mod dominators;
+pub mod interp;
 pub mod print;
 pub mod verify;
 
-use crate::hir::{FuncId, GlobalId, MapId};
+use crate::hir::{ConfigId, FuncId, GlobalId, MapId};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -42,6 +44,8 @@ pub enum Origin {
     EntryOrNull,
     /// One of the stack, a global variable and an entry: a binding, or a parameter passed by reference.
     Memory,
+    /// The same, or null: to be tested before use.
+    MemoryOrNull,
     /// A map, as helpers take it.
     Map,
     /// The program's context: read at constant offsets only.
@@ -62,6 +66,7 @@ impl Origin {
     pub fn checked(self) -> Option<Origin> {
         match self {
             Origin::EntryOrNull => Some(Origin::Entry),
+            Origin::MemoryOrNull => Some(Origin::Memory),
             Origin::TurnOrNull => Some(Origin::Turn),
             _ => None,
         }
@@ -150,6 +155,11 @@ impl Condition {
         }
     }
 
+    /// Whether the sign counts.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Condition::SLt | Condition::SLe | Condition::SGt | Condition::SGe)
+    }
+
     /// The same with the operands exchanged.
     pub fn swapped(self) -> Condition {
         match self {
@@ -178,6 +188,8 @@ pub enum Helper {
     MapUpdate,
     /// `() -> ns`
     KtimeGetNs,
+    /// `() -> number`
+    GetPrandom,
     /// `() -> cpu`
     GetSmpProcessorId,
     /// `() -> tgid << 32 | tid`
@@ -197,6 +209,7 @@ impl Helper {
             Helper::MapLookup => "bpf_map_lookup_elem",
             Helper::MapUpdate => "bpf_map_update_elem",
             Helper::KtimeGetNs => "bpf_ktime_get_ns",
+            Helper::GetPrandom => "bpf_get_prandom_u32",
             Helper::GetSmpProcessorId => "bpf_get_smp_processor_id",
             Helper::GetCurrentPidTgid => "bpf_get_current_pid_tgid",
             Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
@@ -211,6 +224,7 @@ impl Helper {
             Helper::MapLookup => 1,
             Helper::MapUpdate => 2,
             Helper::KtimeGetNs => 5,
+            Helper::GetPrandom => 7,
             Helper::GetSmpProcessorId => 8,
             Helper::GetCurrentPidTgid => 14,
             Helper::GetCurrentUidGid => 15,
@@ -276,7 +290,7 @@ pub enum Callee {
 }
 
 /// What an instruction computes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A number; of a 32-bit type the upper half is zero.
     Const(u64),
@@ -294,6 +308,13 @@ pub enum Op {
         bits: u8,
         /// By its sign, or by zeros.
         signed: bool,
+    },
+    /// The low 16 bits of a 32-bit value with zeros above, all of it, or a 64-bit value, with its bytes in the other order.
+    SwapBytes {
+        /// The value.
+        value: Value,
+        /// 16, 32 or 64.
+        bits: u8,
     },
     /// 32 bits to 64, by the sign.
     SignExtend(Value),
@@ -336,6 +357,10 @@ pub enum Op {
     },
     /// A map.
     MapAddr(MapId),
+    /// The map of a config block.
+    ConfigAddr(ConfigId),
+    /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
+    PtrDiff(Value, Value),
     /// A pointer moved by a 64-bit number of bytes that was checked.
     PtrAdd(Value, Value),
     /// Reads memory, extended by zeros.
@@ -401,9 +426,14 @@ impl Op {
     /// Replaces the values it reads.
     pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
         match self {
-            Op::Const(_) | Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) => {}
+            Op::Const(_)
+            | Op::StackAddr { .. }
+            | Op::GlobalAddr { .. }
+            | Op::MapAddr(_)
+            | Op::ConfigAddr(_) => {}
             Op::IsNull(value)
             | Op::Narrow { value, .. }
+            | Op::SwapBytes { value, .. }
             | Op::SignExtend(value)
             | Op::ZeroExtend(value)
             | Op::Truncate(value)
@@ -413,6 +443,7 @@ impl Op {
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
             | Op::PtrAdd(a, b)
+            | Op::PtrDiff(a, b)
             | Op::Opaque { value: a, zero: b }
             | Op::Store { base: a, value: b, .. }
             | Op::AtomicAdd { base: a, value: b, .. } => {

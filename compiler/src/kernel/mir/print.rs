@@ -80,6 +80,7 @@ impl Display for Type {
                 Origin::Entry => "entry",
                 Origin::EntryOrNull => "entry?",
                 Origin::Memory => "memory",
+                Origin::MemoryOrNull => "memory?",
                 Origin::Map => "map",
                 Origin::Context => "context",
                 Origin::TurnOrNull => "turn?",
@@ -100,6 +101,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::Narrow { value, bits, signed } => {
             format!("narrow {}{bits} {}", if *signed { 's' } else { 'u' }, Name(*value))
         }
+        Op::SwapBytes { value, bits } => format!("swap_bytes{bits} {}", Name(*value)),
         Op::SignExtend(value) => format!("sign_extend {}", Name(*value)),
         Op::ZeroExtend(value) => format!("zero_extend {}", Name(*value)),
         Op::Truncate(value) => format!("truncate {}", Name(*value)),
@@ -111,6 +113,8 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             format!("global_addr {} + {offset}", hir.globals[*global].name)
         }
         Op::MapAddr(map) => format!("map_addr {}", hir.maps[*map].name),
+        Op::ConfigAddr(config) => format!("config_addr {}", hir.configs[*config].name),
+        Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),
         Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),
         Op::Load { size, base, offset } => format!("load{} {} + {offset}", size.bytes(), Name(*base)),
         Op::Store { size, base, offset, value } => {

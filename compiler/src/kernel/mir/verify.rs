@@ -9,10 +9,11 @@
 //! 4. Operands and results have the types that [`Op`] documents; a 32-bit constant has zeros above.
 //! 5. Loads, stores and atomics: 8 bytes exactly with 64-bit values and pointers; through a checked pointer; only loads
 //!    through the context and an iterator's counter; constant offsets within a stack slot.
-//! 6. Only pointers into memory are moved, by a 64-bit number.
+//! 6. Only pointers into memory are moved, by a 64-bit number; the result may be a pointer to any memory.
 //! 7. Calls have at most five arguments and the callee's result type.
 //! 8. A program has the context as its only parameter; a function at most five. A return has the result's type.
 
+use super::dominators::Dominators;
 use super::{Block, Callee, Function, Inst, Op, Origin, Size, Target, Terminator, Type, Value};
 use crate::index::{Id, IndexVec};
 
@@ -169,8 +170,16 @@ impl Checker<'_> {
             }
             Op::NonNull(value) => {
                 let checked = self.checked_origin(*value).map(Type::Ptr);
-                require(checked.is_some() && result == checked, mismatch)
+                require(checked.zip(result).is_some_and(|(checked, result)| fits(checked, result)), mismatch)
             }
+            Op::SwapBytes { value, bits } => require(
+                match self.ty(*value) {
+                    Type::I32 => matches!(bits, 16 | 32),
+                    Type::I64 => *bits == 64,
+                    Type::Ptr(_) => false,
+                } && result == Some(self.ty(*value)),
+                mismatch,
+            ),
             Op::Narrow { value, bits, .. } => require(
                 matches!(bits, 8 | 16) && self.ty(*value) == Type::I32 && result == Some(Type::I32),
                 mismatch,
@@ -185,9 +194,12 @@ impl Checker<'_> {
                 require(*bound > 0, || "nothing is below 0".into())?;
                 require(self.ty(*value).bits().is_some() && result == Some(self.ty(*value)), mismatch)
             }
-            Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) | Op::PtrAdd(..) => {
-                self.address(&inst.op, result)
-            }
+            Op::StackAddr { .. }
+            | Op::GlobalAddr { .. }
+            | Op::MapAddr(_)
+            | Op::ConfigAddr(_)
+            | Op::PtrAdd(..)
+            | Op::PtrDiff(..) => self.address(&inst.op, result),
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
             Op::Call { callee, args } => self.call(*callee, args.len(), result),
         }
@@ -195,25 +207,32 @@ impl Checker<'_> {
 
     fn checked_origin(&self, value: Value) -> Option<Origin> {
         match self.ty(value) {
-            Type::Ptr(origin) => origin.checked(),
+            // What is closer known than where it was made need not be tested, but may be.
+            Type::Ptr(origin) => origin.checked().or(origin.is_memory().then_some(origin)),
             _ => None,
         }
     }
 
     fn address(&self, op: &Op, result: Option<Type>) -> Check {
+        let gives = |origin| result.is_some_and(|result| fits(Type::Ptr(origin), result));
         match op {
             Op::StackAddr { slot, offset } => {
                 let data = self.function.slots.get(*slot).ok_or("no such slot")?;
                 require(*offset <= data.size, || "address outside its slot".into())?;
                 require(data.position.is_multiple_of(8), || "a slot is aligned to 8".into())?;
-                require(result == Some(Type::Ptr(Origin::Stack)), mismatch)
+                require(gives(Origin::Stack), mismatch)
             }
-            Op::GlobalAddr { .. } => require(result == Some(Type::Ptr(Origin::Global)), mismatch),
-            Op::MapAddr(_) => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
+            Op::GlobalAddr { .. } => require(gives(Origin::Global), mismatch),
+            Op::MapAddr(_) | Op::ConfigAddr(_) => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
                 let memory = matches!(ty, Type::Ptr(origin) if origin.is_memory());
-                require(memory && self.ty(*offset) == Type::I64 && result == Some(ty), mismatch)
+                let moved = result.is_some_and(|result| fits(ty, result));
+                require(memory && self.ty(*offset) == Type::I64 && moved, mismatch)
+            }
+            Op::PtrDiff(a, b) => {
+                let pointers = [a, b].map(|one| matches!(self.ty(*one), Type::Ptr(_)));
+                require(pointers == [true; 2] && result == Some(Type::I64), mismatch)
             }
             _ => Ok(()),
         }
@@ -257,65 +276,9 @@ fn mismatch() -> String {
 fn fits(arg: Type, param: Type) -> bool {
     match (arg, param) {
         (Type::Ptr(origin), Type::Ptr(Origin::Memory)) => origin.is_memory(),
+        (Type::Ptr(origin), Type::Ptr(Origin::MemoryOrNull)) => {
+            origin.is_memory() || origin.checked().is_some_and(Origin::is_memory)
+        }
         _ => arg == param,
     }
-}
-
-/// Immediate dominators. The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
-struct Dominators {
-    /// Position in reverse postorder; `None` if unreachable.
-    position: IndexVec<Block, Option<usize>>,
-    /// By position; the entry is its own.
-    immediate: Vec<usize>,
-}
-
-impl Dominators {
-    fn new(function: &Function, order: &[Block]) -> Dominators {
-        let mut position: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
-        for (at, block) in order.iter().enumerate() {
-            position[*block] = Some(at);
-        }
-        let mut predecessors = vec![Vec::new(); order.len()];
-        for (at, block) in order.iter().enumerate() {
-            for target in function.blocks[*block].term.targets() {
-                if let Some(to) = position.get(target.block).copied().flatten() {
-                    predecessors[to].push(at);
-                }
-            }
-        }
-        let mut immediate: Vec<Option<usize>> = vec![None; order.len()];
-        immediate[0] = Some(0);
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for at in 1..order.len() {
-                let known = predecessors[at].iter().copied().filter(|from| immediate[*from].is_some());
-                let new = known.reduce(|a, b| common(&immediate, a, b));
-                changed |= new != immediate[at];
-                immediate[at] = new;
-            }
-        }
-        Dominators { position, immediate: immediate.into_iter().map(Option::unwrap_or_default).collect() }
-    }
-
-    fn dominates(&self, above: Block, below: Block) -> bool {
-        let (Some(above), Some(mut below)) = (self.position[above], self.position[below]) else {
-            return false;
-        };
-        while below > above {
-            below = self.immediate[below];
-        }
-        below == above
-    }
-}
-
-fn common(immediate: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
-    while a != b {
-        if a > b {
-            a = immediate[a].unwrap_or_default();
-        } else {
-            b = immediate[b].unwrap_or_default();
-        }
-    }
-    a
 }

@@ -2,12 +2,13 @@
 
 use super::Replacements;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Function, Op, Target, Terminator};
+use crate::kernel::mir::{Block, Condition, Function, Op, Target, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
     let mut changed = constant_branches(function);
     changed |= forward_jumps(function);
+    changed |= same_either_way(function);
     changed |= merge_blocks(function);
     clear_unreachable(function) || changed
 }
@@ -67,6 +68,66 @@ fn forward_jumps(function: &mut Function) -> bool {
         }
     }
     changed
+}
+
+/// Where both ways of a branch lead to one block with the same arguments, there is nothing to ask; a constant is the same
+/// as the number that was just found to be it.
+fn same_either_way(function: &mut Function) -> bool {
+    let mut found = Vec::new();
+    let definitions = function.definitions();
+    for id in function.reverse_postorder() {
+        let Terminator::Branch { cond, then, otherwise } = &function.blocks[id].term else { continue };
+        let (yes, no) = (beyond(function, then), beyond(function, otherwise));
+        if yes.block != no.block {
+            continue;
+        }
+        // Which of the two is the way of the constant, and of which number.
+        let equal = match definitions[*cond] {
+            Some(Op::Compare(Condition::Eq, a, b)) => Some((&yes, &no, *a, *b)),
+            Some(Op::Compare(Condition::Ne, a, b)) => Some((&no, &yes, *a, *b)),
+            _ => None,
+        };
+        let target = match equal {
+            _ if yes.args == no.args => yes.clone(),
+            Some((constant, number, a, b)) => {
+                let is_same = |(x, y): (&Value, &Value)| x == y || stands_for(&definitions, (*x, *y), (a, b));
+                if !constant.args.iter().zip(&number.args).all(is_same) {
+                    continue;
+                }
+                number.clone()
+            }
+            None => continue,
+        };
+        found.push((id, target));
+    }
+    for (id, target) in &found {
+        function.blocks[*id].term = Terminator::Jump(target.clone());
+    }
+    !found.is_empty()
+}
+
+/// The target of a block that only jumps on, or the block itself.
+fn beyond(function: &Function, target: &Target) -> Target {
+    let block = &function.blocks[target.block];
+    match &block.term {
+        Terminator::Jump(next) if block.insts.is_empty() && block.params.is_empty() => next.clone(),
+        _ => target.clone(),
+    }
+}
+
+/// Whether a constant is what a number must be where it equals another constant.
+fn stands_for(
+    definitions: &IndexVec<Value, Option<&Op>>,
+    (constant, number): (Value, Value),
+    (compared, with): (Value, Value),
+) -> bool {
+    let bits = |value: Value| match definitions[value] {
+        Some(Op::Const(bits)) => Some(*bits),
+        _ => None,
+    };
+    let is_number = number == compared
+        || matches!(definitions[number], Some(Op::ZeroExtend(inner)) if *inner == compared);
+    is_number && bits(constant).is_some() && bits(constant) == bits(with)
 }
 
 /// Appends a block to its only predecessor if that only jumps there.

@@ -1,8 +1,8 @@
 //! Works out at compile time what is known, and drops what does nothing.
 
-use super::Replacements;
+use super::{Replacements, bounds};
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Condition, Function, Op, Type, Value};
+use crate::kernel::mir::{BinaryOp, Condition, Function, Op, Slot, SlotData, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
@@ -11,11 +11,11 @@ pub fn run(function: &mut Function) -> bool {
     let mut changed = false;
     for block in function.reverse_postorder() {
         for at in 0..function.blocks[block].insts.len() {
-            let inst = &mut function.blocks[block].insts[at];
+            let inst = &function.blocks[block].insts[at];
             let Some(result) = inst.result else { continue };
             let mut op = inst.op.clone();
             op.map_operands(&mut |value| replacements.resolve(value));
-            let known = Known { ops: &ops, types: &function.values };
+            let known = Known { ops: &ops, types: &function.values, slots: &function.slots };
             match known.simplify(&op, function.values[result]) {
                 Simpler::Op(new) => {
                     changed = true;
@@ -24,7 +24,7 @@ pub fn run(function: &mut Function) -> bool {
                 Simpler::Value(value) => replacements.replace(result, value),
                 Simpler::No => {}
             }
-            inst.op = op.clone();
+            function.blocks[block].insts[at].op = op.clone();
             ops[result] = Some(op);
         }
     }
@@ -41,6 +41,7 @@ enum Simpler {
 struct Known<'a> {
     ops: &'a IndexVec<Value, Option<Op>>,
     types: &'a IndexVec<Value, Type>,
+    slots: &'a IndexVec<Slot, SlotData>,
 }
 
 impl Known<'_> {
@@ -62,10 +63,41 @@ impl Known<'_> {
                 Some(Op::ZeroExtend(inner) | Op::SignExtend(inner)) => Simpler::Value(inner),
                 _ => self.map_constant(value, |bits| bits & 0xffff_ffff),
             },
+            Op::PtrAdd(base, offset) => self.moved(base, offset),
             Op::Below { value, bound } => match self.constant(value) {
                 Some(bits) if bits < bound => Simpler::Value(value),
                 _ => Simpler::No,
             },
+            Op::SwapBytes { value, bits } => self.map_constant(value, |number| swapped(number, bits)),
+            Op::IsNull(value) if self.is_there(value) => Simpler::Op(Op::Const(0)),
+            Op::IsNull(value) if self.constant(value) == Some(0) => Simpler::Op(Op::Const(1)),
+            Op::NonNull(value) if self.is_there(value) => Simpler::Value(value),
+            _ => Simpler::No,
+        }
+    }
+
+    /// Whether a pointer cannot be null.
+    fn is_there(&self, pointer: Value) -> bool {
+        matches!(self.types[pointer], Type::Ptr(origin) if origin.is_memory())
+    }
+
+    /// An address with a constant added.
+    fn moved(&self, base: Value, offset: Value) -> Simpler {
+        let Some(bytes) = self.constant(offset) else { return Simpler::No };
+        if bytes == 0 {
+            return Simpler::Value(base);
+        }
+        let plus = |start: u32| u32::try_from(u64::from(start).wrapping_add(bytes)).ok();
+        match self.ops[base] {
+            Some(Op::StackAddr { slot, offset }) => {
+                match plus(offset).filter(|at| *at <= self.slots[slot].size) {
+                    Some(offset) => Simpler::Op(Op::StackAddr { slot, offset }),
+                    None => Simpler::No,
+                }
+            }
+            Some(Op::GlobalAddr { global, offset }) => {
+                plus(offset).map_or(Simpler::No, |offset| Simpler::Op(Op::GlobalAddr { global, offset }))
+            }
             _ => Simpler::No,
         }
     }
@@ -87,6 +119,21 @@ impl Known<'_> {
         if self.constant(b).is_some_and(|b| is_neutral(op, width, b)) {
             return Simpler::Value(a);
         }
+        if a == b && matches!(op, BinaryOp::Sub | BinaryOp::Xor) {
+            return Simpler::Op(Op::Const(0));
+        }
+        if a == b && matches!(op, BinaryOp::And | BinaryOp::Or) {
+            return Simpler::Value(a);
+        }
+        if let Some(right) = self.constant(b) {
+            if right == 0 && matches!(op, BinaryOp::And | BinaryOp::Mul) {
+                return Simpler::Value(b);
+            }
+            let low = op == BinaryOp::And && (right & right.wrapping_add(1)) == 0;
+            if low && bounds::shown(self.ops, self.types, a).most <= right {
+                return Simpler::Value(a);
+            }
+        }
         let commutes =
             matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
         match self.constant(a) {
@@ -99,11 +146,21 @@ impl Known<'_> {
 
     fn compare(&self, condition: Condition, a: Value, b: Value) -> Simpler {
         let width = self.types[a].bits().unwrap_or(64);
+        if let (true, Some(bits), None) = (self.is_bit(a), self.constant(b), self.constant(a)) {
+            match (condition, bits) {
+                (Condition::Eq, 1) | (Condition::Ne, 0) => return Simpler::Value(a),
+                (Condition::Eq, 0) | (Condition::Ne, 1) => {
+                    if let Some(Op::Compare(condition, x, y)) = &self.ops[a] {
+                        return Simpler::Op(Op::Compare(condition.negated(), *x, *y));
+                    }
+                }
+                _ => {}
+            }
+        }
         match (self.constant(a), self.constant(b)) {
             (Some(a), Some(b)) => Simpler::Op(Op::Const(u64::from(holds(condition, width, a, b)))),
             (Some(_), None) => Simpler::Op(Op::Compare(condition.swapped(), b, a)),
-            // A comparison asked whether it is true: the front end spells conditions out.
-            (None, Some(0)) if condition == Condition::Ne && self.is_bit(a) => Simpler::Value(a),
+            (None, Some(0)) if condition == Condition::Gt => Simpler::Op(Op::Compare(Condition::Ne, a, b)),
             _ => Simpler::No,
         }
     }
@@ -125,13 +182,19 @@ impl Known<'_> {
     }
 }
 
+/// The bytes of a number of so many bits in the other order.
+pub(in crate::kernel) fn swapped(number: u64, bits: u8) -> u64 {
+    number.swap_bytes() >> (64 - u32::from(bits))
+}
+
 /// The low bits, extended to 32.
-pub(in crate::kernel) fn narrowed(value: u64, bits: u8, signed: bool) -> u64 {
+pub fn narrowed(value: u64, bits: u8, signed: bool) -> u64 {
     let shift = 32 - u32::from(bits);
     let top = (value as u32) << shift;
     u64::from(if signed { ((top as i32) >> shift) as u32 } else { top >> shift })
 }
 
+/// Whether nothing changes with this on the right side.
 fn is_neutral(op: BinaryOp, width: u32, right: u64) -> bool {
     match op {
         BinaryOp::Mul | BinaryOp::UDiv => right == 1,
@@ -152,7 +215,7 @@ fn signed(width: u32, bits: u64) -> i64 {
 }
 
 /// What the operation gives, for 32 or 64 bits.
-pub(in crate::kernel) fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u64 {
+pub fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u64 {
     let amount = (b & u64::from(width - 1)) as u32;
     let result = match op {
         BinaryOp::Add => a.wrapping_add(b),
@@ -171,7 +234,7 @@ pub(in crate::kernel) fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u
 }
 
 /// Whether the comparison holds, for 32 or 64 bits.
-pub(in crate::kernel) fn holds(condition: Condition, width: u32, a: u64, b: u64) -> bool {
+pub fn holds(condition: Condition, width: u32, a: u64, b: u64) -> bool {
     let (x, y) = (signed(width, a), signed(width, b));
     match condition {
         Condition::Eq => a == b,

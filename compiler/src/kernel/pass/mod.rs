@@ -1,41 +1,117 @@
 //! Passes: MIR in, better MIR out, with the same meaning. One file each.
 
+mod accesses;
+mod algebra;
+mod bounds;
 mod branches;
 mod dead;
 mod fold;
+mod inline;
+mod loads;
+mod merges;
 mod params;
+mod places;
+mod stores;
 #[cfg(test)]
 mod tests;
+mod threads;
+mod twins;
+mod values;
+
+pub(super) use fold::{evaluate, holds, narrowed, swapped};
 
 use super::mir::verify::{VerifyError, verify};
-use super::mir::{Function, Program, Value};
+use super::mir::{Block, Function, Op, Program, Value};
 use crate::index::IndexVec;
 
 /// A pass says whether it changed anything.
 type Pass = fn(&mut Function) -> bool;
 
-const PASSES: &[(&str, Pass)] =
-    &[("params", params::run), ("fold", fold::run), ("branches", branches::run), ("dead", dead::run)];
+const PASSES: &[(&str, Pass)] = &[
+    ("params", params::run),
+    ("fold", fold::run),
+    ("algebra", algebra::run),
+    ("accesses", accesses::run),
+    ("values", values::run),
+    ("loads", loads::run),
+    ("stores", stores::run),
+    ("threads", threads::run),
+    ("branches", branches::run),
+    ("twins", twins::run),
+    ("dead", dead::run),
+];
+
+/// Runs once, after all others.
+const LAST: (&str, Pass) = ("merges", merges::run);
 
 /// Rounds after which a function is good enough; most need two or three.
 const MAX_ROUNDS: usize = 16;
+
+/// What MIR is called before any pass has seen it.
+pub const LOWERING: &str = "lowering";
+
+/// The pass that takes functions together: once for each, when it and those that it calls are good.
+const INLINE: &str = "inline";
+
+/// Looks at a program after [`LOWERING`] and after each pass that changed it.
+pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
+
+/// Whether functions are put into those that call them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inlining {
+    /// Where it makes the code smaller.
+    Yes,
+    /// Nowhere.
+    No,
+}
+
+/// The names of all passes, in the order in which they first run.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let each = PASSES.iter().chain([&LAST]).map(|(name, _)| *name);
+    std::iter::once(LOWERING).chain(each).chain([INLINE])
+}
 
 /// Runs all passes on all functions until nothing changes.
 ///
 /// # Errors
 /// Where debug assertions are on: the pass after which a rule of MIR is broken. A mistake of this compiler.
-pub fn run(program: &mut Program) -> Result<(), VerifyError> {
-    for function in &mut program.functions {
-        check(function, "lowering")?;
-        for _ in 0..MAX_ROUNDS {
-            let mut changed = false;
-            for (name, pass) in PASSES {
-                changed |= pass(function);
-                check(function, name)?;
+pub fn run(program: &mut Program, inlining: Inlining, watch: Watch<'_>) -> Result<(), VerifyError> {
+    watch(LOWERING, program);
+    let calls = inline::calls(program);
+    for at in 0..program.functions.len() {
+        check(&program.functions[at], LOWERING)?;
+        improve(program, at, watch)?;
+        if inlining == Inlining::Yes && inline::run(program, at, &calls) {
+            watch(INLINE, program);
+            check(&program.functions[at], INLINE)?;
+            improve(program, at, watch)?;
+        }
+    }
+    if inlining == Inlining::Yes && inline::drop_uncalled(program, &calls) {
+        watch(INLINE, program);
+    }
+    let (name, pass) = LAST;
+    for at in 0..program.functions.len() {
+        if pass(&mut program.functions[at]) {
+            watch(name, program);
+        }
+        check(&program.functions[at], name)?;
+    }
+    Ok(())
+}
+
+fn improve(program: &mut Program, at: usize, watch: Watch<'_>) -> Result<(), VerifyError> {
+    for _ in 0..MAX_ROUNDS {
+        let mut changed = false;
+        for (name, pass) in PASSES {
+            if pass(&mut program.functions[at]) {
+                changed = true;
+                watch(name, program);
             }
-            if !changed {
-                break;
-            }
+            check(&program.functions[at], name)?;
+        }
+        if !changed {
+            break;
         }
     }
     Ok(())
@@ -57,6 +133,11 @@ struct Replacements {
 impl Replacements {
     fn new(function: &Function) -> Replacements {
         Replacements { by: function.values.iter().map(|_| None).collect(), any: false }
+    }
+
+    /// Makes room for a value that was added to the function.
+    fn add(&mut self) {
+        self.by.push(None);
     }
 
     fn replace(&mut self, value: Value, by: Value) {
@@ -85,4 +166,37 @@ impl Replacements {
         }
         true
     }
+}
+
+/// The blocks that lead to each block and can be reached themselves.
+fn predecessors(function: &Function) -> IndexVec<Block, Vec<Block>> {
+    let mut found: IndexVec<Block, Vec<Block>> = function.blocks.iter().map(|_| Vec::new()).collect();
+    for from in function.reverse_postorder() {
+        for target in function.blocks[from].term.targets() {
+            found[target.block].push(from);
+        }
+    }
+    found
+}
+
+/// The blocks that can be reached and read a value.
+fn uses(function: &Function, value: Value) -> Vec<Block> {
+    let mut found = function.reverse_postorder();
+    found.retain(|block| {
+        let data = &function.blocks[*block];
+        let in_insts = data.insts.iter().any(|inst| inst.op.operands().contains(&value));
+        in_insts || data.term.operands().contains(&value)
+    });
+    found
+}
+
+/// The values that are constants.
+fn constants(function: &Function) -> IndexVec<Value, Option<u64>> {
+    let mut found: IndexVec<Value, Option<u64>> = function.values.iter().map(|_| None).collect();
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let (Op::Const(bits), Some(result)) = (&inst.op, inst.result) {
+            found[result] = Some(*bits);
+        }
+    }
+    found
 }

@@ -1,11 +1,12 @@
 //! What the passes make of small functions.
 
-use super::run;
+use super::{Inlining, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::{
-    BinaryOp, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value, verify::verify,
+    BinaryOp, Callee, Condition, Function, Helper, Op, Origin, Program, Size, Target, Terminator, Type,
+    Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -31,7 +32,7 @@ fn builder() -> Builder {
 
 fn optimised(function: Function) -> Function {
     let mut program = Program { functions: vec![function] };
-    run(&mut program).expect("the rules of MIR are kept");
+    run(&mut program, Inlining::Yes, &mut |_, _| {}).expect("the rules of MIR are kept");
     program.functions.remove(0)
 }
 
@@ -104,12 +105,11 @@ fn what_nobody_uses_goes_and_effects_stay() {
     let mut b = builder();
     let argument = parameter(&mut b);
     b.binary_const(BinaryOp::Mul, argument, 3);
-    let slot = b.slot(8);
-    let base = b.value(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+    let base = global(&mut b, 0);
     b.effect(Op::Store { size: Size::DW, base, offset: 0, value: argument });
     b.ret(argument);
     let left = ops(&optimised(b.finish()));
-    assert!(matches!(left.as_slice(), [Op::StackAddr { .. }, Op::Store { .. }]), "{left:?}");
+    assert!(matches!(left.as_slice(), [Op::GlobalAddr { .. }, Op::Store { .. }]), "{left:?}");
 }
 
 /// What the checker says about a function that breaks one rule.
@@ -160,4 +160,292 @@ fn broken_rules_are_found() {
         function.blocks[entry].term = Terminator::Jump(Target { block: target, args: vec![argument] });
     };
     assert!(refusal(|_, _| {}, argument_too_many).contains("1 arguments for 0 parameters"));
+}
+
+const STACK: Type = Type::Ptr(Origin::Stack);
+
+fn count(function: &Function, wanted: impl Fn(&Op) -> bool) -> usize {
+    ops(function).iter().filter(|op| wanted(op)).count()
+}
+
+fn stack(b: &mut Builder, slot: crate::kernel::mir::Slot, offset: u32) -> Value {
+    b.value(STACK, Op::StackAddr { slot, offset })
+}
+
+fn global(b: &mut Builder, offset: u32) -> Value {
+    b.value(Type::Ptr(Origin::Global), Op::GlobalAddr { global: crate::hir::GlobalId::new(0), offset })
+}
+
+#[test]
+fn what_was_computed_above_is_used_again() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let first = b.binary_const(BinaryOp::Mul, argument, 7);
+    let (yes, no) = (b.block(), b.block());
+    let odd = b.compare_const(Condition::Gt, first, 100);
+    b.branch(odd, yes, no);
+    b.switch_to_sealed(yes);
+    let second = b.binary_const(BinaryOp::Mul, argument, 7);
+    b.ret(second);
+    b.switch_to_sealed(no);
+    b.ret(argument);
+    let function = optimised(b.finish());
+    assert_eq!(count(&function, |op| matches!(op, Op::Binary(BinaryOp::Mul, ..))), 1);
+}
+
+/// Checks an index twice, against these bounds, and loads with it; gives how many comparisons and loads are left.
+fn checks(outer: u64, inner: u64) -> (usize, Vec<u64>) {
+    let mut b = builder();
+    let index = parameter(&mut b);
+    let slot = b.slot(64);
+    let [first, second, out] = std::array::from_fn(|_| b.block());
+    let within = b.compare_const(Condition::Lt, index, outer);
+    b.branch(within, first, out);
+    b.switch_to_sealed(first);
+    b.effect(Op::Call { callee: Callee::Helper(Helper::KtimeGetNs), args: Vec::new() });
+    let within = b.compare_const(Condition::Lt, index, inner);
+    b.branch(within, second, out);
+    b.switch_to_sealed(second);
+    let checked = b.value(Type::I64, Op::Below { value: index, bound: inner });
+    let start = stack(&mut b, slot, 0);
+    let base = b.value(STACK, Op::PtrAdd(start, checked));
+    let value = b.value(Type::I32, Op::Load { size: Size::B, base, offset: 0 });
+    let wide = b.value(Type::I64, Op::ZeroExtend(value));
+    b.ret(wide);
+    b.switch_to_sealed(out);
+    b.ret(index);
+    let function = optimised(b.finish());
+    let bounds = ops(&function).into_iter().filter_map(|op| match op {
+        Op::Below { bound, .. } => Some(bound),
+        _ => None,
+    });
+    (count(&function, |op| matches!(op, Op::Compare(..))), bounds.collect())
+}
+
+#[test]
+fn a_check_within_a_narrower_one_goes_and_the_value_stays_checked() {
+    assert_eq!(checks(8, 16), (1, vec![8]));
+    assert_eq!(checks(16, 8), (2, vec![8]));
+}
+
+#[test]
+fn a_masked_index_needs_no_check() {
+    let mut b = builder();
+    let index = parameter(&mut b);
+    let masked = b.binary_const(BinaryOp::URem, index, 32);
+    let within = b.compare_const(Condition::Lt, masked, 32);
+    let (yes, no) = (b.block(), b.block());
+    b.branch(within, yes, no);
+    b.switch_to_sealed(yes);
+    let checked = b.value(Type::I64, Op::Below { value: masked, bound: 32 });
+    b.ret(checked);
+    b.switch_to_sealed(no);
+    b.ret(index);
+    let left = ops(&optimised(b.finish()));
+    assert!(matches!(left.as_slice(), [Op::Const(31), Op::Binary(BinaryOp::And, ..)]), "{left:?}");
+}
+
+#[test]
+fn a_load_finds_what_was_stored_and_the_store_goes() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let slot = b.slot(16);
+    let base = stack(&mut b, slot, 8);
+    b.effect(Op::Store { size: Size::DW, base, offset: 0, value: argument });
+    let again = stack(&mut b, slot, 0);
+    let low = b.value(Type::I32, Op::Load { size: Size::W, base: again, offset: 8 });
+    let wide = b.value(Type::I64, Op::ZeroExtend(low));
+    b.ret(wide);
+    let left = ops(&optimised(b.finish()));
+    assert!(matches!(left.as_slice(), [Op::Truncate(_), Op::ZeroExtend(_)]), "{left:?}");
+}
+
+#[test]
+fn a_load_finds_its_parts_where_the_others_are_zero() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let slot = b.slot(8);
+    let base = stack(&mut b, slot, 0);
+    let zero = b.constant(Type::I64, 0);
+    b.effect(Op::Store { size: Size::DW, base, offset: 0, value: zero });
+    let value = b.value(Type::I32, Op::Truncate(argument));
+    b.effect(Op::Store { size: Size::W, base, offset: 0, value });
+    let whole = b.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
+    b.ret(whole);
+    let left = ops(&optimised(b.finish()));
+    assert!(matches!(left.as_slice(), [Op::Truncate(_), Op::ZeroExtend(_)]), "{left:?}");
+}
+
+#[test]
+fn overlapping_slots_are_told_apart_by_their_bytes() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let mark = b.mark_stack();
+    let one = b.slot(8);
+    b.release_stack(mark);
+    let other = b.slot(8);
+    let base = stack(&mut b, one, 0);
+    b.effect(Op::Store { size: Size::DW, base, offset: 0, value: argument });
+    let seven = b.constant(Type::I64, 7);
+    let overlap = stack(&mut b, other, 0);
+    b.effect(Op::Store { size: Size::DW, base: overlap, offset: 0, value: seven });
+    let value = b.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
+    b.ret(value);
+    assert_eq!(ops(&optimised(b.finish())), [Op::Const(7)]);
+}
+
+#[test]
+fn an_address_that_leads_elsewhere_may_change_what_was_stored() {
+    let mut b = builder();
+    let entry = b.entry();
+    let pointer = b.param(entry, Type::Ptr(Origin::Memory));
+    let base = global(&mut b, 0);
+    let one = b.constant(Type::I64, 1);
+    b.effect(Op::Store { size: Size::DW, base, offset: 0, value: one });
+    let two = b.constant(Type::I64, 2);
+    b.effect(Op::Store { size: Size::DW, base: pointer, offset: 0, value: two });
+    let value = b.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
+    b.ret(value);
+    assert_eq!(count(&optimised(b.finish()), |op| matches!(op, Op::Load { .. })), 1);
+}
+
+/// Looks one key up twice, with something in between.
+fn lookups(between: impl FnOnce(&mut Builder, Value, Value)) -> usize {
+    let mut b = builder();
+    let (first, second) = (b.slot(4), b.slot(4));
+    let map = b.value(Type::Ptr(Origin::Map), Op::MapAddr(crate::hir::MapId::new(0)));
+    let mut found = Vec::new();
+    let mut between = Some(between);
+    for slot in [first, second] {
+        let key = stack(&mut b, slot, 0);
+        let one = b.constant(Type::I32, 1);
+        b.effect(Op::Store { size: Size::W, base: key, offset: 0, value: one });
+        let callee = Callee::Helper(Helper::MapLookup);
+        let entry = b.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
+        found.push(b.value(Type::I32, Op::IsNull(entry)));
+        if let Some(between) = between.take() {
+            between(&mut b, map, key);
+        }
+    }
+    let both = b.binary(BinaryOp::Add, found[0], found[1]);
+    let wide = b.value(Type::I64, Op::ZeroExtend(both));
+    b.ret(wide);
+    let is_lookup = |op: &Op| matches!(op, Op::Call { callee: Callee::Helper(Helper::MapLookup), .. });
+    count(&optimised(b.finish()), is_lookup)
+}
+
+#[test]
+fn one_key_is_looked_up_once_unless_entries_come_or_go() {
+    assert_eq!(lookups(|_, _, _| {}), 1);
+    let update = |b: &mut Builder, map: Value, key: Value| {
+        let flags = b.constant(Type::I64, 0);
+        let callee = Callee::Helper(Helper::MapUpdate);
+        b.effect(Op::Call { callee, args: vec![map, key, key, flags] });
+    };
+    assert_eq!(lookups(update), 2);
+}
+
+#[test]
+fn constants_of_an_address_are_the_accesss_own() {
+    let mut b = builder();
+    let entry = b.entry();
+    let pointer = b.param(entry, Type::Ptr(Origin::Entry));
+    let index = b.param(entry, Type::I64);
+    let eight = b.constant(Type::I64, 8);
+    let field = b.value(Type::Ptr(Origin::Entry), Op::PtrAdd(pointer, eight));
+    let base = b.value(Type::Ptr(Origin::Entry), Op::PtrAdd(field, index));
+    let value = b.value(Type::I64, Op::Load { size: Size::DW, base, offset: 4 });
+    b.ret(value);
+    let left = ops(&optimised(b.finish()));
+    assert!(matches!(left.as_slice(), [Op::PtrAdd(..), Op::Load { offset: 12, .. }]), "{left:?}");
+}
+
+#[test]
+fn arithmetic_in_two_steps_is_one() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let more = b.binary_const(BinaryOp::Sub, argument, 3);
+    let even = b.binary_const(BinaryOp::Add, more, 10);
+    let eighth = b.binary_const(BinaryOp::UDiv, even, 8);
+    b.ret(eighth);
+    let left = ops(&optimised(b.finish()));
+    let is = |op: BinaryOp| left.iter().any(|one| matches!(one, Op::Binary(found, ..) if *found == op));
+    assert!(is(BinaryOp::Add) && is(BinaryOp::LShr) && left.contains(&Op::Const(7)), "{left:?}");
+    assert_eq!(left.len(), 4, "{left:?}");
+}
+
+#[test]
+fn a_constant_goes_past_the_question_it_answers() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let flag = b.variable(Type::I32);
+    let big = b.compare_const(Condition::Gt, argument, 5);
+    let [yes, no, join, then, otherwise] = std::array::from_fn(|_| b.block());
+    b.branch(big, yes, no);
+    for (block, value) in [(yes, 1), (no, 0)] {
+        b.switch_to_sealed(block);
+        let place = global(&mut b, 0);
+        b.effect(Op::AtomicAdd { size: Size::DW, base: place, offset: 8 * value as i16, value: argument });
+        let value = b.constant(Type::I32, value);
+        b.set(flag, value);
+        b.jump(join);
+    }
+    b.switch_to_sealed(join);
+    let asked = b.get(flag);
+    b.branch(asked, then, otherwise);
+    for (block, value) in [(then, 10), (otherwise, 20)] {
+        b.switch_to_sealed(block);
+        let value = b.constant(Type::I64, value);
+        b.ret(value);
+    }
+    let function = optimised(b.finish());
+    assert_eq!(function.reverse_postorder().len(), 3);
+}
+
+#[test]
+fn blocks_that_do_the_same_are_one() {
+    let mut b = builder();
+    let argument = parameter(&mut b);
+    let [a, c, d] = std::array::from_fn(|_| b.block());
+    let small = b.compare_const(Condition::Lt, argument, 5);
+    b.branch(small, a, c);
+    b.switch_to_sealed(c);
+    let place = global(&mut b, 0);
+    let large = b.value(Type::I32, Op::Load { size: Size::W, base: place, offset: 0 });
+    let e = b.block();
+    b.branch(large, d, e);
+    for (block, value) in [(a, 1), (d, 1), (e, 2)] {
+        b.switch_to_sealed(block);
+        let value = b.constant(Type::I64, value);
+        b.ret(value);
+    }
+    assert_eq!(optimised(b.finish()).reverse_postorder().len(), 4);
+}
+
+#[test]
+fn a_function_that_is_called_once_becomes_part_of_its_caller() {
+    let mut callee = builder();
+    let argument = parameter(&mut callee);
+    let doubled = callee.binary(BinaryOp::Add, argument, argument);
+    callee.ret(doubled);
+    let mut caller = builder();
+    let argument = parameter(&mut caller);
+    let result = caller.call(Type::I64, Callee::Function(FuncId::new(0)), vec![argument]);
+    caller.ret(result);
+    let mut caller = caller.finish();
+    caller.id = FuncId::new(1);
+    caller.is_program = true;
+    // A program's parameter is the context.
+    let context = caller.blocks[caller.entry()].params[0];
+    caller.values[context] = Type::Ptr(Origin::Context);
+    let seven = caller.values.push(Type::I64);
+    let entry = caller.entry();
+    let Op::Call { args, .. } = &mut caller.blocks[entry].insts[0].op else { panic!("a call") };
+    args[0] = seven;
+    let made = crate::kernel::mir::Inst { result: Some(seven), op: Op::Const(7), span: span() };
+    caller.blocks[entry].insts.insert(0, made);
+    let mut program = Program { functions: vec![callee.finish(), caller] };
+    run(&mut program, Inlining::Yes, &mut |_, _| {}).expect("the rules of MIR are kept");
+    assert_eq!(program.functions.len(), 1);
+    assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);
 }

@@ -1,0 +1,69 @@
+//! What a function's values are used for, as far as instruction selection asks.
+
+use crate::index::IndexVec;
+use crate::kernel::mir::{Block, Callee, Function, Kfunc, Op, Terminator, Type, Value};
+
+/// The uses of all values.
+pub(super) struct Uses {
+    /// Used other than as the condition of a branch.
+    pub computed: IndexVec<Value, bool>,
+    /// A 32-bit value of which somebody reads 64 bits: the upper ones must be zero.
+    pub wide: IndexVec<Value, bool>,
+    /// Used other than as the address of an access.
+    pub beyond_access: IndexVec<Value, bool>,
+}
+
+impl Uses {
+    pub(super) fn new(function: &Function, order: &[Block]) -> Uses {
+        let none = || function.values.iter().map(|_| false).collect();
+        let mut uses = Uses { computed: none(), wide: none(), beyond_access: none() };
+        for block in order.iter().map(|block| &function.blocks[*block]) {
+            for inst in &block.insts {
+                uses.op(function, &inst.op);
+            }
+            let passed = block.term.targets().into_iter().flat_map(|target| target.args.clone());
+            let returned = match block.term {
+                Terminator::Return(value) => Some(value),
+                _ => None,
+            };
+            for value in passed.chain(returned) {
+                uses.computed[value] = true;
+                uses.wide[value] = true;
+                uses.beyond_access[value] = true;
+            }
+            if let Terminator::Branch { cond, .. } = block.term {
+                uses.beyond_access[cond] = true;
+            }
+        }
+        uses
+    }
+
+    fn op(&mut self, function: &Function, op: &Op) {
+        for value in op.operands() {
+            self.computed[value] = true;
+            self.wide[value] |= reads_upper_half(function, op);
+        }
+        let address = match op {
+            Op::Load { base, .. } | Op::Store { base, .. } | Op::AtomicAdd { base, .. } => Some(*base),
+            _ => None,
+        };
+        let stored = match op {
+            Op::Store { value, .. } | Op::AtomicAdd { value, .. } => Some(*value),
+            _ => None,
+        };
+        for value in op.operands().into_iter().filter(|value| address != Some(*value)).chain(stored) {
+            self.beyond_access[value] = true;
+        }
+    }
+}
+
+/// Whether instructions made of this look at all 64 bits of a 32-bit operand.
+fn reads_upper_half(function: &Function, op: &Op) -> bool {
+    match op {
+        Op::Binary(_, a, _) | Op::Compare(_, a, _) => function.values[*a] != Type::I32,
+        Op::Narrow { .. } | Op::SignExtend(_) | Op::Store { .. } | Op::AtomicAdd { .. } => false,
+        Op::Opaque { value, .. } => function.values[*value] != Type::I32,
+        Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. } => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,168 @@
+//! A function whose body is being lowered, and how control leaves it.
+
+use std::collections::BTreeSet;
+
+use super::super::mir::builder::Variable;
+use super::super::mir::{Block, Slot, Type};
+use super::defer::Deferred;
+use super::errors::{Handler, Thrown};
+use super::memory::{Addr, Base};
+use super::sink::Sink;
+use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
+use crate::hir::{Expr, FuncId, Function, Hir, LocalId};
+use crate::index::IndexVec;
+
+/// Where control goes when a function returns.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Exit {
+    /// Out of the MIR function.
+    Return,
+    /// To this block, where deferred calls run.
+    Block(Block),
+}
+
+/// A function whose body is being lowered.
+pub(super) struct Activation<'a> {
+    pub source: &'a Function,
+    pub locals: IndexVec<LocalId, Option<LocalHome>>,
+    /// Locals that something may refer to after their block has ended.
+    pub lasting: BTreeSet<LocalId>,
+    /// Locals whose address is taken: they are in memory, and lasting.
+    pub exposed: BTreeSet<LocalId>,
+    /// Locals that are set once.
+    pub fixed: BTreeSet<LocalId>,
+    /// How many loops are around the function.
+    pub outer_loops: usize,
+    /// The `try` statements around the current one, innermost last.
+    pub handlers: Vec<Handler>,
+    /// Calls that may have been deferred, in order.
+    pub defers: Vec<Deferred>,
+    /// For each deferred call, whether it has been deferred.
+    pub flags: Vec<Variable>,
+    /// Where the result goes.
+    pub result: Sink,
+    pub exit: Exit,
+    /// Where control goes when a throw leaves the function, once there is one.
+    pub thrown: Option<Thrown>,
+}
+
+impl<'a> Activation<'a> {
+    pub(super) fn new(
+        hir: &Hir,
+        source: &'a Function,
+        id: FuncId,
+        exit: Exit,
+        outer_loops: usize,
+    ) -> Activation<'a> {
+        let temporaries = defer::temporaries(hir, id, source);
+        let exposed = inline::exposed(source);
+        Activation {
+            source,
+            locals: source.locals.iter().map(|_| None).collect(),
+            fixed: inline::set_once(source).difference(&temporaries).copied().collect(),
+            lasting: exposed.union(&temporaries).copied().collect(),
+            exposed,
+            outer_loops,
+            handlers: Vec::new(),
+            defers: Vec::new(),
+            flags: Vec::new(),
+            result: Sink::Nothing,
+            exit,
+            thrown: None,
+        }
+    }
+}
+
+impl Lowerer<'_> {
+    /// Reserves memory for a local: until its block ends, or for the whole function.
+    pub(super) fn local_slot(&mut self, id: LocalId, bytes: u32) -> Slot {
+        if self.active.lasting.contains(&id) {
+            self.builder.lasting_slot(bytes)
+        } else {
+            self.builder.slot(bytes)
+        }
+    }
+
+    /// The body of the MIR function, its parameters declared.
+    pub(super) fn whole_body(&mut self) -> Lower<()> {
+        let ret = self.builder.result_type();
+        if defer::count(self.active.source) > 0 {
+            let block = self.builder.block();
+            self.active.exit = Exit::Block(block);
+            if let Sink::Nothing = self.active.result {
+                self.active.result = Sink::Scalar(self.builder.variable(ret));
+            }
+        }
+        self.statements()?;
+        if let Exit::Block(block) = self.active.exit {
+            self.builder.switch_to_sealed(block);
+            self.run_deferred()?;
+            let result = match self.active.result {
+                Sink::Scalar(variable) => self.builder.get(variable),
+                _ => self.builder.constant(ret, 0),
+            };
+            self.builder.ret(result);
+        }
+        self.leave_by_throw()
+    }
+
+    /// The statements of the active function; every path then leads to its exit or to its throw.
+    pub(super) fn statements(&mut self) -> Lower<()> {
+        self.clear_flags();
+        let source = self.active.source;
+        self.block(&source.body)?;
+        if !self.builder.is_filled() {
+            self.return_value(None)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the function with a value of its result type, or with none where nobody looks at it.
+    pub(super) fn return_value(&mut self, value: Option<&Expr>) -> Lower<()> {
+        let void = self.types().common().void;
+        match (self.active.exit, self.active.result, value) {
+            (Exit::Return, Sink::Nothing, Some(value)) if value.ty != void => {
+                let result = self.scalar(value)?;
+                self.destroy_iterators(self.active.outer_loops);
+                self.builder.ret(result);
+                return Ok(());
+            }
+            (_, Sink::Scalar(variable), None) => {
+                let ret = self.active.source.ret;
+                let ty = self.types().scalar(ret).map_or(Type::I32, int_type);
+                let zero = self.builder.constant(ty, 0);
+                self.builder.set(variable, zero);
+            }
+            (_, Sink::Scalar(variable), Some(value)) if value.ty == void => {
+                self.effects(value)?;
+                let zero = self.builder.constant(Type::I32, 0);
+                self.builder.set(variable, zero);
+            }
+            (_, sink @ Sink::Pointer(_), None) => {
+                let source = self.active.source;
+                self.deliver_zero(source.ret, sink, source.span)?;
+            }
+            (_, sink, Some(value)) => self.deliver(value, sink)?,
+            (_, _, None) => {}
+        }
+        self.destroy_iterators(self.active.outer_loops);
+        match self.active.exit {
+            Exit::Block(block) => self.builder.jump(block),
+            Exit::Return => {
+                let zero = self.builder.constant(self.builder.result_type(), 0);
+                self.builder.ret(zero);
+            }
+        }
+        Ok(())
+    }
+
+    /// The address for an aggregate result.
+    pub(super) fn result_in(&mut self, pointer: super::super::mir::Value) {
+        self.active.result = Sink::Memory(Addr::of(Base::Pointer(pointer)));
+    }
+
+    /// Whether a call of the function may end otherwise than by returning.
+    pub(super) fn may_fail(&self, id: FuncId) -> bool {
+        self.program.faulting.contains(&id) || self.hir.functions[id].throws
+    }
+}

@@ -1,0 +1,152 @@
+//! `defer`.
+//!
+//! Before a function is lowered its deferred calls get their arguments from variables of their own, which are set where the
+//! call is deferred: see [`rewritten`]. A flag for each call tells whether that happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::mir::Type;
+use super::super::mir::builder::Variable;
+use super::{Lower, Lowerer};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::visit_mut::{self, VisitorMut};
+use crate::hir::{
+    Expr, ExprKind, FuncId, Function, Hir, KernelBuiltin, Local, LocalId, Place, PlaceKind, SharedBuiltin,
+    Stmt, StmtKind,
+};
+use crate::index::{Id, IndexVec};
+use crate::split::Split;
+use crate::types::TypeId;
+
+/// A deferred call.
+#[derive(Clone)]
+pub(super) struct Deferred {
+    call: Expr,
+    /// 1 once it has been deferred.
+    flag: Variable,
+}
+
+impl Lowerer<'_> {
+    /// Nothing has been deferred yet.
+    pub(super) fn clear_flags(&mut self) {
+        for _ in 0..count(self.active.source) {
+            let flag = self.builder.variable(Type::I32);
+            let zero = self.builder.constant(Type::I32, 0);
+            self.builder.set(flag, zero);
+            self.active.flags.push(flag);
+        }
+    }
+
+    /// `defer call`, its arguments in variables.
+    pub(super) fn defer(&mut self, call: &Expr) {
+        let flag = self.active.flags[self.active.defers.len()];
+        let one = self.builder.constant(Type::I32, 1);
+        self.builder.set(flag, one);
+        self.active.defers.push(Deferred { call: call.clone(), flag });
+    }
+
+    /// Makes the calls that were deferred on the way here, the last one first.
+    pub(super) fn run_deferred(&mut self) -> Lower<()> {
+        for deferred in self.active.defers.clone().into_iter().rev() {
+            let flag = self.builder.get(deferred.flag);
+            let (run, join) = (self.builder.block(), self.builder.block());
+            self.builder.branch(flag, run, join);
+            self.builder.switch_to_sealed(run);
+            self.effects(&deferred.call)?;
+            self.builder.jump(join);
+            self.builder.switch_to_sealed(join);
+        }
+        Ok(())
+    }
+}
+
+/// How many calls a function defers.
+pub(super) fn count(function: &Function) -> usize {
+    let mut deferrals = Deferrals(0);
+    visit::block(&mut deferrals, &function.body);
+    deferrals.0
+}
+
+struct Deferrals(usize);
+
+impl Visitor for Deferrals {
+    fn stmt(&mut self, stmt: &Stmt) {
+        self.0 += usize::from(matches!(stmt.kind, StmtKind::Defer(_)));
+    }
+}
+
+/// The variables that [`rewritten`] added to a function: they outlive the blocks that set them.
+pub(super) fn temporaries(hir: &Hir, id: FuncId, function: &Function) -> BTreeSet<LocalId> {
+    function.locals.ids().skip(hir.functions[id].locals.len()).collect()
+}
+
+/// The functions that defer calls, with the arguments of those in variables.
+pub(super) fn rewritten(hir: &Hir, split: &Split) -> BTreeMap<FuncId, Function> {
+    let deferring = split.kernel.iter().filter(|id| count(&hir.functions[**id]) > 0);
+    deferring.map(|id| (*id, rewrite(hir.functions[*id].clone(), hir.types.common().bool))).collect()
+}
+
+fn rewrite(mut function: Function, bool: TypeId) -> Function {
+    let first = function.locals.len();
+    let mut rewriter = Rewriter { locals: std::mem::take(&mut function.locals), first, bool };
+    visit_mut::block(&mut rewriter, &mut function.body);
+    function.locals = rewriter.locals;
+    function
+}
+
+struct Rewriter {
+    locals: IndexVec<LocalId, Local>,
+    /// The first variable that was added.
+    first: usize,
+    bool: TypeId,
+}
+
+impl VisitorMut for Rewriter {
+    fn stmt(&mut self, stmt: &mut Stmt) {
+        let span = stmt.span;
+        let StmtKind::Defer(call) = &mut stmt.kind else { return };
+        let mut block = Vec::new();
+        for argument in arguments(call) {
+            if self.keeps_its_value(argument) {
+                continue;
+            }
+            let (ty, span) = (argument.ty, argument.span);
+            let local = self.locals.push(Local { name: String::new(), ty, span, binding: false });
+            let place = Place { kind: PlaceKind::Local(local), ty, span };
+            let load = Expr { kind: ExprKind::Load(place), ty, span };
+            let init = Some(std::mem::replace(argument, load));
+            block.push(Stmt { kind: StmtKind::Let { local, init }, span });
+        }
+        if block.is_empty() {
+            return;
+        }
+        block.push(stmt.clone());
+        let cond = Expr { kind: ExprKind::Const(1), ty: self.bool, span };
+        stmt.kind = StmtKind::If { cond, then: block, otherwise: Vec::new() };
+    }
+}
+
+impl Rewriter {
+    fn keeps_its_value(&self, argument: &Expr) -> bool {
+        match &argument.kind {
+            ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::Function(_) => true,
+            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => local.index() >= self.first,
+            _ => false,
+        }
+    }
+}
+
+/// What a call works out before it is made.
+fn arguments(call: &mut Expr) -> Vec<&mut Expr> {
+    match &mut call.kind {
+        ExprKind::Call { args, .. }
+        | ExprKind::CallExtern { args, .. }
+        | ExprKind::Shared(SharedBuiltin::Print { args, .. }) => args.iter_mut().collect(),
+        ExprKind::CallValue { callee, args } => std::iter::once(&mut **callee).chain(args).collect(),
+        ExprKind::Shared(SharedBuiltin::Push(_, one) | SharedBuiltin::Add(_, one))
+        | ExprKind::Kernel(KernelBuiltin::Submit(_, one) | KernelBuiltin::Discard(_, one)) => {
+            vec![&mut **one]
+        }
+        _ => Vec::new(),
+    }
+}

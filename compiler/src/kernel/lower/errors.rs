@@ -1,0 +1,223 @@
+//! `throw`, `try` and `catch`, and the end of the program by a fault.
+//!
+//! A throw is a jump as far as the function reaches: to the innermost `try` around it. A MIR function that a throw or a fault
+//! may leave gets the address of a status word, a hidden parameter. It writes why it ended; its caller looks after the call.
+//! The word is 0 if all is well.
+
+use super::super::mir::builder::Variable;
+use super::super::mir::{BinaryOp, Block, Condition, Op, Size, Slot, Type, Value};
+use super::memory::{Addr, Base};
+use super::{Home, Lower, Lowerer, arithmetic, not_yet};
+use crate::hir::{Catch, CatchPattern, Expr, FuncId, Stmt};
+use crate::types::IntType;
+
+/// The status of a fault. That of a throw has the code in its lower half and this in the upper.
+const FAULT: u64 = 1;
+
+const CODE: IntType = IntType { bits: 32, signed: true };
+
+/// Where callees of the MIR function tell why they ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Status {
+    /// No callee has told anything yet.
+    None,
+    /// In this frame.
+    Own(Slot),
+    /// Where the function itself tells it.
+    Passed(Value),
+}
+
+/// A `try` around the current statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handler {
+    /// Its clauses.
+    block: Block,
+    code: Variable,
+    /// How many loops are around it.
+    loops: usize,
+}
+
+/// The way out of a function for a throw.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Thrown {
+    block: Block,
+    code: Variable,
+}
+
+impl Lowerer<'_> {
+    pub(super) fn throw(&mut self, code: &Expr) -> Lower<()> {
+        let code = self.scalar(code)?;
+        self.throw_code(code);
+        Ok(())
+    }
+
+    /// Goes to the clauses of the innermost `try`, or out of the function.
+    pub(super) fn throw_code(&mut self, code: Value) {
+        let (block, variable, loops) = match self.active.handlers.last() {
+            Some(handler) => (handler.block, handler.code, handler.loops),
+            None => {
+                let thrown = self.thrown();
+                (thrown.block, thrown.code, self.active.outer_loops)
+            }
+        };
+        self.destroy_iterators(loops);
+        self.builder.set(variable, code);
+        self.builder.jump(block);
+    }
+
+    fn thrown(&mut self) -> Thrown {
+        if let Some(thrown) = self.active.thrown {
+            return thrown;
+        }
+        let thrown = Thrown { block: self.builder.block(), code: self.builder.variable(Type::I32) };
+        self.active.thrown = Some(thrown);
+        thrown
+    }
+
+    pub(super) fn try_catch(&mut self, body: &[Stmt], catches: &[Catch]) -> Lower<()> {
+        let (block, join) = (self.builder.block(), self.builder.block());
+        let code = self.builder.variable(Type::I32);
+        self.active.handlers.push(Handler { block, code, loops: self.loops.len() });
+        self.block(body)?;
+        self.active.handlers.pop();
+        if !self.builder.is_filled() {
+            self.builder.jump(join);
+        }
+        self.builder.switch_to_sealed(block);
+        let code = self.builder.get(code);
+        for catch in catches {
+            self.catch(catch, code, join)?;
+        }
+        if !self.builder.is_filled() {
+            self.throw_code(code);
+        }
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    /// Runs a clause if it takes the code; goes on where it does not.
+    fn catch(&mut self, catch: &Catch, code: Value, join: Block) -> Lower<()> {
+        let mut next = None;
+        match catch.pattern {
+            CatchPattern::Code(taken) => {
+                let taken = arithmetic::constant(&mut self.builder, CODE, taken as u32 as u64);
+                let takes = self.builder.compare(Condition::Eq, code, taken);
+                let (yes, no) = (self.builder.block(), self.builder.block());
+                self.builder.branch(takes, yes, no);
+                self.builder.switch_to_sealed(yes);
+                next = Some(no);
+            }
+            CatchPattern::Any => {}
+            CatchPattern::Bind(local) => {
+                let home = self.declare(local)?;
+                match home.home {
+                    Home::Scalar(variable) => self.builder.set(variable, code),
+                    Home::Memory(base) => self.store_scalar(Addr::of(base), CODE, code),
+                    _ => return not_yet(catch.span, "this variable is"),
+                }
+            }
+        }
+        self.block(&catch.body)?;
+        if !self.builder.is_filled() {
+            self.builder.jump(join);
+        }
+        if let Some(next) = next {
+            self.builder.switch_to_sealed(next);
+        }
+        Ok(())
+    }
+
+    /// Where control is when a throw has left the active function, its deferred calls made: the code, if one may be thrown.
+    pub(super) fn thrown_code(&mut self) -> Lower<Option<Value>> {
+        let Some(thrown) = self.active.thrown else {
+            return Ok(None);
+        };
+        self.builder.switch_to_sealed(thrown.block);
+        self.run_deferred()?;
+        Ok(Some(self.builder.get(thrown.code)))
+    }
+
+    /// The way out of the MIR function for what is thrown in it.
+    pub(super) fn leave_by_throw(&mut self) -> Lower<()> {
+        let Some(code) = self.thrown_code()? else {
+            return Ok(());
+        };
+        if let Status::Passed(base) = self.status {
+            let wide = self.builder.value(Type::I64, Op::ZeroExtend(code));
+            let value = self.builder.binary_const(BinaryOp::Or, wide, FAULT << 32);
+            self.builder.effect(Op::Store { size: Size::DW, base, offset: 0, value });
+            let zero = self.builder.constant(self.builder.result_type(), 0);
+            self.builder.ret(zero);
+            return Ok(());
+        }
+        // In 0.1.1 a code that leaves a program is its result.
+        let result = match self.builder.result_type() {
+            Type::I64 => self.builder.value(Type::I64, Op::SignExtend(code)),
+            _ => code,
+        };
+        self.builder.ret(result);
+        Ok(())
+    }
+
+    /// The address for a callee's status, with 0 there.
+    pub(super) fn clear_status(&mut self) -> Value {
+        let slot = match self.status {
+            Status::Passed(pointer) => return pointer,
+            Status::Own(slot) => slot,
+            Status::None => {
+                let slot = self.builder.lasting_slot(8);
+                self.status = Status::Own(slot);
+                slot
+            }
+        };
+        let zero = self.builder.constant(Type::I64, 0);
+        let addr = Addr::of(Base::Slot(slot));
+        self.store(addr, Size::DW, zero);
+        self.pointer(addr)
+    }
+
+    /// After a call of a function that may fail: goes on if it did not.
+    pub(super) fn look_at_status(&mut self, base: Value, callee: FuncId) {
+        let status = self.builder.value(Type::I64, Op::Load { size: Size::DW, base, offset: 0 });
+        let failed = self.builder.compare_const(Condition::Ne, status, 0);
+        let (failure, fine) = (self.builder.block(), self.builder.block());
+        self.builder.branch(failed, failure, fine);
+        self.builder.switch_to_sealed(failure);
+        let (faults, throws) = (self.program.faulting.contains(&callee), self.hir.functions[callee].throws);
+        if faults && throws {
+            let faulted = self.builder.compare_const(Condition::Eq, status, FAULT);
+            let (fault, thrown) = (self.builder.block(), self.builder.block());
+            self.builder.branch(faulted, fault, thrown);
+            self.builder.switch_to_sealed(fault);
+            self.return_zero();
+            self.builder.switch_to_sealed(thrown);
+        }
+        if throws {
+            if let Status::Passed(base) = self.status {
+                let value = self.builder.constant(Type::I64, 0);
+                self.builder.effect(Op::Store { size: Size::DW, base, offset: 0, value });
+            }
+            let code = self.builder.value(Type::I32, Op::Truncate(status));
+            self.throw_code(code);
+        } else {
+            self.return_zero();
+        }
+        self.builder.switch_to_sealed(fine);
+    }
+
+    /// Ends the program because a loop reached its limit.
+    pub(super) fn fault_here(&mut self) {
+        if let Status::Passed(base) = self.status {
+            let value = self.builder.constant(Type::I64, FAULT);
+            self.builder.effect(Op::Store { size: Size::DW, base, offset: 0, value });
+        }
+        self.return_zero();
+    }
+
+    /// Leaves the MIR function, deferred calls left undone.
+    fn return_zero(&mut self) {
+        self.destroy_iterators(0);
+        let zero = self.builder.constant(self.builder.result_type(), 0);
+        self.builder.ret(zero);
+    }
+}

@@ -1,0 +1,164 @@
+//! Helpers that become part of their callers: those that take or give pointers into memory, or take functions. So every
+//! pointer is seen together with what it points to, and what a helper gives the address of lives as long as the caller.
+
+use std::collections::BTreeSet;
+
+use super::activation::{Activation, Exit};
+use super::call::Argument;
+use super::memory::{Addr, Base};
+use super::pointer::PointerHome;
+use super::sink::Sink;
+use super::{Home, Lower, Lowerer, not_yet};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    CatchPattern, Expr, ExprKind, FuncId, Function, FunctionKind, Hir, LocalId, Place, PlaceKind, Stmt,
+    StmtKind,
+};
+use crate::source::Span;
+use crate::split::Split;
+use crate::types::{TypeId, TypeKind};
+
+/// The functions that have no code of their own.
+pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
+    let has_place = |ty: TypeId| match hir.types.kind(ty) {
+        TypeKind::Ptr(to) => *to != hir.known.perf_context,
+        TypeKind::Fn(..) => true,
+        _ => false,
+    };
+    let is_inlined = |id: &FuncId| {
+        let function = &hir.functions[*id];
+        let params = function.params.iter().map(|param| function.locals[*param].ty);
+        function.kind == FunctionKind::Helper && params.chain([function.ret]).any(has_place)
+    };
+    split.kernel.iter().copied().filter(is_inlined).collect()
+}
+
+/// The locals whose address a function takes.
+pub(super) fn exposed(function: &Function) -> BTreeSet<LocalId> {
+    let mut found = Exposed(BTreeSet::new());
+    visit::block(&mut found, &function.body);
+    found.0
+}
+
+struct Exposed(BTreeSet<LocalId>);
+
+impl Visitor for Exposed {
+    fn expr(&mut self, expr: &Expr) {
+        if let ExprKind::AddrOf(place) = &expr.kind {
+            self.0.extend(root(place));
+        }
+    }
+}
+
+/// The local that a place is a part of.
+fn root(place: &Place) -> Option<LocalId> {
+    match &place.kind {
+        PlaceKind::Local(id) => Some(*id),
+        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => root(base),
+        _ => None,
+    }
+}
+
+/// The locals that are set by one statement, or by the call and by no statement.
+pub(super) fn set_once(function: &Function) -> BTreeSet<LocalId> {
+    let mut sets = Sets { once: function.params.iter().copied().collect(), more: BTreeSet::new() };
+    visit::block(&mut sets, &function.body);
+    sets.once.difference(&sets.more).copied().collect()
+}
+
+struct Sets {
+    once: BTreeSet<LocalId>,
+    more: BTreeSet<LocalId>,
+}
+
+impl Visitor for Sets {
+    fn stmt(&mut self, stmt: &Stmt) {
+        let mut set = |local: LocalId| {
+            if !self.once.insert(local) {
+                self.more.insert(local);
+            }
+        };
+        match &stmt.kind {
+            StmtKind::Let { local, .. }
+            | StmtKind::Bind { local, .. }
+            | StmtKind::Take { local, .. }
+            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, .. }
+            | StmtKind::Compound { place: Place { kind: PlaceKind::Local(local), .. }, .. }
+            | StmtKind::For { local, .. } => set(*local),
+            StmtKind::ForEach { key, value, .. } => [*key, *value].into_iter().for_each(set),
+            StmtKind::Try { catches, .. } => {
+                for catch in catches {
+                    if let CatchPattern::Bind(local) = catch.pattern {
+                        set(local);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Lowerer<'_> {
+    /// Lowers the body of a function where it is called.
+    pub(super) fn inline(&mut self, func: FuncId, args: &[Argument], sink: Sink, span: Span) -> Lower<()> {
+        let source = self.program.function(func);
+        let (exit, join) = (self.builder.block(), self.builder.block());
+        let mut activation = Activation::new(self.hir, source, func, Exit::Block(exit), self.loops.len());
+        activation.result = sink;
+        let outer = std::mem::replace(&mut self.active, activation);
+        let outer_span = self.builder.set_span(source.span);
+        for (local, argument) in source.params.iter().zip(args) {
+            self.bind_argument(*local, *argument, span)?;
+        }
+        self.statements()?;
+        self.builder.switch_to_sealed(exit);
+        self.run_deferred()?;
+        self.builder.jump(join);
+        let code = self.thrown_code()?;
+        self.active = outer;
+        self.builder.set_span(outer_span);
+        if let Some(code) = code {
+            self.throw_code(code);
+        }
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    fn bind_argument(&mut self, id: LocalId, argument: Argument, span: Span) -> Lower<()> {
+        let bytes = self.size(self.active.source.locals[id].ty, span)?;
+        match argument {
+            Argument::Pointer(pointer) => {
+                let home = self.declare(id)?;
+                self.set_pointer_local(id, home, pointer, span)?;
+                self.set_present(home, true);
+                Ok(())
+            }
+            Argument::Value(value) => self.bind_parameter(id, value),
+            // Something may point to the parameter when the copy that the caller made is gone.
+            Argument::Memory(from) if self.active.lasting.contains(&id) => {
+                let slot = self.builder.lasting_slot(bytes);
+                self.copy(Addr::of(Base::Slot(slot)), from, bytes, span)?;
+                let pointer = self.pointer(Addr::of(Base::Slot(slot)));
+                self.bind_parameter(id, pointer)
+            }
+            Argument::Memory(from) => {
+                let pointer = self.pointer(from);
+                self.bind_parameter(id, pointer)
+            }
+        }
+    }
+
+    /// The home of a pointer, before it is set.
+    pub(super) fn pointer_home(&mut self, id: LocalId) -> Lower<Home> {
+        let local = &self.active.source.locals[id];
+        let (ty, span) = (local.ty, local.span);
+        if self.active.exposed.contains(&id) {
+            return not_yet(span, "the address of a pointer is");
+        }
+        if self.active.fixed.contains(&id) {
+            let null = self.null();
+            return Ok(Home::Pointer(PointerHome::Fixed(null)));
+        }
+        Ok(Home::Pointer(PointerHome::Variables(self.pointer_variables(ty, span)?)))
+    }
+}

@@ -1,0 +1,355 @@
+//! Pointers into memory: own stack, global variables, entries of maps.
+//!
+//! A pointer is the address of an object, a distance from it in bytes, and how many bytes of the object may be reached. The
+//! address is never moved out of the object: the verifier would lose it. Every access checks the distance; one that is null
+//! or out of range reads 0 and writes nothing. A variable that is set once is the pointer itself, with whatever is known of
+//! it at compile time. Every other may point into objects of several extents: there is an address for each extent, so that
+//! every check is against a constant. In a loop the verifier forgets numbers that differ from turn to turn, but not addresses.
+//! Which extents there are is known once the whole function has been seen: it is lowered until no new ones are found.
+
+mod access;
+
+use std::collections::BTreeSet;
+
+use super::super::mir::builder::Variable;
+use super::super::mir::{BinaryOp, Origin, Type, Value};
+use super::memory::BASE_ALIGN;
+use super::sink::Sink;
+use super::{Home, LocalHome, Lower, Lowerer, arithmetic, not_yet};
+use crate::hir::{self, Expr, ExprKind, Place, PlaceKind};
+use crate::source::Span;
+use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bytes {
+    Known(u64),
+    /// 64 bits.
+    Value(Value),
+}
+
+/// A pointer into memory, or null.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pointer {
+    /// The objects that it may point into, in [`Pointers::objects`].
+    objects: usize,
+    /// Bytes from the start of the object.
+    offset: Bytes,
+    /// What the objects' addresses are a multiple of, and the offset if it is not known: a power of two.
+    align: u32,
+}
+
+/// An object that a pointer may point into.
+#[derive(Debug, Clone, Copy)]
+struct Object {
+    /// Its address; null if the pointer does not point there.
+    base: Value,
+    /// Its bytes.
+    extent: u64,
+    /// It is in this frame or a caller's: nobody else sees it.
+    is_own: bool,
+}
+
+/// A pointer that changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PointerVariables {
+    /// Which one, in [`Pointers`].
+    index: usize,
+    pub offset: Variable,
+    /// What every pointer in it is a multiple of.
+    align: u32,
+}
+
+/// The pointers of a MIR function.
+#[derive(Default)]
+pub(super) struct Pointers {
+    /// The objects of every pointer.
+    objects: Vec<Vec<Object>>,
+    /// For each pointer that changes, a variable for the objects of each kind: all but one of them are null.
+    variables: Vec<Vec<(Kind, Variable)>>,
+    /// The kinds, as far as they were found when the function was lowered before.
+    known: Kinds,
+    /// The kinds, with what was found since.
+    pub found: Kinds,
+}
+
+/// The extent of an object, and whether it is the frame's own.
+type Kind = (u64, bool);
+
+/// For each pointer that changes, the kinds of objects that it may point into.
+pub(super) type Kinds = Vec<BTreeSet<Kind>>;
+
+impl Pointers {
+    pub(super) fn new(known: Kinds) -> Pointers {
+        Pointers { found: known.clone(), known, ..Pointers::default() }
+    }
+}
+
+/// Where a local of a pointer type lives.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum PointerHome {
+    /// It is set once, to this.
+    Fixed(Pointer),
+    Variables(PointerVariables),
+}
+
+impl Lowerer<'_> {
+    /// Whether values of the type are [`Pointer`]s.
+    pub(super) fn is_pointer(&self, ty: TypeId) -> bool {
+        matches!(self.types().kind(ty), TypeKind::Ptr(_)) && !self.is_context(ty)
+    }
+
+    /// What a pointer type points to, of which memory is made.
+    fn pointee(&self, ty: TypeId, span: Span) -> Lower<TypeId> {
+        let TypeKind::Ptr(to) = *self.types().kind(ty) else {
+            return not_yet(span, "access through this value is");
+        };
+        if let TypeKind::Struct(id) = self.types().kind(to)
+            && matches!(self.types().struct_def(*id).origin, StructOrigin::Context | StructOrigin::Kernel)
+        {
+            return not_yet(span, "access through a pointer to a structure of the kernel is");
+        }
+        Ok(to)
+    }
+
+    pub(super) fn pointer_variables(&mut self, ty: TypeId, span: Span) -> Lower<PointerVariables> {
+        let to = self.pointee(ty, span)?;
+        let index = self.pointers.variables.len();
+        if self.pointers.found.len() == index {
+            self.pointers.found.push(BTreeSet::new());
+        }
+        let kinds = self.pointers.known.get(index).cloned().unwrap_or_default();
+        let memory = Type::Ptr(Origin::MemoryOrNull);
+        let variables = kinds.into_iter().map(|kind| (kind, self.builder.variable(memory))).collect();
+        self.pointers.variables.push(variables);
+        Ok(PointerVariables {
+            index,
+            offset: self.builder.variable(Type::I64),
+            align: self.types().align(to).clamp(1, u64::from(BASE_ALIGN)) as u32,
+        })
+    }
+
+    fn pointer_into(&mut self, objects: Vec<Object>, offset: Bytes, align: u32) -> Pointer {
+        self.pointers.objects.push(objects);
+        Pointer { objects: self.pointers.objects.len() - 1, offset, align }
+    }
+
+    fn objects(&self, pointer: Pointer) -> Vec<Object> {
+        self.pointers.objects[pointer.objects].clone()
+    }
+
+    pub(super) fn null(&mut self) -> Pointer {
+        self.pointer_into(Vec::new(), Bytes::Known(0), BASE_ALIGN)
+    }
+
+    /// The pointer as far as it points to what others see, and as far as it does not.
+    pub(super) fn shared_and_own(&mut self, pointer: Pointer) -> [(Pointer, bool); 2] {
+        [true, false].map(|shared| {
+            let objects =
+                self.objects(pointer).into_iter().filter(|object| object.is_own != shared).collect();
+            (self.pointer_into(objects, pointer.offset, pointer.align), shared)
+        })
+    }
+
+    /// Whether the address of a whole object lies in a frame. What a parameter points to is a copy in the caller's.
+    fn is_own(&self, base: Value) -> bool {
+        !matches!(
+            self.builder.ty(base),
+            Type::Ptr(Origin::Entry | Origin::EntryOrNull | Origin::Global | Origin::MemoryOrNull)
+        )
+    }
+
+    /// The value of an expression of a pointer type.
+    pub(super) fn pointer_value(&mut self, expr: &Expr) -> Lower<Pointer> {
+        let span = self.builder.set_span(expr.span);
+        let pointer = self.pointer_kind(expr)?;
+        self.builder.set_span(span);
+        Ok(pointer)
+    }
+
+    fn pointer_kind(&mut self, expr: &Expr) -> Lower<Pointer> {
+        match &expr.kind {
+            ExprKind::Const(0) => Ok(self.null()),
+            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => match self.declare(*local)?.home {
+                Home::Pointer(PointerHome::Fixed(pointer)) => Ok(pointer),
+                Home::Pointer(PointerHome::Variables(variables)) => Ok(self.current_pointer(variables)),
+                _ => not_yet(expr.span, "a pointer from here is"),
+            },
+            ExprKind::AddrOf(place) => self.address_of_place(place),
+            ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
+            ExprKind::Convert(from) if self.is_pointer(from.ty) => self.pointer_value(from),
+            ExprKind::Call { .. } | ExprKind::CallValue { .. } | ExprKind::Match(_) => {
+                let variables = self.pointer_variables(expr.ty, expr.span)?;
+                self.deliver(expr, Sink::Pointer(variables))?;
+                Ok(self.current_pointer(variables))
+            }
+            _ => not_yet(expr.span, "a pointer from here is"),
+        }
+    }
+
+    fn current_pointer(&mut self, variables: PointerVariables) -> Pointer {
+        let offset = self.builder.get(variables.offset);
+        let offset = self.builder.known(offset).map_or(Bytes::Value(offset), Bytes::Known);
+        let bases = self.pointers.variables[variables.index].clone();
+        let object = |((extent, is_own), base)| Object { base: self.builder.get(base), extent, is_own };
+        let objects = bases.into_iter().map(object).collect();
+        self.pointer_into(objects, offset, variables.align)
+    }
+
+    pub(super) fn set_pointer(
+        &mut self,
+        variables: PointerVariables,
+        pointer: Pointer,
+        span: Span,
+    ) -> Lower<()> {
+        if known_align(&pointer) < variables.align {
+            return not_yet(span, "keeping a pointer that may be misaligned is");
+        }
+        let offset = self.number(pointer.offset);
+        self.builder.set(variables.offset, offset);
+        let objects = self.objects(pointer);
+        let kinds = objects.iter().map(|object| (object.extent, object.is_own));
+        self.pointers.found[variables.index].extend(kinds);
+        for ((extent, is_own), variable) in self.pointers.variables[variables.index].clone() {
+            let fits = |object: &Object| object.extent == extent && object.is_own == is_own;
+            let fitting = objects.iter().copied().filter(fits).collect();
+            let base = self.chosen(fitting);
+            let base = self.with_plain_null(base);
+            self.builder.set(variable, base);
+        }
+        Ok(())
+    }
+
+    /// Gives a local of a pointer type a value.
+    pub(super) fn set_pointer_local(
+        &mut self,
+        id: hir::LocalId,
+        home: LocalHome,
+        pointer: Pointer,
+        span: Span,
+    ) -> Lower<()> {
+        match home.home {
+            Home::Pointer(PointerHome::Variables(variables)) => self.set_pointer(variables, pointer, span),
+            Home::Pointer(PointerHome::Fixed(_)) => {
+                self.set_home(id, Home::Pointer(PointerHome::Fixed(pointer)));
+                Ok(())
+            }
+            _ => not_yet(span, "a pointer here is"),
+        }
+    }
+
+    /// The address of a place.
+    pub(super) fn address_of_place(&mut self, place: &Place) -> Lower<Pointer> {
+        match &place.kind {
+            PlaceKind::Local(_) | PlaceKind::Global(_) => {
+                let prepared = self.prepare(place)?;
+                let addr = self.resolve(&prepared)?.addr;
+                let base = self.pointer(addr);
+                Ok(self.whole(base, place.ty))
+            }
+            PlaceKind::Element { map, key } => {
+                let key = self.key(*map, key)?;
+                let base = self.nullable_entry(*map, key);
+                Ok(self.whole(base, place.ty))
+            }
+            PlaceKind::Field { base, field } => {
+                let TypeKind::Struct(id) = self.types().kind(base.ty) else {
+                    return not_yet(place.span, "a field of this value is");
+                };
+                let start = self.types().field_offset(*id, *field);
+                let bytes = self.types().size(place.ty);
+                let pointer = self.address_of_place(base)?;
+                Ok(self.part(pointer, Bytes::Known(start), start.saturating_add(bytes), stride(start)))
+            }
+            PlaceKind::Index { base, index } => {
+                let TypeKind::Array(element, len) = *self.types().kind(base.ty) else {
+                    return not_yet(place.span, "the address of a part of this value is");
+                };
+                let element_bytes = self.types().size(element);
+                let pointer = self.address_of_place(base)?;
+                let start = self.scaled(index, element_bytes)?;
+                Ok(self.part(pointer, start, element_bytes.saturating_mul(len), stride(element_bytes)))
+            }
+            PlaceKind::Deref(pointer) => self.pointer_value(pointer),
+            PlaceKind::Config(..) | PlaceKind::Value(_) => not_yet(place.span, "the address of this is"),
+        }
+    }
+
+    /// A pointer to all of a value.
+    fn whole(&mut self, base: Value, ty: TypeId) -> Pointer {
+        let is_own = self.is_own(base);
+        let object = Object { base, extent: self.types().size(ty), is_own };
+        self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
+    }
+
+    /// A pointer to what starts at `start` in an object that ends at `end`.
+    fn part(&mut self, pointer: Pointer, start: Bytes, end: u64, stride: u32) -> Pointer {
+        let moved = self.moved(pointer, start, stride);
+        let Bytes::Known(offset) = pointer.offset else {
+            return moved;
+        };
+        let end = offset.saturating_add(end);
+        let within = |object: Object| Object { extent: object.extent.min(end), ..object };
+        let objects = self.objects(pointer).into_iter().map(within).collect();
+        self.pointer_into(objects, moved.offset, moved.align)
+    }
+
+    fn moved(&mut self, pointer: Pointer, by: Bytes, stride: u32) -> Pointer {
+        let offset = match (pointer.offset, by) {
+            (Bytes::Known(offset), Bytes::Known(by)) => Bytes::Known(offset.wrapping_add(by)),
+            (offset, by) => {
+                let (offset, by) = (self.number(offset), self.number(by));
+                Bytes::Value(self.builder.binary(BinaryOp::Add, offset, by))
+            }
+        };
+        let align = match offset {
+            Bytes::Known(_) => pointer.align,
+            Bytes::Value(_) => known_align(&pointer).min(stride),
+        };
+        Pointer { offset, align, ..pointer }
+    }
+
+    fn number(&mut self, bytes: Bytes) -> Value {
+        match bytes {
+            Bytes::Known(bytes) => self.builder.constant(Type::I64, bytes),
+            Bytes::Value(value) => value,
+        }
+    }
+
+    fn moved_pointer(&mut self, pointer: &Expr, distance: &Expr) -> Lower<Pointer> {
+        let TypeKind::Ptr(to) = *self.types().kind(pointer.ty) else {
+            return not_yet(pointer.span, "pointer arithmetic is");
+        };
+        let unit = self.types().size(to).max(1);
+        let pointer = self.pointer_value(pointer)?;
+        let by = self.scaled(distance, unit)?;
+        Ok(self.moved(pointer, by, stride(unit)))
+    }
+
+    /// So many units in bytes.
+    fn scaled(&mut self, count: &Expr, unit: u64) -> Lower<Bytes> {
+        let int = self.int(count.ty, count.span)?;
+        if let ExprKind::Const(bits) = count.kind {
+            return Ok(Bytes::Known((int.value(bits) as u64).wrapping_mul(unit)));
+        }
+        let value = self.scalar(count)?;
+        let wide = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, value);
+        if let Some(count) = self.builder.known(wide) {
+            return Ok(Bytes::Known(count.wrapping_mul(unit)));
+        }
+        Ok(Bytes::Value(self.builder.binary_const(BinaryOp::Mul, wide, unit)))
+    }
+}
+
+/// What the pointer as a whole is a multiple of.
+fn known_align(pointer: &Pointer) -> u32 {
+    match pointer.offset {
+        Bytes::Known(offset) => pointer.align.min(stride(offset)),
+        Bytes::Value(_) => pointer.align,
+    }
+}
+
+/// The power of two, up to 8, that divides a number of bytes.
+fn stride(bytes: u64) -> u32 {
+    1 << bytes.trailing_zeros().min(3)
+}

@@ -1,0 +1,220 @@
+//! Accesses through pointers, tests for null, comparisons.
+
+use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
+use super::super::memory::{Addr, Base};
+use super::super::{Lower, Lowerer, arithmetic};
+use super::{Bytes, Object, Pointer, known_align};
+use crate::hir::{self, Expr};
+use crate::types::IntType;
+
+const I64: IntType = IntType { bits: 64, signed: true };
+
+impl Lowerer<'_> {
+    /// The address of `bytes` bytes behind a pointer; control goes to `miss` if they are not there.
+    pub(in super::super) fn dereference(&mut self, pointer: Pointer, bytes: u32, miss: Block) -> Addr {
+        let mut objects = self.objects(pointer);
+        let Some(last) = objects.pop() else {
+            return self.nothing(miss);
+        };
+        if objects.is_empty() {
+            return self.inside(pointer, last, bytes, miss);
+        }
+        let align = known_align(&pointer);
+        let join = self.builder.block();
+        let result = self.builder.param(join, Type::Ptr(Origin::Memory));
+        for object in objects {
+            let next = self.builder.block();
+            let found = self.builder.block();
+            let elsewhere = self.builder.value(Type::I32, Op::IsNull(object.base));
+            self.builder.branch(elsewhere, next, found);
+            self.builder.switch_to_sealed(found);
+            self.inside_or(pointer, object, bytes, miss, join);
+            self.builder.switch_to_sealed(next);
+        }
+        self.inside_or(pointer, last, bytes, miss, join);
+        self.builder.switch_to_sealed(join);
+        Addr { base: Base::Pointer(result), offset: 0, align }
+    }
+
+    fn inside_or(&mut self, pointer: Pointer, object: Object, bytes: u32, miss: Block, join: Block) {
+        let addr = self.inside(pointer, object, bytes, miss);
+        let addr = self.pointer(addr);
+        self.builder.jump_with(join, addr);
+    }
+
+    /// The address of `bytes` bytes in an object.
+    fn inside(&mut self, pointer: Pointer, object: Object, bytes: u32, miss: Block) -> Addr {
+        let base = self.non_null(object.base, miss);
+        let Some(last) = object.extent.checked_sub(u64::from(bytes)) else {
+            return self.nothing(miss);
+        };
+        let offset = match pointer.offset {
+            Bytes::Known(offset) => {
+                return match u32::try_from(offset) {
+                    Ok(at) if offset <= last => {
+                        Addr { base: Base::Pointer(base), offset: at, align: pointer.align }
+                    }
+                    _ => self.nothing(miss),
+                };
+            }
+            Bytes::Value(offset) => self.below(offset, last + 1, miss),
+        };
+        // The verifier may not know what the offset is a multiple of.
+        let align = known_align(&pointer);
+        let offset = match align {
+            1 => offset,
+            _ => self.builder.binary_const(BinaryOp::And, offset, !(u64::from(align) - 1)),
+        };
+        let moved = self.builder.value(self.builder.ty(base), Op::PtrAdd(base, offset));
+        Addr { base: Base::Pointer(moved), offset: 0, align }
+    }
+
+    /// What is never reached still needs an address.
+    fn nothing(&mut self, miss: Block) -> Addr {
+        let never = self.builder.constant(Type::I32, 0);
+        let dead = self.builder.block();
+        self.builder.branch(never, dead, miss);
+        self.builder.switch_to_sealed(dead);
+        let base = self.builder.constant(Type::Ptr(Origin::Memory), 0);
+        Addr { base: Base::Pointer(base), offset: 0, align: 1 }
+    }
+
+    fn below(&mut self, value: Value, bound: u64, miss: Block) -> Value {
+        let inside = self.builder.compare_const(Condition::Lt, value, bound);
+        self.require(inside, miss);
+        self.builder.value(Type::I64, Op::Below { value, bound })
+    }
+
+    fn require(&mut self, holds: Value, miss: Block) {
+        let next = self.builder.block();
+        self.builder.branch(holds, next, miss);
+        self.builder.switch_to_sealed(next);
+    }
+
+    /// The address of the object, which is there.
+    fn non_null(&mut self, base: Value, miss: Block) -> Value {
+        let Type::Ptr(origin) = self.builder.ty(base) else {
+            return base;
+        };
+        let Some(checked) = origin.checked() else {
+            return base;
+        };
+        let null = self.builder.value(Type::I32, Op::IsNull(base));
+        let found = self.builder.block();
+        self.builder.branch(null, miss, found);
+        self.builder.switch_to_sealed(found);
+        self.builder.value(Type::Ptr(checked), Op::NonNull(base))
+    }
+
+    /// Whether a pointer is null: 1 or 0.
+    pub(in super::super) fn is_null(&mut self, pointer: Pointer) -> Value {
+        let objects = self.objects(pointer);
+        let base = self.chosen(objects);
+        self.is_null_base(base)
+    }
+
+    fn is_null_base(&mut self, base: Value) -> Value {
+        match self.builder.ty(base) {
+            Type::Ptr(origin) if origin.checked().is_some() => {
+                self.builder.value(Type::I32, Op::IsNull(base))
+            }
+            _ => self.builder.constant(Type::I32, 0),
+        }
+    }
+
+    /// An address whose null is made here: the verifier tells that of a lookup from others, and forgets which number it is
+    /// where the two meet in a loop.
+    pub(super) fn with_plain_null(&mut self, base: Value) -> Value {
+        if self.builder.ty(base) != Type::Ptr(Origin::EntryOrNull) {
+            return base;
+        }
+        let (miss, join) = (self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, Type::Ptr(Origin::MemoryOrNull));
+        let entry = self.non_null(base, miss);
+        self.builder.jump_with(join, entry);
+        self.builder.switch_to_sealed(miss);
+        self.builder.jump_with(join, self.null);
+        self.builder.switch_to_sealed(join);
+        result
+    }
+
+    /// The address of that of the objects which is not null, or null.
+    pub(super) fn chosen(&mut self, objects: Vec<Object>) -> Value {
+        let mut objects = objects.into_iter();
+        let Some(first) = objects.next() else {
+            return self.null;
+        };
+        objects.fold(first.base, |chosen, object| {
+            let (other, join) = (self.builder.block(), self.builder.block());
+            let this = self.builder.block();
+            let result = self.builder.param(join, Type::Ptr(Origin::MemoryOrNull));
+            let elsewhere = self.builder.value(Type::I32, Op::IsNull(chosen));
+            self.builder.branch(elsewhere, other, this);
+            self.builder.switch_to_sealed(other);
+            self.builder.jump_with(join, object.base);
+            self.builder.switch_to_sealed(this);
+            self.builder.jump_with(join, chosen);
+            self.builder.switch_to_sealed(join);
+            result
+        })
+    }
+
+    /// How many bytes `a` lies behind `b`. One that is null, which only a comparison may ask about, counts as 0 and the
+    /// other as 1.
+    fn difference(&mut self, a: Pointer, b: Pointer) -> Value {
+        let (a_offset, b_offset) = (self.number(a.offset), self.number(b.offset));
+        let offsets = self.builder.binary(BinaryOp::Sub, a_offset, b_offset);
+        let (a_objects, b_objects) = (self.objects(a), self.objects(b));
+        let (a_base, b_base) = (self.chosen(a_objects), self.chosen(b_objects));
+        if a_base == b_base {
+            return offsets;
+        }
+        let (a_null, b_null) = (self.is_null_base(a_base), self.is_null_base(b_base));
+        let any = self.builder.binary(BinaryOp::Or, a_null, b_null);
+        let [some, none, join] = std::array::from_fn(|_| self.builder.block());
+        let result = self.builder.param(join, Type::I64);
+        self.builder.branch(any, some, none);
+        self.builder.switch_to_sealed(some);
+        let ordered = self.builder.binary(BinaryOp::Sub, b_null, a_null);
+        let ordered = self.builder.value(Type::I64, Op::SignExtend(ordered));
+        self.builder.jump_with(join, ordered);
+        self.builder.switch_to_sealed(none);
+        let never = self.builder.block();
+        let (a_base, b_base) = (self.non_null(a_base, never), self.non_null(b_base, never));
+        let bases = self.builder.value(Type::I64, Op::PtrDiff(a_base, b_base));
+        let difference = self.builder.binary(BinaryOp::Add, bases, offsets);
+        self.builder.jump_with(join, difference);
+        self.builder.switch_to_sealed(never);
+        let zero = self.builder.constant(Type::I64, 0);
+        self.builder.jump_with(join, zero);
+        self.builder.switch_to_sealed(join);
+        result
+    }
+
+    pub(in super::super) fn distance(&mut self, a: &Expr, b: &Expr) -> Lower<Value> {
+        let a = self.pointer_value(a)?;
+        let b = self.pointer_value(b)?;
+        Ok(self.difference(a, b))
+    }
+
+    /// A comparison of two pointers.
+    pub(in super::super) fn compare_pointers(
+        &mut self,
+        op: hir::BinaryOp,
+        a: &Expr,
+        b: &Expr,
+    ) -> Lower<Value> {
+        let a = self.pointer_value(a)?;
+        let b = self.pointer_value(b)?;
+        let difference = self.difference(a, b);
+        let zero = self.builder.constant(Type::I64, 0);
+        Ok(arithmetic::binary(&mut self.builder, op, I64, difference, zero))
+    }
+
+    /// Evaluates what is behind a pointer for [`Lowerer::dereference`].
+    pub(in super::super) fn target(&mut self, pointer: &Expr) -> Lower<(Pointer, u32)> {
+        let to = self.pointee(pointer.ty, pointer.span)?;
+        let bytes = self.size(to, pointer.span)?;
+        Ok((self.pointer_value(pointer)?, bytes))
+    }
+}

@@ -1,0 +1,84 @@
+//! Where a value goes that more than one path may give: the result of a function, the value of a `match`.
+
+use super::super::mir::Value;
+use super::super::mir::builder::Variable;
+use super::memory::Addr;
+use super::pointer::PointerVariables;
+use super::{Lower, Lowerer};
+use crate::hir::{Expr, ExprKind};
+use crate::source::Span;
+use crate::types::TypeId;
+
+/// Where a value goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sink {
+    /// Nowhere: only its effects count.
+    Nothing,
+    /// Into a variable.
+    Scalar(Variable),
+    /// To memory.
+    Memory(Addr),
+    /// A pointer, into variables.
+    Pointer(PointerVariables),
+}
+
+impl Lowerer<'_> {
+    /// A place for a scalar that several paths give.
+    pub(super) fn scalar_sink(&mut self, ty: TypeId, span: Span) -> Lower<(Sink, Variable)> {
+        let ty = self.scalar_type(ty, span)?;
+        let variable = self.builder.variable(ty);
+        Ok((Sink::Scalar(variable), variable))
+    }
+
+    /// Evaluates an expression into a sink.
+    pub(super) fn deliver(&mut self, value: &Expr, sink: Sink) -> Lower<()> {
+        match sink {
+            Sink::Nothing => self.effects(value),
+            Sink::Scalar(variable) => {
+                let value = self.scalar(value)?;
+                self.builder.set(variable, value);
+                Ok(())
+            }
+            Sink::Memory(addr) => self.lower_into(value, addr),
+            Sink::Pointer(variables) => self.deliver_pointer(value, variables),
+        }
+    }
+
+    fn deliver_pointer(&mut self, value: &Expr, variables: PointerVariables) -> Lower<()> {
+        let sink = Sink::Pointer(variables);
+        match &value.kind {
+            ExprKind::Call { func, args } => self.call(*func, args, sink, value.span),
+            ExprKind::CallValue { callee, args } => self.call_value(callee, args, sink, value.span),
+            ExprKind::Match(one) => self.matched(one, value.ty, sink, value.span),
+            _ => {
+                let pointer = self.pointer_value(value)?;
+                self.set_pointer(variables, pointer, value.span)
+            }
+        }
+    }
+
+    /// The zero of a type.
+    pub(super) fn deliver_zero(&mut self, ty: TypeId, sink: Sink, span: Span) -> Lower<()> {
+        match sink {
+            Sink::Nothing => {}
+            Sink::Scalar(variable) => {
+                let zero: Value = self.zero_of(ty, span)?;
+                self.builder.set(variable, zero);
+            }
+            Sink::Pointer(variables) => {
+                let null = self.null();
+                self.set_pointer(variables, null, span)?;
+            }
+            Sink::Memory(addr) => {
+                let bytes = self.size(ty, span)?;
+                self.zero(addr, bytes, span)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn zero_of(&mut self, ty: TypeId, span: Span) -> Lower<Value> {
+        let ty = self.scalar_type(ty, span)?;
+        Ok(self.builder.constant(ty, 0))
+    }
+}

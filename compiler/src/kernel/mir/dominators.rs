@@ -1,0 +1,76 @@
+//! Which block is passed on every way to which other.
+//!
+//! The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
+
+use super::{Block, Function};
+use crate::index::IndexVec;
+
+/// Immediate dominators of the blocks that can be reached.
+#[derive(Debug, Clone)]
+pub struct Dominators {
+    order: Vec<Block>,
+    /// Position in reverse postorder; `None` if unreachable.
+    position: IndexVec<Block, Option<usize>>,
+    /// By position; the entry is its own.
+    immediate: Vec<usize>,
+}
+
+impl Dominators {
+    /// Works them out; `order` is the function's reverse postorder.
+    pub fn new(function: &Function, order: &[Block]) -> Dominators {
+        let mut position: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
+        for (at, block) in order.iter().enumerate() {
+            position[*block] = Some(at);
+        }
+        let mut predecessors = vec![Vec::new(); order.len()];
+        for (at, block) in order.iter().enumerate() {
+            for target in function.blocks[*block].term.targets() {
+                if let Some(to) = position.get(target.block).copied().flatten() {
+                    predecessors[to].push(at);
+                }
+            }
+        }
+        let mut immediate: Vec<Option<usize>> = vec![None; order.len()];
+        immediate[0] = Some(0);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for at in 1..order.len() {
+                let known = predecessors[at].iter().copied().filter(|from| immediate[*from].is_some());
+                let new = known.reduce(|a, b| common(&immediate, a, b));
+                changed |= new != immediate[at];
+                immediate[at] = new;
+            }
+        }
+        let immediate = immediate.into_iter().map(Option::unwrap_or_default).collect();
+        Dominators { order: order.to_vec(), position, immediate }
+    }
+
+    /// Whether every way to `below` leads through `above`, or they are one. False for what cannot be reached.
+    pub fn dominates(&self, above: Block, below: Block) -> bool {
+        let (Some(above), Some(mut below)) = (self.position[above], self.position[below]) else {
+            return false;
+        };
+        while below > above {
+            below = self.immediate[below];
+        }
+        below == above
+    }
+
+    /// The nearest block that every way to this one leads through; none for the entry.
+    pub fn immediate(&self, block: Block) -> Option<Block> {
+        let at = self.position.get(block).copied().flatten()?;
+        (at != 0).then(|| self.order[self.immediate[at]])
+    }
+}
+
+fn common(immediate: &[Option<usize>], mut a: usize, mut b: usize) -> usize {
+    while a != b {
+        if a > b {
+            a = immediate[a].unwrap_or_default();
+        } else {
+            b = immediate[b].unwrap_or_default();
+        }
+    }
+    a
+}

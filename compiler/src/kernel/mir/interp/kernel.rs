@@ -1,0 +1,138 @@
+//! The kernel's side of the interpreter: maps, iterators and helpers.
+
+use super::memory::{Datum, Pointer};
+use super::{Machine, Stuck, fault};
+use crate::hir::MapId;
+use crate::index::Id;
+use crate::kernel::mir::{Helper, Kfunc};
+
+/// Bytes of the context.
+pub(super) const CONTEXT_BYTES: usize = 256;
+
+/// `-EEXIST`, `-ENOENT` and `-E2BIG`. Source: include/uapi/asm-generic/errno-base.h.
+const EXISTS: i64 = -17;
+const ABSENT: i64 = -2;
+const TOO_MANY: i64 = -7;
+
+/// What helpers answer that are about the world outside. One helper gives the same answer throughout a run.
+pub trait Answers {
+    /// A number.
+    fn number(&mut self, helper: Helper) -> u64;
+    /// The bytes that a helper writes.
+    fn bytes(&mut self, helper: Helper, len: usize) -> Vec<u8>;
+}
+
+/// Answers that differ from helper to helper only.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plain;
+
+impl Answers for Plain {
+    fn number(&mut self, helper: Helper) -> u64 {
+        u64::from(helper.number()).wrapping_mul(0x0100_0001_0003_0005)
+    }
+
+    fn bytes(&mut self, helper: Helper, len: usize) -> Vec<u8> {
+        let letters = (b'a'..=b'z').cycle().skip(helper.number() as usize);
+        let mut bytes: Vec<u8> = letters.take(len).collect();
+        if let Some(last) = bytes.last_mut() {
+            *last = 0;
+        }
+        bytes
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn helper(&mut self, helper: Helper, args: &[Datum]) -> Result<Datum, Stuck> {
+        match (helper, args) {
+            (Helper::MapLookup, [Datum::Config(config), Datum::Pointer(_)]) => self.config(*config),
+            (Helper::MapLookup, [Datum::Map(map), Datum::Pointer(key)]) => self.lookup(*map, *key),
+            (
+                Helper::MapUpdate,
+                [Datum::Map(map), Datum::Pointer(key), Datum::Pointer(value), Datum::Bits(flags)],
+            ) => Ok(Datum::Bits(self.update(*map, *key, *value, *flags)? as u64)),
+            (Helper::GetCurrentComm, [Datum::Pointer(buffer), Datum::Bits(len)]) => {
+                let bytes = self.answers.bytes(helper, *len as usize);
+                self.memory.write(*buffer, &bytes)?;
+                Ok(Datum::Bits(0))
+            }
+            (_, []) => Ok(Datum::Bits(self.answers.number(helper))),
+            _ => fault(format!("{} with {args:?}", helper.name())),
+        }
+    }
+
+    /// The entry's name, if there may be such an entry.
+    fn name(&self, map: MapId, key: Pointer) -> Result<Option<(MapId, Vec<u8>)>, Stuck> {
+        let Some(shape) = self.around.maps.get(map.index()) else { return fault("no such map") };
+        let key = self.memory.read(key, shape.key)?;
+        let index = key.iter().rev().fold(0u64, |index, byte| index << 8 | u64::from(*byte));
+        let exists = !shape.is_array || index < shape.entries;
+        Ok(exists.then_some((map, key)))
+    }
+
+    fn lookup(&mut self, map: MapId, key: Pointer) -> Result<Datum, Stuck> {
+        let shape = self.around.maps.get(map.index()).copied();
+        let (Some(name), Some(shape)) = (self.name(map, key)?, shape) else { return Ok(Datum::Bits(0)) };
+        let memory = &mut self.memory;
+        let entry = match self.entries.get(&name) {
+            Some(entry) => *entry,
+            None if shape.is_array => {
+                *self.entries.entry(name).or_insert(memory.place(&vec![0; shape.value]))
+            }
+            None => return Ok(Datum::Bits(0)),
+        };
+        Ok(Datum::Pointer(entry))
+    }
+
+    fn update(&mut self, map: MapId, key: Pointer, value: Pointer, flags: u64) -> Result<i64, Stuck> {
+        let Some(name) = self.name(map, key)? else { return Ok(TOO_MANY) };
+        let shape = self.around.maps[map.index()];
+        let value = self.memory.read(value, shape.value)?;
+        let exists = shape.is_array || self.entries.contains_key(&name);
+        match flags {
+            1 if exists => return Ok(EXISTS),
+            2 if !exists => return Ok(ABSENT),
+            0..=2 => {}
+            other => return fault(format!("a map update with flags {other}")),
+        }
+        if !exists && self.entries.keys().filter(|(one, _)| *one == map).count() as u64 >= shape.entries {
+            return Ok(TOO_MANY);
+        }
+        if shape.is_array
+            && let Some(entry) = self.entries.get(&name)
+        {
+            self.memory.write(*entry, &value)?;
+        } else {
+            // An entry of a hash is replaced: pointers to the old one lead to the old value.
+            let entry = self.memory.place(&value);
+            self.entries.insert(name, entry);
+        }
+        Ok(0)
+    }
+
+    pub(super) fn kfunc(&mut self, kfunc: Kfunc, args: &[Datum]) -> Result<Option<Datum>, Stuck> {
+        let Some(Datum::Pointer(iterator)) = args.first() else { return fault("no iterator") };
+        match (kfunc, &args[1..]) {
+            (Kfunc::IterNumNew, [Datum::Bits(start), Datum::Bits(end)]) => {
+                self.memory.write(*iterator, &[0; 8])?;
+                let (start, end) = (*start as i32, *end as i32);
+                let end = end.min(start.saturating_add(self.around.most_turns));
+                self.turns.insert(*iterator, (start, end));
+                Ok(Some(Datum::Bits(0)))
+            }
+            (Kfunc::IterNumNext, []) => match self.turns.get_mut(iterator) {
+                Some((next, end)) if *next < *end => {
+                    let turn = self.memory.place(&next.to_le_bytes());
+                    *next += 1;
+                    Ok(Some(Datum::Pointer(turn)))
+                }
+                Some(_) => Ok(Some(Datum::Bits(0))),
+                None => fault("an iterator that was not started"),
+            },
+            (Kfunc::IterNumDestroy, []) => match self.turns.remove(iterator) {
+                Some(_) => Ok(None),
+                None => fault("an iterator that was not started is ended"),
+            },
+            _ => fault(format!("{} with {args:?}", kfunc.name())),
+        }
+    }
+}

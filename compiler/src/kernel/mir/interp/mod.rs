@@ -1,0 +1,323 @@
+//! Runs MIR: what passes are held against.
+//!
+//! In: a program, a function's arguments, what is around it ([`Around`]) and answers of kernel helpers ([`Answers`]). Out:
+//! the result and everything that is left behind in global variables and maps ([`Outcome`]), or why it cannot go on. It is
+//! stricter than a machine: memory outside its region, bytes that nobody wrote, pointers read as numbers and broken
+//! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs.
+
+mod kernel;
+mod memory;
+
+use std::collections::BTreeMap;
+
+pub use kernel::{Answers, Plain};
+use memory::Memory;
+pub use memory::{Datum, Pointer};
+
+use super::{Block, Callee, Function, Op, Program, Size, Target, Terminator, Type, Value};
+use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId};
+use crate::index::{Id, IndexVec};
+use crate::kernel::pass::{evaluate, holds, narrowed, swapped};
+
+/// Why a run ended without a result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stuck {
+    /// It took too many steps.
+    #[error("out of fuel")]
+    Fuel,
+    /// It did what no function may do.
+    #[error("{0}")]
+    Fault(String),
+}
+
+fn fault<T>(what: impl Into<String>) -> Result<T, Stuck> {
+    Err(Stuck::Fault(what.into()))
+}
+
+/// What a map looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapShape {
+    /// Every index below the number of entries is there.
+    pub is_array: bool,
+    /// Bytes of a key.
+    pub key: usize,
+    /// Bytes of a value.
+    pub value: usize,
+    /// Most entries.
+    pub entries: u64,
+}
+
+/// What there is around a function when it starts.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// The first content of global variables.
+    pub globals: Vec<Vec<u8>>,
+    /// The content of config blocks.
+    pub configs: Vec<Vec<u8>>,
+    /// The maps, all empty.
+    pub maps: Vec<MapShape>,
+    /// Most turns of an iterator; less than the kernel's, so that an endless loop ends soon.
+    pub most_turns: i32,
+}
+
+impl Around {
+    /// As a script says it.
+    pub fn of(hir: &Hir, most_turns: i32) -> Around {
+        let map = |map: &crate::hir::Map| MapShape {
+            is_array: map.kind.is_array(),
+            key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
+            value: hir.types.size(map.value) as usize,
+            entries: u64::from(map.max_entries),
+        };
+        Around {
+            globals: hir.globals.iter().map(|global| global.init.clone()).collect(),
+            configs: hir.configs.iter().map(|config| config.init.clone()).collect(),
+            maps: hir.maps.iter().map(map).collect(),
+            most_turns,
+        }
+    }
+}
+
+/// What a run led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The result; of 32 bits, if the function's type has that many.
+    pub result: u64,
+    /// Global variables.
+    pub globals: Vec<Vec<u8>>,
+    /// Entries of maps, by map and key.
+    pub entries: BTreeMap<(MapId, Vec<u8>), Vec<u8>>,
+}
+
+/// Runs a function; `args` are numbers, `None` stands for a context, of zeros.
+///
+/// # Errors
+/// See [`Stuck`].
+pub fn run(
+    program: &Program,
+    function: FuncId,
+    args: &[Option<u64>],
+    around: &Around,
+    answers: &mut dyn Answers,
+    fuel: u64,
+) -> Result<Outcome, Stuck> {
+    let mut memory = Memory::default();
+    let globals: Vec<_> = around.globals.iter().map(|content| memory.place(content)).collect();
+    let configs: Vec<_> = around.configs.iter().map(|content| memory.place(content)).collect();
+    let mut machine = Machine {
+        program,
+        around,
+        answers,
+        memory,
+        globals,
+        configs,
+        entries: BTreeMap::new(),
+        turns: BTreeMap::new(),
+        fuel,
+    };
+    let context = machine.memory.place(&[0; kernel::CONTEXT_BYTES]);
+    let args = args.iter().map(|arg| arg.map_or(Datum::Pointer(context), Datum::Bits)).collect();
+    let Datum::Bits(result) = machine.function(function, args)? else {
+        return fault("the result is a pointer");
+    };
+    let globals = machine.globals.iter().map(|start| machine.memory.content(*start)).collect();
+    let entries = machine.entries.iter();
+    let entries = entries.map(|(name, start)| (name.clone(), machine.memory.content(*start))).collect();
+    Ok(Outcome { result, globals, entries })
+}
+
+struct Machine<'a> {
+    program: &'a Program,
+    around: &'a Around,
+    answers: &'a mut dyn Answers,
+    memory: Memory,
+    globals: Vec<Pointer>,
+    configs: Vec<Pointer>,
+    entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
+    /// Running iterators, by their place: the next number and the end.
+    turns: BTreeMap<Pointer, (i32, i32)>,
+    fuel: u64,
+}
+
+/// A function while it runs.
+struct Frame<'a> {
+    function: &'a Function,
+    values: IndexVec<Value, Option<Datum>>,
+    slots: Pointer,
+}
+
+impl Frame<'_> {
+    fn get(&self, value: Value) -> Result<Datum, Stuck> {
+        self.values[value].map_or_else(|| fault(format!("v{} has no value", value.index())), Ok)
+    }
+
+    fn bits(&self, value: Value) -> Result<u64, Stuck> {
+        self.get(value)?.bits().map_or_else(|| fault("a pointer is used as a number"), Ok)
+    }
+
+    fn pointer(&self, value: Value) -> Result<Pointer, Stuck> {
+        match self.get(value)? {
+            Datum::Pointer(pointer) => Ok(pointer),
+            other => fault(format!("access through {other:?}")),
+        }
+    }
+
+    fn width(&self, value: Value) -> u32 {
+        self.function.values[value].bits().unwrap_or(64)
+    }
+}
+
+impl<'a> Machine<'a> {
+    fn function(&mut self, id: FuncId, args: Vec<Datum>) -> Result<Datum, Stuck> {
+        let Some(function) = self.program.functions.iter().find(|one| one.id == id) else {
+            return fault("a call to no function");
+        };
+        let slots = self.memory.reserve(function.slot_bytes as usize);
+        let values = function.values.iter().map(|_| None).collect();
+        let mut frame = Frame { function, values, slots };
+        let result = self.blocks(&mut frame, args);
+        self.memory.release(slots);
+        result
+    }
+
+    fn blocks(&mut self, frame: &mut Frame<'a>, args: Vec<Datum>) -> Result<Datum, Stuck> {
+        let mut block = frame.function.entry();
+        let mut args = args;
+        loop {
+            let data = &frame.function.blocks[block];
+            for (param, arg) in data.params.iter().zip(&args) {
+                frame.values[*param] = Some(*arg);
+            }
+            for inst in &data.insts {
+                self.spend()?;
+                let datum = self.op(frame, &inst.op, inst.result)?;
+                if let Some(result) = inst.result {
+                    let Some(datum) = datum else { return fault("an instruction without its result") };
+                    frame.values[result] = Some(datum);
+                }
+            }
+            self.spend()?;
+            let target = match &data.term {
+                Terminator::Return(value) => return frame.get(*value),
+                Terminator::Jump(target) => target,
+                Terminator::Branch { cond, then, otherwise } => {
+                    if frame.bits(*cond)? != 0 {
+                        then
+                    } else {
+                        otherwise
+                    }
+                }
+            };
+            (block, args) = follow(frame, target)?;
+        }
+    }
+
+    fn spend(&mut self) -> Result<(), Stuck> {
+        self.fuel = self.fuel.checked_sub(1).ok_or(Stuck::Fuel)?;
+        Ok(())
+    }
+
+    fn op(&mut self, frame: &Frame<'a>, op: &Op, result: Option<Value>) -> Result<Option<Datum>, Stuck> {
+        let bits = match op {
+            Op::Const(bits) => *bits,
+            Op::Binary(op, a, b) => evaluate(*op, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?),
+            Op::Compare(condition, a, b) => {
+                u64::from(holds(*condition, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?))
+            }
+            Op::IsNull(value) => u64::from(frame.get(*value)? == Datum::Bits(0)),
+            Op::Narrow { value, bits, signed } => narrowed(frame.bits(*value)?, *bits, *signed),
+            Op::SignExtend(value) => frame.bits(*value)? as u32 as i32 as i64 as u64,
+            Op::ZeroExtend(value) => frame.bits(*value)?,
+            Op::Truncate(value) => frame.bits(*value)? & 0xffff_ffff,
+            Op::Below { value, bound } => match frame.bits(*value)? {
+                bits if bits < *bound => bits,
+                bits => return fault(format!("{bits} is not below {bound}")),
+            },
+            Op::SwapBytes { value, bits } => swapped(frame.bits(*value)?, *bits),
+            Op::NonNull(value) => return Ok(Some(Datum::Pointer(frame.pointer(*value)?))),
+            Op::Opaque { value, zero } => match frame.bits(*zero)? {
+                0 => frame.bits(*value)?,
+                other => return fault(format!("{other} is added to make a number unknown")),
+            },
+            Op::Call { callee, args } => return self.call(frame, *callee, args, result),
+            _ => return self.place(frame, op),
+        };
+        Ok(Some(Datum::Bits(bits)))
+    }
+
+    /// Addresses and accesses.
+    fn place(&mut self, frame: &Frame<'a>, op: &Op) -> Result<Option<Datum>, Stuck> {
+        let moved = |start: Pointer, by: i64| Pointer { offset: start.offset.wrapping_add(by), ..start };
+        let at = |base: Value, offset: i16| Ok(moved(frame.pointer(base)?, i64::from(offset)));
+        let pointer = match op {
+            Op::StackAddr { slot, offset } => {
+                moved(frame.slots, i64::from(frame.function.slots[*slot].position) + i64::from(*offset))
+            }
+            Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
+            Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
+            Op::ConfigAddr(config) => return Ok(Some(Datum::Config(*config))),
+            Op::PtrDiff(a, b) => {
+                let (a, b) = (frame.pointer(*a)?, frame.pointer(*b)?);
+                return Ok(Some(Datum::Bits(a.address().wrapping_sub(b.address()))));
+            }
+            Op::PtrAdd(base, offset) => moved(frame.pointer(*base)?, frame.bits(*offset)? as i64),
+            Op::Load { size, base, offset } => {
+                return self.memory.load(at(*base, *offset)?, bytes(*size)).map(Some);
+            }
+            Op::Store { size, base, offset, value } => {
+                self.memory.store(at(*base, *offset)?, bytes(*size), frame.get(*value)?)?;
+                return Ok(None);
+            }
+            Op::AtomicAdd { size, base, offset, value } => {
+                let place = at(*base, *offset)?;
+                let Datum::Bits(old) = self.memory.load(place, bytes(*size))? else {
+                    return fault("a number is added to a pointer");
+                };
+                let new = old.wrapping_add(frame.bits(*value)?);
+                self.memory.store(place, bytes(*size), Datum::Bits(new))?;
+                return Ok(None);
+            }
+            _ => return fault("an instruction that the interpreter does not know"),
+        };
+        Ok(Some(Datum::Pointer(pointer)))
+    }
+
+    fn global(&self, global: GlobalId) -> Result<Pointer, Stuck> {
+        self.globals.get(global.index()).copied().map_or_else(|| fault("no such global variable"), Ok)
+    }
+
+    /// The fields of a config block.
+    fn config(&self, config: ConfigId) -> Result<Datum, Stuck> {
+        let start = self.configs.get(config.index()).copied();
+        start.map_or_else(|| fault("no such config block"), |start| Ok(Datum::Pointer(start)))
+    }
+
+    fn call(
+        &mut self,
+        frame: &Frame<'a>,
+        callee: Callee,
+        args: &[Value],
+        result: Option<Value>,
+    ) -> Result<Option<Datum>, Stuck> {
+        let args: Vec<_> = args.iter().map(|arg| frame.get(*arg)).collect::<Result<_, _>>()?;
+        let datum = match callee {
+            Callee::Function(id) => Some(self.function(id, args)?),
+            Callee::Helper(helper) => Some(self.helper(helper, &args)?),
+            Callee::Kfunc(kfunc) => self.kfunc(kfunc, &args)?,
+        };
+        let narrow = result.is_some_and(|result| frame.function.values[result] == Type::I32);
+        Ok(datum.map(|datum| match datum {
+            Datum::Bits(bits) if narrow => Datum::Bits(bits & 0xffff_ffff),
+            other => other,
+        }))
+    }
+}
+
+fn follow(frame: &Frame<'_>, target: &Target) -> Result<(Block, Vec<Datum>), Stuck> {
+    let args = target.args.iter().map(|arg| frame.get(*arg)).collect::<Result<_, _>>()?;
+    Ok((target.block, args))
+}
+
+fn bytes(size: Size) -> usize {
+    size.bytes() as usize
+}

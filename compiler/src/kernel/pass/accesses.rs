@@ -1,0 +1,108 @@
+//! Lets loads and stores add constants to addresses, and store no more than is stored.
+//!
+//! - A constant part of an address becomes the access's own offset; of `p + c + x` the constant is added last.
+//! - Parts of one global variable are reached from its start, so that one address serves all.
+//! - What cuts a number to the bytes that are stored anyway is left out.
+
+use crate::index::IndexVec;
+use crate::kernel::mir::{Function, Inst, Op, Origin, Size, Type, Value};
+use crate::source::Span;
+
+/// Runs the pass; gives whether anything changed.
+pub fn run(function: &mut Function) -> bool {
+    let mut changed = false;
+    let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
+    for block in function.reverse_postorder() {
+        let insts = std::mem::take(&mut function.blocks[block].insts);
+        let mut new = Vec::with_capacity(insts.len());
+        for mut inst in insts {
+            if let Some(before) = rewrite(&mut inst, &mut ops, &mut function.values) {
+                changed = true;
+                new.extend(before);
+            }
+            if let Some(result) = inst.result {
+                ops[result] = Some(inst.op.clone());
+            }
+            new.push(inst);
+        }
+        function.blocks[block].insts = new;
+    }
+    changed
+}
+
+type Ops = IndexVec<Value, Option<Op>>;
+
+/// Changes an instruction; gives the one to put before it, if any. `None` if it is good as it is.
+fn rewrite(inst: &mut Inst, ops: &mut Ops, types: &mut IndexVec<Value, Type>) -> Option<Option<Inst>> {
+    let span = inst.span;
+    if let Op::Store { size, value, .. } = &mut inst.op
+        && let Some(whole) = uncut(ops, *size, *value)
+    {
+        *value = whole;
+        return Some(None);
+    }
+    match &mut inst.op {
+        Op::Load { base, offset, .. }
+        | Op::Store { base, offset, .. }
+        | Op::AtomicAdd { base, offset, .. } => match ops[*base].clone()? {
+            Op::PtrAdd(inner, by) => {
+                *offset = plus(*offset, constant(ops, by)?)?;
+                *base = inner;
+                Some(None)
+            }
+            Op::GlobalAddr { global, offset: start } if start != 0 => {
+                *offset = plus(*offset, u64::from(start))?;
+                let ty = Type::Ptr(Origin::Global);
+                let (whole, made) = make(ops, types, ty, Op::GlobalAddr { global, offset: 0 }, span);
+                *base = whole;
+                Some(Some(made))
+            }
+            _ => None,
+        },
+        Op::PtrAdd(base, by) => {
+            let Some(Op::PtrAdd(inner, first)) = ops[*base].clone() else { return None };
+            let first_bytes = constant(ops, first)?;
+            match constant(ops, *by) {
+                Some(second) => {
+                    let (sum, made) =
+                        make(ops, types, Type::I64, Op::Const(first_bytes.wrapping_add(second)), span);
+                    (*base, *by) = (inner, sum);
+                    Some(Some(made))
+                }
+                None => {
+                    let ty = types[*base];
+                    let (moved, made) = make(ops, types, ty, Op::PtrAdd(inner, *by), span);
+                    (*base, *by) = (moved, first);
+                    Some(Some(made))
+                }
+            }
+        }
+        _ => None,
+    }
+}
+
+fn make(ops: &mut Ops, types: &mut IndexVec<Value, Type>, ty: Type, op: Op, span: Span) -> (Value, Inst) {
+    ops.push(Some(op.clone()));
+    let value = types.push(ty);
+    (value, Inst { result: Some(value), op, span })
+}
+
+fn constant(ops: &Ops, value: Value) -> Option<u64> {
+    match ops[value] {
+        Some(Op::Const(bits)) => Some(bits),
+        _ => None,
+    }
+}
+
+fn plus(offset: i16, bytes: u64) -> Option<i16> {
+    i16::try_from(i64::from(offset).checked_add(i64::try_from(bytes).ok()?)?).ok()
+}
+
+/// The number that has the same low bytes without having been cut.
+fn uncut(ops: &Ops, size: Size, value: Value) -> Option<Value> {
+    let stored = 8 * u32::from(size.bytes());
+    match ops[value] {
+        Some(Op::Narrow { value, bits, .. }) if u32::from(bits) >= stored => Some(value),
+        _ => None,
+    }
+}

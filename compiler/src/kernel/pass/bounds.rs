@@ -1,0 +1,114 @@
+//! Bounds of numbers, unsigned.
+
+use crate::index::IndexVec;
+use crate::kernel::mir::{BinaryOp, Condition, Op, Size, Type, Value};
+
+/// A number is at least the one and at most the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    pub least: u64,
+    pub most: u64,
+}
+
+/// How many instructions back the bounds of a number are looked for.
+const DEPTH: u32 = 4;
+
+/// The greatest number of so many bits.
+pub fn greatest(width: u32) -> u64 {
+    if width >= 64 { u64::MAX } else { (1 << width) - 1 }
+}
+
+/// The bounds that the making of a number shows, to the verifier too: it does not know what a division leaves.
+pub fn shown(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value) -> Bounds {
+    Bounds { least: 0, most: most(ops, types, value, DEPTH) }.exact_if(constant(ops, value))
+}
+
+impl Bounds {
+    fn exact_if(self, constant: Option<u64>) -> Bounds {
+        constant.map_or(self, |bits| Bounds { least: bits, most: bits })
+    }
+
+    /// What both say. Where nothing can be both, code is not reached and either will do.
+    pub fn within(self, other: Bounds) -> Bounds {
+        let both = Bounds { least: self.least.max(other.least), most: self.most.min(other.most) };
+        if both.least <= both.most { both } else { self }
+    }
+}
+
+fn constant(ops: &IndexVec<Value, Option<Op>>, value: Value) -> Option<u64> {
+    match ops[value] {
+        Some(Op::Const(bits)) => Some(bits),
+        _ => None,
+    }
+}
+
+fn most(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value, depth: u32) -> u64 {
+    let whole = greatest(types[value].bits().unwrap_or(64));
+    let Some(depth) = depth.checked_sub(1) else { return whole };
+    let of = |value: Value| most(ops, types, value, depth);
+    let found = match &ops[value] {
+        Some(Op::Const(bits)) => *bits,
+        Some(Op::Compare(..) | Op::IsNull(_)) => 1,
+        Some(Op::Load { size: Size::B, .. }) => 0xff,
+        Some(Op::Load { size: Size::H, .. }) => 0xffff,
+        Some(Op::Narrow { bits, signed: false, .. }) => greatest(u32::from(*bits)),
+        Some(Op::ZeroExtend(inner)) => of(*inner),
+        Some(Op::Truncate(inner)) => of(*inner),
+        Some(Op::Below { value, bound }) => of(*value).min(bound - 1),
+        Some(Op::Binary(BinaryOp::Add, a, b)) => of(*a).saturating_add(of(*b)),
+        Some(Op::Binary(BinaryOp::And, a, b)) => of(*a).min(of(*b)),
+        Some(Op::Binary(BinaryOp::LShr, a, b)) => {
+            constant(ops, *b).map_or(whole, |amount| of(*a) >> (amount & u64::from(whole.count_ones() - 1)))
+        }
+        _ => whole,
+    };
+    // A number that was cut may be anything.
+    if found > whole { whole } else { found }
+}
+
+/// What a comparison with a constant says about the number, if that is an interval.
+pub fn of_comparison(condition: Condition, limit: u64, holds: bool, width: u32) -> Option<Bounds> {
+    let top = greatest(width);
+    let condition = if holds { condition } else { condition.negated() };
+    let (least, most) = match condition {
+        Condition::Eq => (limit, limit),
+        Condition::Ne if limit == 0 => (1, top),
+        Condition::Lt => (0, limit.checked_sub(1)?),
+        Condition::Le => (0, limit),
+        Condition::Gt => (limit.checked_add(1)?, top),
+        Condition::Ge => (limit, top),
+        _ => return None,
+    };
+    (least <= most && most <= top).then_some(Bounds { least, most })
+}
+
+/// Whether a number within bounds compares so with a constant, if that is the same for all of them.
+pub fn answer(bounds: Bounds, condition: Condition, limit: u64, width: u32) -> Option<bool> {
+    let positive = greatest(width - 1);
+    let signed = unsigned(condition) != condition;
+    if signed && (bounds.most > positive || limit > positive) {
+        return None;
+    }
+    let either = |always: bool, never: bool| if always { Some(true) } else { never.then_some(false) };
+    let Bounds { least, most } = bounds;
+    match unsigned(condition) {
+        Condition::Eq => either(least == limit && most == limit, limit < least || limit > most),
+        Condition::Ne => either(limit < least || limit > most, least == limit && most == limit),
+        Condition::Lt => either(most < limit, least >= limit),
+        Condition::Le => either(most <= limit, least > limit),
+        Condition::Gt => either(least > limit, most <= limit),
+        Condition::Ge => either(least >= limit, most < limit),
+        _ => None,
+    }
+}
+
+/// The comparison that gives the same for numbers whose sign is not set.
+fn unsigned(condition: Condition) -> Condition {
+    match condition {
+        Condition::SLt => Condition::Lt,
+        Condition::SLe => Condition::Le,
+        Condition::SGt => Condition::Gt,
+        Condition::SGe => Condition::Ge,
+        other => other,
+    }
+}

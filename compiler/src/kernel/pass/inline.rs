@@ -1,0 +1,177 @@
+//! Puts functions into those that call them: where there is one call, and where the body is small.
+
+use std::collections::BTreeMap;
+
+use crate::hir::FuncId;
+use crate::index::Id;
+use crate::kernel::limits::STACK_BYTES;
+use crate::kernel::mir::{
+    Block, BlockData, Callee, Function, Inst, Op, Program, Slot, SlotData, Target, Terminator, Value,
+};
+
+/// Most instructions of a function that goes wherever it is called.
+const SMALL: usize = 16;
+/// Most instructions of a function that has one call.
+const LARGE: usize = 400;
+/// Bytes of a frame that registers without a place and the verifier's rounding may take.
+const SPILLS: u32 = 64;
+
+/// How often each function is called.
+pub fn calls(program: &Program) -> BTreeMap<FuncId, usize> {
+    let mut calls = BTreeMap::new();
+    let blocks = program.functions.iter().flat_map(|function| &function.blocks);
+    for inst in blocks.flat_map(|block| &block.insts) {
+        if let Op::Call { callee: Callee::Function(id), .. } = inst.op {
+            *calls.entry(id).or_insert(0) += 1;
+        }
+    }
+    calls
+}
+
+/// Puts functions into the one at a position; those that it calls are good already. Gives whether anything changed.
+pub fn run(program: &mut Program, at: usize, calls: &BTreeMap<FuncId, usize>) -> bool {
+    let (before, rest) = program.functions.split_at_mut(at);
+    let Some(caller) = rest.first_mut() else { return false };
+    let base = caller.slot_bytes;
+    let mut changed = false;
+    while let Some((block, index, callee)) = next_call(caller, before, calls, base) {
+        put(caller, block, index, callee, base);
+        changed = true;
+    }
+    changed
+}
+
+/// Drops functions that were called and are no more.
+pub fn drop_uncalled(program: &mut Program, before_all: &BTreeMap<FuncId, usize>) -> bool {
+    let before = program.functions.len();
+    loop {
+        let left = calls(program);
+        let count = program.functions.len();
+        let is_left = |id: &FuncId| left.contains_key(id) || !before_all.contains_key(id);
+        program.functions.retain(|function| is_left(&function.id));
+        if program.functions.len() == count {
+            return count != before;
+        }
+    }
+}
+
+fn next_call<'a>(
+    caller: &Function,
+    callees: &'a [Function],
+    calls: &BTreeMap<FuncId, usize>,
+    base: u32,
+) -> Option<(Block, usize, &'a Function)> {
+    for block in caller.reverse_postorder() {
+        for (index, inst) in caller.blocks[block].insts.iter().enumerate() {
+            let Op::Call { callee: Callee::Function(id), .. } = inst.op else { continue };
+            let Some(callee) = callees.iter().find(|one| one.id == id) else { continue };
+            let once = calls.get(&id) == Some(&1);
+            let limit = if once { LARGE } else { SMALL };
+            if weight(callee) <= limit && leaves_room(caller, callees, callee, base) {
+                return Some((block, index, callee));
+            }
+        }
+    }
+    None
+}
+
+/// Whether the caller's frame, with the callee's in it, leaves room for the frames of all that either calls.
+fn leaves_room(caller: &Function, callees: &[Function], callee: &Function, base: u32) -> bool {
+    if callee.slot_bytes == 0 {
+        return true;
+    }
+    let frame = caller.slot_bytes.max(base.saturating_add(callee.slot_bytes));
+    let called = called_by(caller).chain(called_by(callee)).filter(|id| *id != callee.id);
+    let below = called.map(|id| depth(id, callees)).max().unwrap_or(0);
+    frame.saturating_add(SPILLS).saturating_add(below) <= STACK_BYTES
+}
+
+/// Bytes of stack that a function and all it calls may take.
+fn depth(id: FuncId, functions: &[Function]) -> u32 {
+    let Some(function) = functions.iter().find(|one| one.id == id) else { return 0 };
+    let below = called_by(function).map(|id| depth(id, functions)).max().unwrap_or(0);
+    function.slot_bytes.saturating_add(SPILLS).saturating_add(below)
+}
+
+fn called_by(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
+    function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
+        Op::Call { callee: Callee::Function(id), .. } => Some(id),
+        _ => None,
+    })
+}
+
+/// Instructions, without those that are part of others.
+fn weight(function: &Function) -> usize {
+    let order = function.reverse_postorder();
+    let count = |block: &BlockData| {
+        let costs = |inst: &&Inst| !matches!(inst.op, Op::Const(_) | Op::StackAddr { .. });
+        block.insts.iter().filter(costs).count() + block.term.targets().len().max(1)
+    };
+    order.iter().map(|block| count(&function.blocks[*block])).sum()
+}
+
+/// Replaces a call by the callee's blocks, whose slots start at `base` of the frame: bodies that do not run at the same
+/// time share bytes.
+fn put(caller: &mut Function, block: Block, index: usize, callee: &Function, base: u32) {
+    let first_block = caller.blocks.len() + 1;
+    let first_slot = caller.slots.len();
+    let first_value = caller.values.len();
+    let block_of = |block: Block| Block::new(first_block + block.index());
+    let value_of = |value: Value| Value::new(first_value + value.index());
+    for ty in callee.values.iter() {
+        caller.values.push(*ty);
+    }
+    for slot in callee.slots.iter() {
+        caller.slots.push(SlotData { position: base + slot.position, ..*slot });
+    }
+    caller.slot_bytes = caller.slot_bytes.max(base + callee.slot_bytes);
+    let data = &mut caller.blocks[block];
+    let rest = data.insts.split_off(index + 1);
+    let call = data.insts.pop();
+    let term = std::mem::replace(&mut data.term, Terminator::Jump(Target::to(block)));
+    let span = data.span;
+    let (result, args) = match call {
+        Some(Inst { result, op: Op::Call { args, .. }, .. }) => (result, args),
+        _ => return,
+    };
+    data.term = Terminator::Jump(Target { block: block_of(callee.entry()), args });
+    // The callee's result is a parameter of what follows, also where nobody asks for it.
+    let result = result.unwrap_or_else(|| caller.values.push(callee.ret));
+    let behind = caller.blocks.push(BlockData { params: vec![result], insts: rest, term, span });
+    debug_assert_eq!(behind.index() + 1, first_block, "the callee's blocks come behind");
+    let moved = Moved { first_slot, behind, block_of: &block_of, value_of: &value_of };
+    for data in callee.blocks.iter() {
+        caller.blocks.push(moved.block(data));
+    }
+}
+
+/// Where the callee's parts are in the caller.
+struct Moved<'a> {
+    first_slot: usize,
+    behind: Block,
+    block_of: &'a dyn Fn(Block) -> Block,
+    value_of: &'a dyn Fn(Value) -> Value,
+}
+
+impl Moved<'_> {
+    fn block(&self, data: &BlockData) -> BlockData {
+        let mut data = data.clone();
+        data.params.iter_mut().for_each(|param| *param = (self.value_of)(*param));
+        for inst in &mut data.insts {
+            inst.result = inst.result.map(self.value_of);
+            inst.op.map_operands(&mut |value| (self.value_of)(value));
+            if let Op::StackAddr { slot, .. } = &mut inst.op {
+                *slot = Slot::new(self.first_slot + slot.index());
+            }
+        }
+        data.term.map_operands(&mut |value| (self.value_of)(value));
+        if let Terminator::Return(value) = data.term {
+            data.term = Terminator::Jump(Target { block: self.behind, args: vec![value] });
+        } else {
+            for target in data.term.targets_mut() {
+                target.block = (self.block_of)(target.block);
+            }
+        }
+        data
+    }
+}

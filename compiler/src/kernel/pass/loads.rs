@@ -1,0 +1,280 @@
+//! Reads no memory whose content is known: what was stored or read before, and the entry of a key that was looked up.
+//!
+//! What is known at the start of a block is what all blocks before it agree on; nothing, where a loop comes back.
+
+use super::places::{Place, Places, Root};
+use super::{Replacements, constants, predecessors};
+use crate::index::IndexVec;
+use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Kfunc, Op, Size, Type, Value};
+
+/// Runs the pass; gives whether anything changed.
+pub fn run(function: &mut Function) -> bool {
+    let order = function.reverse_postorder();
+    let ways_in = predecessors(function);
+    let places = Places::new(function, &order);
+    let mut ends: IndexVec<Block, Option<Known>> = function.blocks.iter().map(|_| None).collect();
+    let mut finder = Finder {
+        function,
+        places,
+        replacements: Replacements::new(function),
+        constants: constants(function),
+        changes: Vec::new(),
+        useless: Vec::new(),
+    };
+    for block in order {
+        let mut known = at_start(&ends, &ways_in[block]);
+        for (at, inst) in function.blocks[block].insts.iter().enumerate() {
+            finder.inst(inst, (block, at), &mut known);
+        }
+        ends[block] = Some(known);
+    }
+    let Finder { replacements, changes, useless, .. } = finder;
+    let changed = !changes.is_empty() || !useless.is_empty();
+    for ((block, at), op) in changes {
+        function.blocks[block].insts[at].op = op;
+    }
+    // From the last to the first of each block.
+    for (block, at) in useless.into_iter().rev() {
+        function.blocks[block].insts.remove(at);
+    }
+    replacements.apply(function) || changed
+}
+
+/// The content of memory, as far as it is known.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    contents: Vec<Content>,
+    entries: Vec<Entry>,
+}
+
+/// What lies at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Content {
+    place: Place,
+    held: Held,
+}
+
+/// A value, or bytes that are known: of those also a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Value(Value),
+    Bytes(u64),
+}
+
+impl Content {
+    /// What is known of a part of the place.
+    fn part(self, start: i64, end: i64) -> Option<Content> {
+        let place = Place { start, end, ..self.place };
+        match self.held {
+            _ if place == self.place => Some(self),
+            Held::Bytes(bits) if self.place.start <= start && end <= self.place.end && start < end => {
+                let bits = bits >> (8 * (start - self.place.start));
+                Some(Content { place, held: Held::Bytes(cut(bits, end - start)) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The low bytes.
+fn cut(bits: u64, bytes: i64) -> u64 {
+    if bytes >= 8 { bits } else { bits & ((1 << (8 * bytes)) - 1) }
+}
+
+/// What a lookup gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    map: Value,
+    /// The key's bytes: values with their offsets and ends.
+    key: Vec<(i64, i64, Held)>,
+    result: Value,
+}
+
+/// Facts that are kept at most: a bound on the work.
+const MAX_FACTS: usize = 64;
+
+fn at_start(ends: &IndexVec<Block, Option<Known>>, ways_in: &[Block]) -> Known {
+    let known: Option<Vec<&Known>> = ways_in.iter().map(|from| ends[*from].as_ref()).collect();
+    let Some((first, others)) = known.as_deref().and_then(|all| all.split_first()) else {
+        return Known::default();
+    };
+    let mut start = (*first).clone();
+    start.contents.retain(|one| others.iter().all(|other| other.contents.contains(one)));
+    start.entries.retain(|one| others.iter().all(|other| other.entries.contains(one)));
+    start
+}
+
+struct Finder<'a> {
+    function: &'a Function,
+    places: Places<'a>,
+    replacements: Replacements,
+    constants: IndexVec<Value, Option<u64>>,
+    changes: Vec<((Block, usize), Op)>,
+    /// Stores of what is there.
+    useless: Vec<(Block, usize)>,
+}
+
+impl Finder<'_> {
+    fn inst(&mut self, inst: &Inst, at: (Block, usize), known: &mut Known) {
+        match (&inst.op, inst.result) {
+            (Op::Load { size, base, offset }, Some(result)) => {
+                self.load(*size, *base, *offset, result, at, known)
+            }
+            (Op::Store { size, base, offset, value }, _) => {
+                let place = self.places.access(*base, *offset, size.bytes().into());
+                let content = Content { place, held: self.held(*value, *size) };
+                if place.root == Root::Frame && part_of(known, place) == Some(content) {
+                    return self.useless.push(at);
+                }
+                self.write(known, place);
+                remember(known, content);
+            }
+            (Op::AtomicAdd { size, base, offset, .. }, _) => {
+                let place = self.places.access(*base, *offset, size.bytes().into());
+                self.write(known, place);
+            }
+            (Op::Call { callee, args }, result) => self.call(*callee, args, result, known),
+            _ => {}
+        }
+    }
+
+    fn held(&self, value: Value, size: Size) -> Held {
+        let value = self.replacements.resolve(value);
+        match self.constants[value] {
+            Some(bits) => Held::Bytes(cut(bits, i64::from(size.bytes()))),
+            None => Held::Value(value),
+        }
+    }
+
+    /// Forgets what may be written there, but for the other bytes of what is known byte by byte.
+    fn write(&self, known: &mut Known, place: Place) {
+        let mut rest = Vec::new();
+        known.contents.retain(|one| {
+            if !self.places.overlap(one.place, place) {
+                return true;
+            }
+            if place.exact && place.root == one.place.root && matches!(one.held, Held::Bytes(_)) {
+                rest.extend(one.part(one.place.start, place.start));
+                rest.extend(one.part(place.end, one.place.end));
+            }
+            false
+        });
+        rest.into_iter().for_each(|one| remember(known, one));
+    }
+
+    fn load(
+        &mut self,
+        size: Size,
+        base: Value,
+        offset: i16,
+        result: Value,
+        at: (Block, usize),
+        known: &mut Known,
+    ) {
+        let place = self.places.access(base, offset, size.bytes().into());
+        if !place.exact || !self.is_memory(base) {
+            return;
+        }
+        let ty = self.function.values[result];
+        if let Some(Content { held: Held::Bytes(bits), .. }) = part_of(known, place)
+            && ty.bits().is_some()
+        {
+            return self.changes.push((at, Op::Const(bits)));
+        }
+        let there = known.contents.iter().find(|one| {
+            one.place.root == place.root
+                && one.place.start == place.start
+                && matches!(one.held, Held::Value(_))
+        });
+        if let Some(Content { place: stored, held: Held::Value(value) }) = there.copied() {
+            let have = self.function.values[value];
+            let whole = stored.end == place.end;
+            if have == ty && whole && matches!(size, Size::W | Size::DW) {
+                return self.replacements.replace(result, value);
+            }
+            let zeros_follow = || {
+                let rest = part_of(known, Place { start: stored.end, ..place });
+                matches!(rest, Some(Content { held: Held::Bytes(0), .. }))
+            };
+            let op = match (have, size) {
+                (Type::I64, Size::W) if stored.end >= place.end => Some(Op::Truncate(value)),
+                (Type::I32, Size::B | Size::H) if stored.end >= place.end => {
+                    Some(Op::Narrow { value, bits: 8 * size.bytes(), signed: false })
+                }
+                (Type::I32, Size::DW) if stored.end == place.start + 4 && zeros_follow() => {
+                    Some(Op::ZeroExtend(value))
+                }
+                _ => None,
+            };
+            if let Some(op) = op {
+                self.changes.push((at, op));
+                return;
+            }
+        }
+        remember(known, Content { place, held: Held::Value(result) });
+    }
+
+    /// Contexts and counters of iterators are no memory that anything here describes.
+    fn is_memory(&self, base: Value) -> bool {
+        matches!(self.function.values[base], Type::Ptr(origin) if origin.is_memory())
+    }
+
+    fn call(&mut self, callee: Callee, args: &[Value], result: Option<Value>, known: &mut Known) {
+        if let (Callee::Helper(Helper::MapLookup), [map, key], Some(result)) = (callee, args, result) {
+            return self.lookup(*map, *key, result, known);
+        }
+        known.contents.retain(|one| !self.places.call_writes(callee, args, one.place));
+        let keeps_entries = match callee {
+            Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
+            | Callee::Helper(Helper::GetCurrentComm) => true,
+            Callee::Helper(helper) => !helper.has_effects(),
+            Callee::Function(_) => false,
+        };
+        if !keeps_entries {
+            known.entries.clear();
+        }
+    }
+
+    /// Two lookups of one key in one map, with nothing in between that adds or removes entries, are one.
+    fn lookup(&mut self, map: Value, key: Value, result: Value, known: &mut Known) {
+        let map = self.replacements.resolve(map);
+        let Some(key) = self.key(self.places.argument(key), known) else { return };
+        match known.entries.iter().find(|one| one.map == map && one.key == key) {
+            Some(entry) => self.replacements.replace(result, entry.result),
+            None if known.entries.len() < MAX_FACTS => known.entries.push(Entry { map, key, result }),
+            None => {}
+        }
+    }
+
+    /// The values that a slot holds from a place on, if they are known for all of its bytes.
+    fn key(&self, place: Place, known: &Known) -> Option<Vec<(i64, i64, Held)>> {
+        if place.root != Root::Frame || !place.exact {
+            return None;
+        }
+        let mut key = Vec::new();
+        let mut at = place.start;
+        while at < place.end {
+            let next =
+                known.contents.iter().find(|one| one.place.root == Root::Frame && one.place.start == at)?;
+            key.push((at - place.start, next.place.end - place.start, next.held));
+            at = next.place.end;
+        }
+        (at == place.end).then_some(key)
+    }
+}
+
+/// What is known of a place, if one content says all of it.
+fn part_of(known: &Known, place: Place) -> Option<Content> {
+    let same_root = known.contents.iter().filter(|one| place.exact && one.place.root == place.root);
+    same_root.filter_map(|one| one.part(place.start, place.end)).next()
+}
+
+fn remember(known: &mut Known, content: Content) {
+    if !content.place.exact {
+        return;
+    }
+    if known.contents.len() >= MAX_FACTS {
+        known.contents.remove(0);
+    }
+    known.contents.push(content);
+}

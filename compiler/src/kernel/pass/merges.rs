@@ -1,0 +1,148 @@
+//! Hides from the verifier what numbers start as, in functions with many branches.
+//!
+//! The verifier follows every way through a function, and stops where it has come by with the same values. A variable
+//! that starts as a constant and changes in some branches is another constant on each way, and as soon as it is compared
+//! with something, which way was taken counts: thirty branches are a thousand million ways. A number that the verifier
+//! does not know is the same on all of them.
+
+use crate::index::IndexVec;
+use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value};
+use crate::source::Span;
+
+/// Branches up to which the verifier may follow all ways.
+const MAX_BRANCHES: usize = 24;
+
+/// Runs the pass; gives whether anything changed. It must be the last, and run once.
+pub fn run(function: &mut Function) -> bool {
+    let order = function.reverse_postorder();
+    let branches = order
+        .iter()
+        .filter(|block| matches!(function.blocks[**block].term, Terminator::Branch { .. }))
+        .count();
+    let mut constant: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let (Some(result), Op::Const(_)) = (inst.result, &inst.op) {
+            constant[result] = true;
+        }
+    }
+    let decides = constant.iter().map(|_| false).collect();
+    let mut merges = Merges { function, constant, decides, zeros: None };
+    if branches > MAX_BRANCHES {
+        merges.decide();
+        order.into_iter().for_each(|block| merges.hide(block));
+    }
+    merges.finish()
+}
+
+/// Numbers that are 0, which the verifier does not know.
+struct Zeros {
+    narrow: Value,
+    wide: Value,
+    /// What makes them.
+    insts: Vec<Inst>,
+}
+
+struct Merges<'a> {
+    function: &'a mut Function,
+    constant: IndexVec<Value, bool>,
+    /// A branch or an address depends on it.
+    decides: IndexVec<Value, bool>,
+    zeros: Option<Zeros>,
+}
+
+impl Merges<'_> {
+    /// Finds the values on which branches and addresses depend.
+    fn decide(&mut self) {
+        let order = self.function.reverse_postorder();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for block in order.iter().rev().map(|block| &self.function.blocks[*block]) {
+                let mut depends = Vec::new();
+                if let Terminator::Branch { cond, .. } = block.term {
+                    depends.push(cond);
+                }
+                for target in block.term.targets() {
+                    let params = self.function.blocks[target.block].params.iter();
+                    let passed = params.zip(&target.args).filter(|(param, _)| self.decides[**param]);
+                    depends.extend(passed.map(|(_, arg)| *arg));
+                }
+                for inst in &block.insts {
+                    let is_address = matches!(inst.op, Op::PtrAdd(..) | Op::Below { .. });
+                    let is_call = matches!(inst.op, Op::Call { .. } | Op::Load { .. });
+                    if is_address || !is_call && inst.result.is_some_and(|result| self.decides[result]) {
+                        depends.extend(inst.op.operands());
+                    }
+                }
+                for value in depends {
+                    changed |= !std::mem::replace(&mut self.decides[value], true);
+                }
+            }
+        }
+    }
+
+    /// Hides the constants that a block passes on.
+    fn hide(&mut self, block: Block) {
+        let mut term = self.function.blocks[block].term.clone();
+        for target in term.targets_mut() {
+            let params = self.function.blocks[target.block].params.clone();
+            for (arg, param) in target.args.iter_mut().zip(params) {
+                if self.constant[*arg] && self.decides[param] {
+                    *arg = self.hidden(block, *arg);
+                }
+            }
+        }
+        self.function.blocks[block].term = term;
+    }
+
+    fn hidden(&mut self, block: Block, value: Value) -> Value {
+        let ty = self.function.values[value];
+        let zero = match ty {
+            Type::I32 => self.zeros().narrow,
+            Type::I64 => self.zeros().wide,
+            Type::Ptr(_) => return value,
+        };
+        let result = self.function.values.push(ty);
+        let span = self.function.blocks[block].span;
+        let op = Op::Opaque { value, zero };
+        self.function.blocks[block].insts.push(Inst { result: Some(result), op, span });
+        result
+    }
+
+    fn zeros(&mut self) -> &Zeros {
+        let (function, zeros) = (&mut *self.function, &mut self.zeros);
+        zeros.get_or_insert_with(|| Zeros::new(function))
+    }
+
+    fn finish(self) -> bool {
+        let Some(zeros) = self.zeros else { return false };
+        let entry = self.function.entry();
+        self.function.blocks[entry].insts.splice(0..0, zeros.insts);
+        true
+    }
+}
+
+impl Zeros {
+    /// One of two numbers in a row is even, so the lowest bit of their product is 0; times any number it still is.
+    fn new(function: &mut Function) -> Zeros {
+        let mut insts = Vec::new();
+        let span: Span = function.span;
+        let mut value = |ty, op| {
+            let result = function.values.push(ty);
+            insts.push(Inst { result: Some(result), op, span });
+            result
+        };
+        let call = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
+        let any = value(Type::I64, call);
+        let one = value(Type::I64, Op::Const(1));
+        let half = value(Type::I64, Op::Const(32));
+        let next = value(Type::I64, Op::Binary(BinaryOp::Add, any, one));
+        let product = value(Type::I64, Op::Binary(BinaryOp::Mul, next, any));
+        let bit = value(Type::I64, Op::Binary(BinaryOp::And, product, one));
+        let low = value(Type::I64, Op::Binary(BinaryOp::Mul, bit, any));
+        let high = value(Type::I64, Op::Binary(BinaryOp::Shl, low, half));
+        let wide = value(Type::I64, Op::Binary(BinaryOp::Or, high, low));
+        let narrow = value(Type::I32, Op::Truncate(wide));
+        Zeros { narrow, wide, insts }
+    }
+}

@@ -1,0 +1,100 @@
+//! Makes one block of those that do the same and then go the same way.
+
+use std::collections::HashMap;
+
+use crate::index::{Id, IndexVec};
+use crate::kernel::mir::{Block, Function, Op, SlotData, Target, Terminator, Value};
+
+/// Runs the pass; gives whether anything changed.
+pub fn run(function: &mut Function) -> bool {
+    let mut firsts: HashMap<Content, Block> = HashMap::new();
+    let mut stands_for: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
+    let mut changed = false;
+    let order = function.reverse_postorder();
+    let same = same_places(function);
+    for block in &order {
+        let Some(content) = content(function, *block, &same) else { continue };
+        match firsts.get(&content) {
+            Some(first) => {
+                stands_for[*block] = Some(*first);
+                changed = true;
+            }
+            None => {
+                firsts.insert(content, *block);
+            }
+        }
+    }
+    if !changed {
+        return false;
+    }
+    for block in order {
+        let term = &mut function.blocks[block].term;
+        for target in term.targets_mut() {
+            if let Some(first) = stands_for[target.block] {
+                *target = Target::to(first);
+            }
+        }
+        if let Terminator::Branch { then, otherwise, .. } = term
+            && then.block == otherwise.block
+        {
+            // Twins have no parameters.
+            *term = Terminator::Jump(then.clone());
+        }
+    }
+    true
+}
+
+/// Instructions and the end, with the block's own values counted from the first.
+type Content = (Vec<Op>, Vec<Value>, Vec<Block>);
+
+/// For each address of the frame, the first value that is the same one: slots that are not used at the same time share
+/// their bytes.
+fn same_places(function: &Function) -> HashMap<Value, Value> {
+    let mut firsts = HashMap::new();
+    let mut same = HashMap::new();
+    for inst in &function.blocks[function.entry()].insts {
+        if let (Op::StackAddr { slot, offset }, Some(result)) = (&inst.op, inst.result) {
+            let SlotData { size, position } = function.slots[*slot];
+            same.insert(result, *firsts.entry((position + offset, size, *offset)).or_insert(result));
+        }
+    }
+    same
+}
+
+/// A block without parameters whose values nobody else uses.
+fn content(function: &Function, block: Block, same: &HashMap<Value, Value>) -> Option<Content> {
+    let data = &function.blocks[block];
+    if block == function.entry() || !data.params.is_empty() {
+        return None;
+    }
+    let Terminator::Return(_) = data.term else {
+        return short_jump(function, block, same);
+    };
+    let results: Vec<Value> = data.insts.iter().filter_map(|inst| inst.result).collect();
+    let own = |value: Value| match results.iter().position(|result| *result == value) {
+        Some(index) => Value::new(function.values.len() + index),
+        None => same.get(&value).copied().unwrap_or(value),
+    };
+    let ops = data.insts.iter().map(|inst| {
+        let mut op = inst.op.clone();
+        op.map_operands(&mut |value| own(value));
+        op
+    });
+    let ends = data.term.operands().into_iter().map(own).collect();
+    Some((ops.collect(), ends, Vec::new()))
+}
+
+/// A block that does something without results and then jumps.
+fn short_jump(function: &Function, block: Block, same: &HashMap<Value, Value>) -> Option<Content> {
+    let data = &function.blocks[block];
+    let Terminator::Jump(target) = &data.term else { return None };
+    if target.block == block || data.insts.is_empty() || data.insts.iter().any(|inst| inst.result.is_some()) {
+        return None;
+    }
+    let ops = data.insts.iter().map(|inst| {
+        let mut op = inst.op.clone();
+        op.map_operands(&mut |value| same.get(&value).copied().unwrap_or(value));
+        op
+    });
+    Some((ops.collect(), target.args.clone(), vec![target.block]))
+}

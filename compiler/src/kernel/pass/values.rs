@@ -1,0 +1,330 @@
+//! Works out nothing twice, and asks nothing whose answer is known.
+//!
+//! The walk goes down the tree of dominators. What was computed above is used again; constants and addresses, which cost
+//! nothing until they are used, move to the entry. A branch into a block that has no other way in says what holds there
+//! and below: its condition is a constant, and the number that it compared has bounds.
+//!
+//! The verifier has to see the bounds too. A comparison may only go if it is left with a value that it knows to be below:
+//! one whose making shows it ([`bounds::shown`]), an [`Op::Below`] from above, or one that is put where the branch came in.
+
+use std::collections::HashMap;
+
+use super::bounds::{self, Bounds};
+use super::{Replacements, predecessors};
+use crate::index::IndexVec;
+use crate::kernel::mir::dominators::Dominators;
+use crate::kernel::mir::{Block, Function, Inst, Op, Terminator, Type, Value};
+
+/// Runs the pass; gives whether anything changed.
+pub fn run(function: &mut Function) -> bool {
+    let order = function.reverse_postorder();
+    let dominators = Dominators::new(function, &order);
+    let mut below: IndexVec<Block, Vec<Block>> = function.blocks.iter().map(|_| Vec::new()).collect();
+    for block in order.iter().rev() {
+        if let Some(above) = dominators.immediate(*block) {
+            below[above].push(*block);
+        }
+    }
+    let mut walk = Walk {
+        ops: function.values.iter().map(|_| None).collect(),
+        replacements: Replacements::new(function),
+        ways_in: predecessors(function),
+        made: Scoped::default(),
+        known: Scoped::default(),
+        bounds: Scoped::default(),
+        checked: Scoped::default(),
+        hoisted: Vec::new(),
+        inserted: Vec::new(),
+        changed: false,
+        function,
+    };
+    walk.all(&below);
+    walk.finish()
+}
+
+/// A map with scopes: what was set in a scope is as before when the scope ends.
+struct Scoped<K, V> {
+    map: HashMap<K, V>,
+    undo: Vec<(K, Option<V>)>,
+}
+
+impl<K, V> Default for Scoped<K, V> {
+    fn default() -> Scoped<K, V> {
+        Scoped { map: HashMap::new(), undo: Vec::new() }
+    }
+}
+
+impl<K: Clone + Eq + std::hash::Hash, V: Clone> Scoped<K, V> {
+    fn get(&self, key: &K) -> Option<&V> {
+        self.map.get(key)
+    }
+
+    fn set(&mut self, key: K, value: V) {
+        let before = self.map.insert(key.clone(), value);
+        self.undo.push((key, before));
+    }
+
+    fn leave(&mut self, mark: usize) {
+        for (key, before) in self.undo.drain(mark..).rev() {
+            match before {
+                Some(value) => self.map.insert(key, value),
+                None => self.map.remove(&key),
+            };
+        }
+    }
+}
+
+struct Walk<'a> {
+    function: &'a mut Function,
+    /// What makes the values seen so far.
+    ops: IndexVec<Value, Option<Op>>,
+    replacements: Replacements,
+    ways_in: IndexVec<Block, Vec<Block>>,
+    made: Scoped<(Op, Type), Value>,
+    /// Conditions that are constants here.
+    known: Scoped<Value, u64>,
+    /// What branches say about numbers, and the block that they lead into.
+    bounds: Scoped<Value, (Bounds, Block)>,
+    /// The value of [`Op::Below`] for a number, and its bound.
+    checked: Scoped<(Value, Type), (Value, u64)>,
+    /// Instructions for the start of the entry.
+    hoisted: Vec<Inst>,
+    /// Instructions for the start of a block, in order.
+    inserted: Vec<(Block, Inst)>,
+    changed: bool,
+}
+
+/// How far the scopes were filled.
+type Marks = [usize; 4];
+
+impl Walk<'_> {
+    fn all(&mut self, below: &IndexVec<Block, Vec<Block>>) {
+        let entry = self.function.entry();
+        let mut open = vec![(entry, None)];
+        while let Some((block, marks)) = open.pop() {
+            if let Some(marks) = marks {
+                self.leave(marks);
+                continue;
+            }
+            open.push((block, Some(self.marks())));
+            self.edge(block);
+            self.block(block);
+            open.extend(below[block].iter().map(|next| (*next, None)));
+        }
+    }
+
+    fn marks(&self) -> Marks {
+        [self.made.undo.len(), self.known.undo.len(), self.bounds.undo.len(), self.checked.undo.len()]
+    }
+
+    fn leave(&mut self, [made, known, bounds, checked]: Marks) {
+        self.made.leave(made);
+        self.known.leave(known);
+        self.bounds.leave(bounds);
+        self.checked.leave(checked);
+    }
+
+    /// What the only branch into the block says.
+    fn edge(&mut self, block: Block) {
+        let [from] = self.ways_in[block].as_slice() else { return };
+        let Terminator::Branch { cond, then, otherwise } = &self.function.blocks[*from].term else { return };
+        if then.block == otherwise.block {
+            return;
+        }
+        let (cond, holds) = (*cond, then.block == block);
+        let is_bit = matches!(self.ops[cond], Some(Op::Compare(..) | Op::IsNull(_)));
+        if is_bit || !holds {
+            self.known.set(cond, u64::from(holds));
+        }
+        let (number, bounds) = match self.ops[cond] {
+            Some(Op::Compare(condition, a, b)) => match self.constant(b) {
+                Some(limit) => (a, bounds::of_comparison(condition, limit, holds, self.width(a))),
+                None => return,
+            },
+            _ if holds && !is_bit => (cond, Some(Bounds { least: 1, most: u64::from(u32::MAX) })),
+            _ => return,
+        };
+        if let Some(bounds) = bounds {
+            let bounds = self.bounds_of(number).within(bounds);
+            self.bounds.set(number, (bounds, block));
+        }
+    }
+
+    fn block(&mut self, block: Block) {
+        let mut insts = std::mem::take(&mut self.function.blocks[block].insts);
+        insts.retain_mut(|inst| self.keep(inst, block));
+        self.function.blocks[block].insts = insts;
+        let mut term = self.function.blocks[block].term.clone();
+        term.map_operands(&mut |value| self.operand(value));
+        self.changed |= term != self.function.blocks[block].term;
+        self.function.blocks[block].term = term;
+    }
+
+    /// What stands for a value here.
+    fn operand(&mut self, value: Value) -> Value {
+        let value = self.replacements.resolve(value);
+        match self.known.get(&value) {
+            Some(bits) => {
+                let bits = *bits;
+                self.leaf(Op::Const(bits), Type::I32)
+            }
+            None => value,
+        }
+    }
+
+    fn keep(&mut self, inst: &mut Inst, block: Block) -> bool {
+        let before = inst.op.clone();
+        inst.op.map_operands(&mut |value| self.operand(value));
+        self.changed |= inst.op != before;
+        let Some(result) = inst.result else { return true };
+        if !is_shared(&inst.op) {
+            self.ops[result] = Some(inst.op.clone());
+            return true;
+        }
+        let ty = self.function.values[result];
+        if let Some(value) = self.answer(&inst.op, ty) {
+            return self.replace(result, value);
+        }
+        if let Op::Below { value, bound } = inst.op
+            && let Some(checked) = self.below(value, bound, ty, block)
+        {
+            return self.replace(result, checked);
+        }
+        let key = (inst.op.clone(), ty);
+        if let Some(value) = self.made.get(&key) {
+            let value = *value;
+            return self.replace(result, value);
+        }
+        self.ops[result] = Some(inst.op.clone());
+        if is_leaf(&inst.op) {
+            // Known everywhere: not undone when the scope ends.
+            self.made.map.insert(key, result);
+            self.changed |= block != self.function.entry();
+            self.hoisted.push(inst.clone());
+            return false;
+        }
+        if let Op::Below { value, bound } = inst.op {
+            let number = self.number(value);
+            self.checked.set((number, ty), (result, bound));
+        }
+        self.made.set(key, result);
+        true
+    }
+
+    fn replace(&mut self, value: Value, by: Value) -> bool {
+        self.replacements.replace(value, by);
+        self.changed = true;
+        false
+    }
+
+    /// A constant or an address, at the entry.
+    fn leaf(&mut self, op: Op, ty: Type) -> Value {
+        if let Some(value) = self.made.get(&(op.clone(), ty)) {
+            return *value;
+        }
+        let value = self.value(ty, op.clone());
+        self.made.map.insert((op.clone(), ty), value);
+        let span = self.function.span;
+        self.hoisted.push(Inst { result: Some(value), op, span });
+        value
+    }
+
+    fn value(&mut self, ty: Type, op: Op) -> Value {
+        self.ops.push(Some(op));
+        self.replacements.add();
+        self.function.values.push(ty)
+    }
+
+    /// The answer to a comparison, if the bounds give it.
+    fn answer(&mut self, op: &Op, ty: Type) -> Option<Value> {
+        let Op::Compare(condition, a, b) = *op else { return None };
+        let limit = self.constant(b)?;
+        let answer = bounds::answer(self.bounds_of(a), condition, limit, self.width(a))?;
+        Some(self.leaf(Op::Const(u64::from(answer)), ty))
+    }
+
+    /// A value that is the number and that the verifier knows to be below the bound.
+    fn below(&mut self, value: Value, bound: u64, ty: Type, block: Block) -> Option<Value> {
+        let number = self.number(value);
+        if bounds::shown(&self.ops, &self.function.values, number).most < bound {
+            return Some(value);
+        }
+        if let Some((checked, least)) = self.checked.get(&(number, ty))
+            && *least <= bound
+        {
+            return Some(*checked);
+        }
+        let (Bounds { most, .. }, from) = *self.bounds.get(&number)?;
+        if most >= bound || from == block {
+            return None;
+        }
+        let mut inner = number;
+        if self.function.values[number] != ty {
+            inner = self.insert(from, Op::ZeroExtend(number), ty);
+        }
+        let checked = self.insert(from, Op::Below { value: inner, bound: most + 1 }, ty);
+        self.checked.set((number, ty), (checked, most + 1));
+        Some(checked)
+    }
+
+    fn insert(&mut self, block: Block, op: Op, ty: Type) -> Value {
+        let value = self.value(ty, op.clone());
+        let span = self.function.blocks[block].span;
+        self.inserted.push((block, Inst { result: Some(value), op, span }));
+        value
+    }
+
+    fn constant(&self, value: Value) -> Option<u64> {
+        match self.ops[value] {
+            Some(Op::Const(bits)) => Some(bits),
+            _ => None,
+        }
+    }
+
+    fn width(&self, value: Value) -> u32 {
+        self.function.values[value].bits().unwrap_or(64)
+    }
+
+    /// The number without what only makes it wider.
+    fn number(&self, value: Value) -> Value {
+        match self.ops[value] {
+            Some(Op::ZeroExtend(inner)) => inner,
+            _ => value,
+        }
+    }
+
+    /// What is known about a number: by how it was made, and by the branches above.
+    fn bounds_of(&self, value: Value) -> Bounds {
+        let number = self.number(value);
+        let shown = bounds::shown(&self.ops, &self.function.values, number);
+        match self.bounds.get(&number) {
+            Some((bounds, _)) => shown.within(*bounds),
+            None => shown,
+        }
+    }
+
+    fn finish(self) -> bool {
+        let function = self.function;
+        for (block, inst) in self.inserted.into_iter().rev() {
+            function.blocks[block].insts.insert(0, inst);
+        }
+        let entry = function.entry();
+        let rest = std::mem::take(&mut function.blocks[entry].insts);
+        function.blocks[entry].insts = self.hoisted.into_iter().chain(rest).collect();
+        self.replacements.apply(function);
+        self.changed
+    }
+}
+
+/// Whether two of them with the same operands are one.
+fn is_shared(op: &Op) -> bool {
+    op.is_pure() && !matches!(op, Op::Load { .. } | Op::Call { .. })
+}
+
+/// Whether it is made where it is used, wherever it stands.
+fn is_leaf(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Const(_) | Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) | Op::ConfigAddr(_)
+    )
+}
