@@ -27,8 +27,8 @@ pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -
 fn programs(hir: &Hir, split: &Split) -> Vec<Program> {
     let functions = split.kernel.iter().map(|id| &hir.functions[*id]);
     let kind = |kind| match kind {
-        FunctionKind::PerfEvent => Some("perf_event"),
-        FunctionKind::Helper | FunctionKind::Plain => None,
+        FunctionKind::Program(kind) => Some(kind.name()),
+        _ => None,
     };
     let program = |function: &crate::hir::Function| {
         Some(Program { name: function.name.clone(), kind: kind(function.kind)?.to_owned() })
@@ -120,7 +120,7 @@ fn base_local(place: &crate::hir::Place) -> Option<LocalId> {
     match &place.kind {
         PlaceKind::Local(id) => Some(*id),
         PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => base_local(base),
-        PlaceKind::Global(_) | PlaceKind::Element { .. } | PlaceKind::Value(_) => None,
+        _ => None,
     }
 }
 

@@ -2,13 +2,15 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
+use super::code::DefinedId;
 use super::cx::Lower;
 use super::expr::unsupported;
-use super::func::{Addr, FnCx};
+use super::func::FnCx;
 use super::runtime::Routine;
 use super::scalar::{store_op, val_type};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, UserBuiltin};
+use crate::hir::{Expr, ExprKind, Match, UserBuiltin};
 use crate::types::{TypeId, TypeKind};
 
 /// A constant up to this size is copied from one that is already padded with zeros.
@@ -30,6 +32,12 @@ impl FnCx<'_, '_> {
                 self.push_addr(to);
                 self.call(*func, args)?;
             }
+            ExprKind::CallValue { callee, args } => {
+                self.push_addr(to);
+                self.call_value(callee, args, expr.span)?;
+            }
+            ExprKind::Concat(left, right) => self.concat(expr.ty, left, right, to)?,
+            ExprKind::Match(one) => self.match_aggregate(one, expr, to)?,
             ExprKind::Struct(values) => self.struct_(expr.ty, values, to)?,
             ExprKind::Array(values) => self.array(expr.ty, values, to)?,
             ExprKind::Repeat(value) => self.repeat(expr.ty, value, to)?,
@@ -38,6 +46,9 @@ impl FnCx<'_, '_> {
             }
             ExprKind::User(UserBuiltin::Read { attachment, form }) => {
                 self.read_counter(attachment, *form, to, expr.span)?;
+            }
+            ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
+                self.per_cpu(*map, key, cpu, to, expr.span)?;
             }
             _ => return Err(unsupported(expr.span, "this value is")),
         }
@@ -66,7 +77,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Builds a value of any type at `to`.
-    fn value(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
+    pub fn value(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         match self.cx.hir.types.scalar(expr.ty) {
             Some(int) => self.store(int, to, |fcx| fcx.scalar(expr)),
             None => self.aggregate(expr, to),
@@ -88,6 +99,30 @@ impl FnCx<'_, '_> {
         }
     }
 
+    /// The text of `left`, then that of `right`, as long as there is room.
+    fn concat(&mut self, ty: TypeId, left: &Expr, right: &Expr, to: Addr) -> Lower<()> {
+        let size = |expr: &Expr| self.cx.hir.types.size(expr.ty) as u32;
+        let (to_size, left_size, right_size) = (self.cx.hir.types.size(ty) as u32, size(left), size(right));
+        if let ExprKind::Concat(first, second) = &left.kind {
+            self.concat(ty, first, second, to)?;
+        } else {
+            let copy = self.cx.routine(Routine::TextCopy);
+            let from = self.aggregate_addr(left)?;
+            self.append_text(copy, (to, to_size), (from, left_size));
+        }
+        let append = self.cx.routine(Routine::TextAppend);
+        let from = self.aggregate_addr(right)?;
+        self.append_text(append, (to, to_size), (from, right_size));
+        Ok(())
+    }
+
+    fn append_text(&mut self, routine: DefinedId, to: (Addr, u32), from: (Addr, u32)) {
+        self.push_addr(to.0);
+        self.code.u32(to.1);
+        self.push_addr(from.0);
+        self.code.u32(from.1).call(routine);
+    }
+
     fn convert_text(&mut self, expr: &Expr, operand: &Expr, to: Addr) -> Lower<()> {
         let types = &self.cx.hir.types;
         if !matches!(types.kind(expr.ty), TypeKind::Str(_)) {
@@ -96,10 +131,7 @@ impl FnCx<'_, '_> {
         let (to_size, from_size) = (types.size(expr.ty) as u32, types.size(operand.ty) as u32);
         let copy = self.cx.routine(Routine::TextCopy);
         let from = self.aggregate_addr(operand)?;
-        self.push_addr(to);
-        self.code.u32(to_size);
-        self.push_addr(from);
-        self.code.u32(from_size).call(copy);
+        self.append_text(copy, (to, to_size), (from, from_size));
         Ok(())
     }
 
@@ -173,12 +205,16 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// Whether an expression calls a function of the script, which may change any global.
+/// Whether an expression runs code of the script, which may change anything.
 fn calls(expr: &Expr) -> bool {
     struct Calls(bool);
     impl Visitor for Calls {
-        fn function(&mut self, _id: FuncId) {
-            self.0 = true;
+        fn expr(&mut self, expr: &Expr) {
+            self.0 |= matches!(expr.kind, ExprKind::Call { .. } | ExprKind::CallValue { .. });
+        }
+        fn matched(&mut self, one: &Match) -> bool {
+            self.0 |= one.bodies().any(|body| !body.block.is_empty());
+            true
         }
     }
     let mut found = Calls(false);

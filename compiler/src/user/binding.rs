@@ -5,10 +5,11 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
 use super::code::Var;
 use super::cx::Lower;
-use super::func::{Addr, FnCx, Home};
-use super::maps;
+use super::func::{FnCx, Home};
+use super::maps::{self, Table};
 use super::runtime::Routine;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, LocalId, MapId, Stmt, StmtKind};
@@ -29,7 +30,7 @@ struct Entry {
     /// 0: none, it is a private copy; else the position in `maps`, from 1.
     map: Var,
     /// The maps that it is bound to somewhere in the function.
-    maps: Vec<MapId>,
+    maps: Vec<Table>,
     /// The key.
     key: Addr,
 }
@@ -57,6 +58,7 @@ impl FnCx<'_, '_> {
     /// `local = map[key]`.
     pub fn bind(&mut self, local: LocalId, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let key = self.key(map, key)?;
+        let map = Table::from(map);
         match self.homes[local] {
             Home::Scalar(var, int) => {
                 let value = self.slot(self.function.locals[local].ty);
@@ -110,7 +112,7 @@ impl FnCx<'_, '_> {
         };
     }
 
-    fn remember_entry(&mut self, local: LocalId, map: MapId, key: Addr) {
+    fn remember_entry(&mut self, local: LocalId, map: Table, key: Addr) {
         let Some(Binding { present, entry: Some(entry) }) = self.bindings[local].clone() else { return };
         let position = entry.maps.iter().position(|one| *one == map).map_or(0, |at| at as i32 + 1);
         let bytes = maps::key_size(self.cx, map);
@@ -119,7 +121,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Looks a key up and pushes the presence bit; the value is zero if there is no entry.
-    pub fn lookup(&mut self, map: MapId, key: Addr, value: Addr, span: Span) {
+    pub fn lookup(&mut self, map: Table, key: Addr, value: Addr, span: Span) {
         let lookup = self.cx.routine(Routine::MapLookup(map));
         self.push_addr(key);
         self.push_addr(value);
@@ -128,7 +130,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Writes an entry.
-    pub fn map_store(&mut self, map: MapId, key: Addr, value: Addr, mode: &str, span: Span) {
+    pub fn map_store(&mut self, map: Table, key: Addr, value: Addr, mode: &str, span: Span) {
         let store = self.cx.routine(Routine::MapStore(map));
         let mode = maps::update_mode(self.cx, mode);
         self.push_addr(key);
@@ -140,16 +142,18 @@ impl FnCx<'_, '_> {
 }
 
 /// The maps that a local is bound to somewhere, each once, in source order.
-fn bound_maps(body: &[Stmt], local: LocalId) -> Vec<MapId> {
+fn bound_maps(body: &[Stmt], local: LocalId) -> Vec<Table> {
     struct Binds {
         local: LocalId,
-        maps: Vec<MapId>,
+        maps: Vec<Table>,
     }
     impl Visitor for Binds {
         fn stmt(&mut self, stmt: &Stmt) {
             match stmt.kind {
-                StmtKind::Bind { local, map, .. } if local == self.local && !self.maps.contains(&map) => {
-                    self.maps.push(map);
+                StmtKind::Bind { local, map, .. }
+                    if local == self.local && !self.maps.contains(&map.into()) =>
+                {
+                    self.maps.push(map.into());
                 }
                 _ => {}
             }

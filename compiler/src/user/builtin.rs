@@ -2,14 +2,17 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
 use super::cx::{Kept, Lower};
 use super::expr::unsupported;
-use super::func::{Addr, FnCx};
+use super::func::FnCx;
 use super::perf::control::Control;
-use super::perf::push_handle;
+use super::perf::{self, push_handle};
 use super::runtime::Routine;
-use crate::hir::{Expr, FuncId, ReadForm, UserBuiltin};
+use crate::builtins::perf::attachment as attachment_fields;
+use crate::hir::{Expr, ExprKind, FuncId, MapId, ReadForm, UserBuiltin};
 use crate::source::Span;
+use crate::types::IntType;
 
 /// The exit code of a plugin whose program could not be loaded and that does not ask.
 const LOAD_FAILED: i32 = 1;
@@ -18,7 +21,6 @@ impl FnCx<'_, '_> {
     /// Pushes the result of a builtin whose result is a scalar or void.
     pub fn user_scalar(&mut self, builtin: &UserBuiltin, span: Span) -> Lower<()> {
         match builtin {
-            UserBuiltin::Print { format, args } => self.print(format, args)?,
             UserBuiltin::Load { program, exit_on_failure } => {
                 self.load_program(*program, *exit_on_failure, span);
             }
@@ -27,6 +29,12 @@ impl FnCx<'_, '_> {
             UserBuiltin::Enable(attachment) => self.control(Control::Enable, attachment, span)?,
             UserBuiltin::Disable(attachment) => self.control(Control::Disable, attachment, span)?,
             UserBuiltin::Reset(attachment) => self.control(Control::Reset, attachment, span)?,
+            UserBuiltin::Id(attachment) => {
+                let offset =
+                    perf::field(self.cx, self.cx.hir.known.perf_attachment, attachment_fields::GENERATION);
+                let addr = self.aggregate_addr(attachment)?;
+                self.load(IntType { bits: 64, signed: false }, addr.plus(offset));
+            }
             UserBuiltin::Sleep(ms) => {
                 let sleep = self.cx.routine(Routine::Sleep);
                 self.scalar(ms)?;
@@ -44,9 +52,21 @@ impl FnCx<'_, '_> {
                 self.scalar(exit_code)?;
                 self.exit();
             }
+            UserBuiltin::Daemon => {
+                let wait = self.cx.routine(Routine::Wait);
+                self.code.call(wait).i32(0);
+                self.exit();
+            }
+            UserBuiltin::PerCpu { map, key, cpu } => {
+                let ty = self.cx.hir.maps[*map].value;
+                let slot = self.slot(ty);
+                self.per_cpu(*map, key, cpu, slot, span)?;
+                self.load(self.int(ty), slot);
+            }
             UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } => {
                 return Err(unsupported(span, "this result as a number is"));
             }
+            other => return Err(unsupported(span, ExprKind::User(other.clone()).describe())),
         }
         Ok(())
     }
@@ -98,9 +118,24 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    /// Ends the plugin with the code on the stack.
+    /// `per_cpu(m, k, cpu)`: the slot goes to `to`.
+    pub fn per_cpu(&mut self, map: MapId, key: &Expr, cpu: &Expr, to: Addr, span: Span) -> Lower<()> {
+        let key = self.key(map, key)?;
+        let var = self.temp(ValType::I32);
+        self.scalar(cpu)?;
+        self.code.set(var);
+        self.slot_of_cpu(map, key, var, to, span);
+        self.code.op(I::Drop);
+        Ok(())
+    }
+
+    /// Ends the plugin with the code on the stack, after all deferred calls.
     fn exit(&mut self) {
         let exit = self.cx.host("args", "exit");
+        if self.cx.defers {
+            let run = self.cx.routine(Routine::RunDeferred);
+            self.code.i32(0).call(run);
+        }
         self.code.i32(0xff).op(I::I32And).call(exit).op(I::Unreachable);
     }
 

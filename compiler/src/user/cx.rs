@@ -1,16 +1,19 @@
 //! What the lowering of all functions shares: the module under construction and where things live in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wasm_encoder::ValType;
 
 use super::abi::Abi;
 use super::code::{Code, DefinedId, ImportId, WasmGlobal};
+use super::defer;
+use super::maps::Table;
 use super::memory::MAX_STATIC;
 use super::module::Module;
+use super::recursion;
 use super::runtime::Routine;
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, GlobalId, Hir, MapId};
+use crate::hir::{FuncId, GlobalId, Hir};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeId;
@@ -18,15 +21,21 @@ use crate::types::TypeId;
 /// The result of lowering a piece of the tree; boxed, because a diagnostic is large and rare.
 pub type Lower<T> = Result<T, Box<Diagnostic>>;
 
-/// A handle that is kept for the whole run, in a wasm global of its own.
+/// A value that is kept for the whole run, in a wasm global of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
-    /// Of a map.
-    Map(MapId),
-    /// Of a loaded program.
+    /// The handle of a map.
+    Map(Table),
+    /// The handle of a loaded program.
     Program(FuncId),
-    /// Of a global variable of the BPF object.
+    /// The handle of a global variable of the BPF object.
     Variable(GlobalId),
+    /// What is thrown and not caught yet: the address of the text that names the place, behind its length; 0: nothing.
+    Thrown,
+    /// The code that was thrown last.
+    ThrownCode,
+    /// The last deferred call that waits: the address of its record, or 0.
+    Deferred,
 }
 
 /// Where a global variable of the script lives.
@@ -62,6 +71,13 @@ pub struct Cx<'a> {
     globals: BTreeMap<GlobalId, GlobalHome>,
     routines: BTreeMap<Routine, DefinedId>,
     kept: BTreeMap<Kept, WasmGlobal>,
+    free_lists: Option<u32>,
+    /// Functions that may be entered again before they are left.
+    pub recursive: BTreeSet<FuncId>,
+    /// Whether some function of the half throws.
+    pub throws: bool,
+    /// Whether some function of the half defers calls.
+    pub defers: bool,
 }
 
 impl<'a> Cx<'a> {
@@ -82,6 +98,10 @@ impl<'a> Cx<'a> {
             globals: BTreeMap::new(),
             routines: BTreeMap::new(),
             kept: BTreeMap::new(),
+            free_lists: None,
+            recursive: recursion::recursive(hir, &split.user),
+            throws: split.user.iter().any(|id| hir.functions[*id].throws),
+            defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),
         };
         for id in &split.user {
             cx.declare(*id);
@@ -136,6 +156,11 @@ impl<'a> Cx<'a> {
         global
     }
 
+    /// Where the lists of free objects start, which take so many bytes.
+    pub fn free_lists(&mut self, bytes: u32) -> u32 {
+        *self.free_lists.get_or_insert_with(|| self.module.statics.reserve(bytes.into(), 4))
+    }
+
     /// The variables of the BPF object that some function uses, with the wasm globals that keep their handles.
     pub fn kept_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
         let variable = |(what, global): (&Kept, &WasmGlobal)| match what {
@@ -153,8 +178,13 @@ impl<'a> Cx<'a> {
 
     /// How a message starts that concerns this place: `counters.ks:7: `.
     pub fn line_prefix(&self, span: Span) -> String {
+        format!("{}: ", self.line(span))
+    }
+
+    /// A place in words: `counters.ks:7`.
+    pub fn line(&self, span: Span) -> String {
         let (file, line, _) = self.sources.place(span);
-        format!("{}:{line}: ", base_name(file))
+        format!("{}:{line}", base_name(file))
     }
 
     /// How the message of a trap starts: `counters.ks:7:12: `.
@@ -167,17 +197,24 @@ impl<'a> Cx<'a> {
     /// in memory that the caller names first.
     fn declare(&mut self, id: FuncId) {
         let function = &self.hir.functions[id];
-        let mut params: Vec<ValType> = Vec::new();
-        let mut results = Vec::new();
-        match self.scalar_type(function.ret) {
-            Some(ty) => results.push(ty),
-            None if function.ret != self.hir.types.common().void => params.push(ValType::I32),
-            None => {}
-        }
-        let param_types = function.params.iter().map(|param| function.locals[*param].ty);
-        params.extend(param_types.map(|ty| self.scalar_type(ty).unwrap_or(ValType::I32)));
+        let param_types: Vec<TypeId> =
+            function.params.iter().map(|param| function.locals[*param].ty).collect();
+        let (params, results) = self.core_signature(&param_types, function.ret);
         let defined = self.module.declare(function.name.clone(), &params, &results);
         self.functions.insert(id, defined);
+    }
+
+    /// Core parameters and results of functions of a type.
+    pub fn core_signature(&self, param_types: &[TypeId], ret: TypeId) -> (Vec<ValType>, Vec<ValType>) {
+        let mut params: Vec<ValType> = Vec::new();
+        let mut results = Vec::new();
+        match self.scalar_type(ret) {
+            Some(ty) => results.push(ty),
+            None if ret != self.hir.types.common().void => params.push(ValType::I32),
+            None => {}
+        }
+        params.extend(param_types.iter().map(|ty| self.scalar_type(*ty).unwrap_or(ValType::I32)));
+        (params, results)
     }
 
     /// The core type of a scalar; none for what lives in memory and for void.

@@ -2,9 +2,10 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
 use super::code::Var;
 use super::cx::Lower;
-use super::func::{Addr, FnCx};
+use super::func::FnCx;
 use super::place::Spot;
 use super::runtime::Routine;
 use super::scalar::convert;
@@ -52,8 +53,28 @@ impl FnCx<'_, '_> {
     pub fn present(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
         let key = self.key(map, key)?;
         let value = self.slot(self.cx.hir.maps[map].value);
-        self.lookup(map, key, value, span);
+        self.lookup(map.into(), key, value, span);
         Ok(())
+    }
+
+    /// `delete m[k]`.
+    pub fn remove(&mut self, map: MapId, key: &Expr, span: Span) -> Lower<()> {
+        let remove = self.cx.routine(Routine::MapRemove(map.into()));
+        let key = self.key(map, key)?;
+        self.push_addr(key);
+        self.push_line(span);
+        self.code.call(remove);
+        Ok(())
+    }
+
+    /// Copies the slot of a CPU, a u32 in a local, to an address and pushes whether there is one.
+    pub fn slot_of_cpu(&mut self, map: MapId, key: Addr, cpu: Var, to: Addr, span: Span) {
+        let slot = self.cx.routine(Routine::MapSlot(map.into()));
+        self.push_addr(key);
+        self.code.get(cpu);
+        self.push_addr(to);
+        self.push_line(span);
+        self.code.call(slot);
     }
 
     /// `m[k] += e` and `-=` of a per-CPU map go to the slot of CPU 0. Says whether this was one. The arithmetic is
@@ -67,7 +88,7 @@ impl FnCx<'_, '_> {
         span: Span,
     ) -> Lower<bool> {
         let Spot::Element { map, key, part: None } = *spot else { return Ok(false) };
-        let per_cpu = self.cx.hir.maps[map].kind.is_per_cpu();
+        let per_cpu = map.is_per_cpu(self.cx.hir);
         let adds = matches!(op, BinaryOp::Add | BinaryOp::Sub) && arithmetic.bits >= stored.bits;
         if !per_cpu || !adds {
             return Ok(false);

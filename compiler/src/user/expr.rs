@@ -10,7 +10,7 @@ use super::runtime::Routine;
 use super::scalar::{convert, is_not_zero, is_wide, normalise, push_const, val_type};
 use crate::builtins::perf::attachment;
 use crate::diag::Diagnostic;
-use crate::hir::{BinaryOp, Expr, ExprKind, FuncId, LogicOp, UnaryOp};
+use crate::hir::{BinaryOp, Expr, ExprKind, FuncId, LogicOp, SharedBuiltin, UnaryOp};
 use crate::source::Span;
 use crate::types::{IntType, TypeKind};
 
@@ -32,6 +32,18 @@ impl FnCx<'_, '_> {
             ExprKind::Bound(local) => self.push_present(*local),
             ExprKind::IsNull(operand) => self.is_null(operand)?,
             ExprKind::Call { func, args } => self.call(*func, args)?,
+            ExprKind::CallValue { callee, args } => self.call_value(callee, args, expr.span)?,
+            ExprKind::Function(func) => self.function_value(*func),
+            ExprKind::AddrOf(place) => self.address_of(place)?,
+            ExprKind::Offset(pointer, count) => self.offset(pointer, count)?,
+            ExprKind::Distance(left, right) => {
+                self.scalar(left)?;
+                self.scalar(right)?;
+                self.code.op(I::I64Sub);
+            }
+            ExprKind::New => self.new_object(expr.ty, expr.span),
+            ExprKind::Match(one) => self.match_scalar(one, expr)?,
+            ExprKind::Shared(builtin) => self.shared(builtin, expr)?,
             ExprKind::User(builtin) => self.user_scalar(builtin, expr.span)?,
             ExprKind::Bytes(_) | ExprKind::Struct(_) | ExprKind::Array(_) | ExprKind::Repeat(_) => {
                 return Err(unsupported(expr.span, "this value as a number is"));
@@ -42,7 +54,31 @@ impl FnCx<'_, '_> {
                     "in a userspace function, this builtin of the kernel half is",
                 ));
             }
+            other => return Err(unsupported(expr.span, other.describe())),
         }
+        Ok(())
+    }
+
+    fn shared(&mut self, builtin: &SharedBuiltin, expr: &Expr) -> Lower<()> {
+        match builtin {
+            SharedBuiltin::Print { format, args } => self.print(format, args),
+            SharedBuiltin::Len(text) => self.len(text),
+            SharedBuiltin::SwapBytes(value) => self.swap_bytes(value),
+            SharedBuiltin::Ratio(args) => self.ratio(args),
+            SharedBuiltin::Rate(args) => self.rate(args),
+            SharedBuiltin::Push(..) | SharedBuiltin::Add(..) | SharedBuiltin::Has(..) => {
+                Err(unsupported(expr.span, expr.kind.describe()))
+            }
+        }
+    }
+
+    /// `len(s)`.
+    fn len(&mut self, text: &Expr) -> Lower<()> {
+        let length = self.cx.routine(Routine::TextLength);
+        let size = self.cx.hir.types.size(text.ty) as u32;
+        let addr = self.aggregate_addr(text)?;
+        self.push_addr(addr);
+        self.code.u32(size).call(length);
         Ok(())
     }
 
@@ -70,6 +106,15 @@ impl FnCx<'_, '_> {
 
     /// Calls a function of the script with its arguments; a result that is no scalar must have been placed before.
     pub fn call(&mut self, func: FuncId, args: &[Expr]) -> Lower<()> {
+        self.arguments(args)?;
+        let callee = self.cx.function(func);
+        self.code.call(callee);
+        self.check_thrown(func);
+        Ok(())
+    }
+
+    /// Pushes the arguments of a call.
+    pub fn arguments(&mut self, args: &[Expr]) -> Lower<()> {
         for arg in args {
             if self.cx.hir.types.scalar(arg.ty).is_some() {
                 self.scalar(arg)?;
@@ -80,8 +125,6 @@ impl FnCx<'_, '_> {
                 self.push_addr(slot);
             }
         }
-        let callee = self.cx.function(func);
-        self.code.call(callee);
         Ok(())
     }
 

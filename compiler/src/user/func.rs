@@ -1,48 +1,27 @@
 //! The lowering of one function: its locals, its frame, its temporaries.
 
+use std::collections::BTreeSet;
+
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
 use super::binding::Binding;
 use super::code::{Code, Label, Var};
-use super::cx::{Cx, Lower, Text, too_large};
+use super::cx::{Cx, Kept, Lower, Text, too_large};
 use super::memory::{STACK_BOTTOM, STACK_TOP};
 use super::module::Frame;
-use super::scalar::{load_op, store_op, val_type};
+use super::runtime::Routine;
+use super::scalar::val_type;
+use super::{defer, pointer};
 use crate::hir::{FuncId, Function, LocalId};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::{IntType, TypeId};
 
-/// An address: a base and bytes from there.
-#[derive(Debug, Clone, Copy)]
-pub struct Addr {
-    /// The base; none is address 0.
-    pub base: Option<Var>,
-    /// Bytes from there.
-    pub offset: u32,
-}
-
-impl Addr {
-    /// What lies so many bytes behind.
-    pub fn plus(self, bytes: u32) -> Addr {
-        Addr { offset: self.offset + bytes, ..self }
-    }
-
-    /// The address in a local.
-    pub fn of(base: Var) -> Addr {
-        Addr { base: Some(base), offset: 0 }
-    }
-
-    /// A fixed address.
-    pub fn fixed(offset: u32) -> Addr {
-        Addr { base: None, offset }
-    }
-}
-
 /// Where a local of the script lives.
 #[derive(Debug, Clone, Copy)]
 pub enum Home {
-    /// A scalar, in a Wasm local.
+    /// A scalar whose address nobody takes, in a Wasm local.
     Scalar(Var, IntType),
     /// Anything else, in memory.
     Memory(Addr),
@@ -62,7 +41,7 @@ pub struct FnCx<'c, 'a> {
     /// What all functions share.
     pub cx: &'c mut Cx<'a>,
     /// The function.
-    pub function: &'a Function,
+    pub function: &'c Function,
     /// Its code so far.
     pub code: Code,
     /// Where its locals live.
@@ -71,10 +50,18 @@ pub struct FnCx<'c, 'a> {
     pub bindings: IndexVec<LocalId, Option<Binding>>,
     /// The loops around the place that is being lowered, innermost last.
     pub loops: Vec<LoopLabels>,
+    /// Where what is thrown goes: the `try` blocks around the place that is being lowered, innermost last.
+    pub handlers: Vec<Label>,
+    /// The locals whose address is taken.
+    pub addressed: BTreeSet<LocalId>,
     /// Where a result goes that is no scalar.
     pub result: Option<Var>,
+    /// What was on the list of deferred calls when the function was entered, if it defers some.
+    deferred: Option<Var>,
     frame: Var,
     frame_used: u32,
+    /// What lies below is never given back.
+    frame_floor: u32,
     frame_size: u32,
     narrow_temps: Temps,
     wide_temps: Temps,
@@ -103,11 +90,11 @@ pub struct Mark {
 pub fn function<'a>(cx: &mut Cx<'a>, id: FuncId) -> Lower<()> {
     let function = &cx.hir.functions[id];
     let defined = cx.function(id);
+    let recursive = cx.recursive.contains(&id);
     let mut fcx = FnCx::new(cx, function);
-    for statement in &function.body {
-        fcx.stmt(statement)?;
-    }
+    fcx.block(&function.body)?;
     if function.ret == fcx.cx.hir.types.common().void {
+        fcx.run_deferred();
         fcx.code.leave_frame();
     } else {
         fcx.finish_value();
@@ -115,10 +102,19 @@ pub fn function<'a>(cx: &mut Cx<'a>, id: FuncId) -> Lower<()> {
     if fcx.too_large {
         return Err(too_large(function.span, "the variables of this function", limit().into()));
     }
+    if recursive {
+        let (least, for_local) = RECURSIVE_FRAME;
+        let locals = fcx.code.locals().len() as u32;
+        fcx.frame_size = fcx.frame_size.max((least + for_local * locals).min(limit()));
+    }
     let (code, frame) = fcx.finish();
     cx.module.define(defined, code, frame);
     Ok(())
 }
+
+/// Bytes that each entry of a recursive function takes at least, with so many for each of its Wasm locals: the plugin's
+/// stack, whose end is reported with a line, must be full before that of the machine, which has half as many bytes.
+const RECURSIVE_FRAME: (u32, u32) = (128, 16);
 
 /// Most bytes of a frame.
 fn limit() -> u32 {
@@ -126,29 +122,57 @@ fn limit() -> u32 {
 }
 
 impl<'c, 'a> FnCx<'c, 'a> {
-    fn new(cx: &'c mut Cx<'a>, function: &'a Function) -> FnCx<'c, 'a> {
+    fn new(cx: &'c mut Cx<'a>, function: &'c Function) -> FnCx<'c, 'a> {
         let types = &cx.hir.types;
         let by_address = types.scalar(function.ret).is_none() && function.ret != types.common().void;
-        let mut code = Code::new(function.params.len() + usize::from(by_address));
+        let mut fcx = FnCx::empty(cx, function, function.params.len() + usize::from(by_address));
+        fcx.result = by_address.then_some(Var(0));
+        fcx.addressed = pointer::with_address(function);
+        fcx.place_locals(u32::from(by_address));
+        fcx.init_bindings();
+        if defer::defers(function) {
+            let list = fcx.cx.kept(Kept::Deferred, 0);
+            let mark = fcx.code.local(ValType::I32);
+            fcx.code.get_global(list).set(mark);
+            fcx.deferred = Some(mark);
+        }
+        fcx
+    }
+
+    /// A function whose only parameter is the address of a record in which all its locals lie.
+    pub fn of_record(
+        cx: &'c mut Cx<'a>,
+        function: &'c Function,
+        homes: IndexVec<LocalId, Home>,
+    ) -> FnCx<'c, 'a> {
+        let mut fcx = FnCx::empty(cx, function, 1);
+        fcx.bindings = homes.iter().map(|_| None).collect();
+        fcx.homes = homes;
+        fcx
+    }
+
+    fn empty(cx: &'c mut Cx<'a>, function: &'c Function, params: usize) -> FnCx<'c, 'a> {
+        let mut code = Code::new(params);
         let frame = code.local(ValType::I32);
-        let mut fcx = FnCx {
+        FnCx {
             cx,
             function,
             code,
             homes: IndexVec::new(),
             bindings: IndexVec::new(),
             loops: Vec::new(),
-            result: by_address.then_some(Var(0)),
+            handlers: Vec::new(),
+            addressed: BTreeSet::new(),
+            result: None,
+            deferred: None,
             frame,
             frame_used: 0,
+            frame_floor: 0,
             frame_size: 0,
             narrow_temps: Temps::default(),
             wide_temps: Temps::default(),
             too_large: false,
-        };
-        fcx.place_locals(u32::from(by_address));
-        fcx.init_bindings();
-        fcx
+        }
     }
 
     /// Parameters live where the caller put them: it never looks at them again.
@@ -157,6 +181,13 @@ impl<'c, 'a> FnCx<'c, 'a> {
             let param = self.function.params.iter().position(|param| *param == id);
             let var = param.map(|position| Var(first_param + position as u32));
             let home = match self.cx.hir.types.scalar(local.ty) {
+                Some(int) if self.addressed.contains(&id) => {
+                    let addr = self.slot(local.ty);
+                    if let Some(var) = var {
+                        self.store_var(int, addr, var);
+                    }
+                    Home::Memory(addr)
+                }
                 Some(int) => Home::Scalar(var.unwrap_or_else(|| self.code.local(val_type(int))), int),
                 None => Home::Memory(var.map_or_else(|| self.slot(local.ty), Addr::of)),
             };
@@ -173,7 +204,21 @@ impl<'c, 'a> FnCx<'c, 'a> {
         self.code.op(I::Unreachable);
     }
 
-    fn finish(self) -> (Code, Option<Frame>) {
+    /// Leaves the function, with its value on the stack if that is a scalar.
+    pub fn leave(&mut self) {
+        self.run_deferred();
+        self.code.leave();
+    }
+
+    fn run_deferred(&mut self) {
+        if let Some(mark) = self.deferred {
+            let run = self.cx.routine(Routine::RunDeferred);
+            self.code.get(mark).call(run);
+        }
+    }
+
+    /// The code, with the frame that it needs.
+    pub fn finish(self) -> (Code, Option<Frame>) {
         if self.frame_size == 0 {
             return (self.code, None);
         }
@@ -196,7 +241,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
 
     /// Gives back the temporaries that were taken since.
     pub fn release(&mut self, mark: Mark) {
-        self.frame_used = mark.frame;
+        self.frame_used = mark.frame.max(self.frame_floor);
         self.narrow_temps.used = mark.narrow;
         self.wide_temps.used = mark.wide;
     }
@@ -230,60 +275,35 @@ impl<'c, 'a> FnCx<'c, 'a> {
         Addr { base: Some(self.frame), offset: start }
     }
 
-    /// Pushes an address.
-    pub fn push_addr(&mut self, addr: Addr) {
-        match addr.base {
-            Some(base) => self.code.get_plus(base, addr.offset),
-            None => self.code.u32(addr.offset),
-        };
+    /// Room in the frame until the function is left. In a loop it is one room for all turns.
+    pub fn kept_slot(&mut self, bytes: u32) -> Addr {
+        let slot = self.slot_bytes(bytes.into(), 8);
+        self.frame_floor = self.frame_used;
+        slot
     }
 
-    /// Pushes the scalar at an address.
-    pub fn load(&mut self, int: IntType, addr: Addr) {
-        let offset = self.push_base(addr);
-        self.code.op(load_op(int, offset));
-    }
-
-    /// Stores a scalar that `value` pushes at an address.
-    pub fn store(
-        &mut self,
-        int: IntType,
-        addr: Addr,
-        value: impl FnOnce(&mut Self) -> Lower<()>,
-    ) -> Lower<()> {
-        let offset = self.push_base(addr);
-        value(self)?;
-        self.code.op(store_op(int, offset));
+    /// Sets a scalar local of the script to what `value` pushes.
+    pub fn put(&mut self, local: LocalId, value: impl FnOnce(&mut Self) -> Lower<()>) -> Lower<()> {
+        match self.homes[local] {
+            Home::Scalar(var, _) => {
+                value(self)?;
+                self.code.set(var);
+            }
+            Home::Memory(addr) => {
+                let int = self.int(self.function.locals[local].ty);
+                self.store(int, addr, value)?;
+            }
+        }
+        self.unbind(local);
         Ok(())
     }
 
-    /// Stores the scalar in a local at an address.
-    pub fn store_var(&mut self, int: IntType, addr: Addr, value: Var) {
-        let offset = self.push_base(addr);
-        self.code.get(value).op(store_op(int, offset));
-    }
-
-    /// Copies bytes; the two may overlap.
-    pub fn copy(&mut self, to: Addr, from: Addr, bytes: u64) {
-        self.push_addr(to);
-        self.push_addr(from);
-        self.code.u32(bytes as u32).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
-    }
-
-    /// Sets bytes to zero.
-    pub fn zero(&mut self, to: Addr, bytes: u64) {
-        match u32::try_from(bytes) {
-            Ok(bytes @ (1 | 2 | 4 | 8)) => {
-                let int = IntType { bits: bytes as u8 * 8, signed: false };
-                let offset = self.push_base(to);
-                super::scalar::push_const(&mut self.code, int, 0);
-                self.code.op(store_op(int, offset));
-            }
-            _ => {
-                self.push_addr(to);
-                self.code.i32(0).u32(bytes as u32).op(I::MemoryFill(0));
-            }
-        }
+    /// Sets a local of the script that is no scalar to the value at an address.
+    pub fn put_aggregate(&mut self, local: LocalId, from: Addr) {
+        let Home::Memory(addr) = self.homes[local] else { panic!("what is no scalar lies in memory") };
+        let size = self.cx.hir.types.size(self.function.locals[local].ty);
+        self.copy(addr, from, size);
+        self.unbind(local);
     }
 
     /// Pushes address and length of a constant text.
@@ -295,19 +315,5 @@ impl<'c, 'a> FnCx<'c, 'a> {
     pub fn push_line(&mut self, span: Span) {
         let text = self.cx.text(self.cx.line_prefix(span));
         self.push_text(text);
-    }
-
-    /// Pushes the base of an address and gives what is left for the instruction's own offset.
-    fn push_base(&mut self, addr: Addr) -> u32 {
-        match addr.base {
-            Some(base) => {
-                self.code.get(base);
-                addr.offset
-            }
-            None => {
-                self.code.u32(addr.offset);
-                0
-            }
-        }
     }
 }

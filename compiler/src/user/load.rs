@@ -44,3 +44,11 @@ pub fn sleep(cx: &mut Cx<'_>, code: &mut Code) {
     code.if_value(ValType::I32);
     code.i32(EINTR).else_().i32(0).end();
 }
+
+/// [`Routine::Wait`]: until the host asks the plugin to stop.
+pub fn wait(cx: &mut Cx<'_>, code: &mut Code) {
+    let sleep = cx.routine(Routine::Sleep);
+    let stopping = cx.host("clock", "stopping");
+    let next = code.loop_();
+    code.i64(-1).call(sleep).op(I::Drop).call(stopping).op(I::I32Eqz).br_if(next).end();
+}

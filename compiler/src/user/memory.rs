@@ -1,11 +1,12 @@
 //! The plugin's linear memory.
 //!
 //! ```text
-//! 0      16            stack          STACK_TOP   statics        arena
-//! | null | grows down from STACK_TOP  | constants, variables ... | answers cabi_realloc, grows up ...
+//! 0      16            stack          STACK_TOP   statics            heap             arena
+//! | null | grows down from STACK_TOP  | constants, variables ... | objects of `new` | answers cabi_realloc, grows up ...
 //! ```
 //!
-//! The stack holds what has no place in a Wasm local: structs, arrays, strings.
+//! The stack holds what has no place in a Wasm local: structs, arrays, strings, and what a pointer leads to. The arena
+//! moves up when the heap needs room (`heap`).
 
 use std::collections::BTreeMap;
 

@@ -9,40 +9,52 @@
 //! memory, and follows the canonical ABI (`abi`). Not here: the component around it (`plugin`).
 
 mod abi;
+mod addr;
 mod aggregate;
 mod args;
 mod arith;
 mod binding;
 mod builtin;
 mod code;
+mod config;
 mod cx;
+mod defer;
 mod element;
+mod errors;
 mod expr;
 mod func;
+mod heap;
 mod load;
+mod loops;
 mod maps;
+mod matching;
 mod memory;
 mod module;
+mod number;
 mod perf;
 mod place;
+mod pointer;
 mod print;
+mod recursion;
 mod runtime;
 mod scalar;
 mod stmt;
 mod text;
 mod variables;
 
-use wasm_encoder::ValType;
+use std::collections::BTreeSet;
+
+use wasm_encoder::{Instruction, ValType};
 
 use self::abi::Abi;
 use self::code::Code;
-use self::cx::{Cx, Lower, too_large};
+use self::cx::{Cx, Kept, Lower, too_large};
 use self::expr::unsupported;
 use self::memory::MAX_STATIC;
 use self::runtime::Routine;
 use self::scalar::convert;
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, Hir};
+use crate::hir::{ConfigId, FuncId, Hir};
 use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
@@ -59,7 +71,7 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
         errors.extend(func::function(&mut cx, *id).err());
     }
     if errors.is_empty() {
-        errors.extend(entry(&mut cx).err());
+        errors.extend(entry(&mut cx, split).err());
     }
     match errors.is_empty() {
         true => Ok(cx.module.finish()),
@@ -68,10 +80,10 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
 }
 
 /// `run`: reads the words, opens the variables of the BPF object, calls `main`.
-fn entry(cx: &mut Cx<'_>) -> Lower<()> {
+fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     let mut code = Code::new(0);
     match cx.hir.main {
-        Some(main) => call_main(cx, &mut code, main)?,
+        Some(main) => call_main(cx, &mut code, main, &split.configs)?,
         None => {
             code.i32(0);
         }
@@ -89,16 +101,23 @@ fn entry(cx: &mut Cx<'_>) -> Lower<()> {
     }
 }
 
-fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId) -> Lower<()> {
+fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, configs: &BTreeSet<ConfigId>) -> Lower<()> {
     let function = &cx.hir.functions[main];
     let options = main_options(cx, main)?;
     args::parse(cx, code, options, function.span)?;
     variables::open_all(cx, code);
+    config::write_defaults(cx, code, configs);
     if let Some((_, address)) = options {
         code.u32(address);
     }
     let callee = cx.function(main);
     code.call(callee);
+    if function.throws {
+        let thrown = cx.kept(Kept::Thrown, 0);
+        let report = cx.routine(Routine::ReportThrown);
+        code.get_global(thrown).if_();
+        code.call(report).op(Instruction::Return).end();
+    }
     push_exit_code(cx, code, main)
 }
 

@@ -16,6 +16,8 @@ pub const STACK_POINTER: WasmGlobal = WasmGlobal(0);
 pub const ARENA: WasmGlobal = WasmGlobal(1);
 /// Where the arena starts: a host call that may answer with lists begins there anew.
 pub const ARENA_START: WasmGlobal = WasmGlobal(2);
+/// The end of the objects of `new`; what is between it and the arena's start is free for more.
+pub const HEAP: WasmGlobal = WasmGlobal(3);
 
 /// The frame of a function on the stack in linear memory.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +40,10 @@ pub struct Module {
     defined: IndexVec<DefinedId, Defined>,
     globals: Vec<i32>,
     exports: Vec<(&'static str, DefinedId)>,
+    /// The functions that are called through their position, which counts from 1: 0 is null.
+    table: Vec<DefinedId>,
+    /// Something is called through the table.
+    indirect: bool,
     /// Constants and variables with a fixed address.
     pub statics: Statics,
 }
@@ -50,15 +56,17 @@ struct Defined {
 }
 
 impl Module {
-    /// An empty module with the three globals of the stack and the arena.
+    /// An empty module with the globals of the stack, the arena and the heap.
     pub fn new() -> Module {
         Module {
             signatures: Vec::new(),
             imports: IndexVec::new(),
             import_ids: BTreeMap::new(),
             defined: IndexVec::new(),
-            globals: vec![STACK_TOP.cast_signed(), 0, 0],
+            globals: vec![STACK_TOP.cast_signed(), 0, 0, 0],
             exports: Vec::new(),
+            table: Vec::new(),
+            indirect: false,
             statics: Statics::new(),
         }
     }
@@ -97,18 +105,40 @@ impl Module {
         self.exports.push((name, function));
     }
 
+    /// The number by which a function is called through a value; never 0.
+    pub fn table_position(&mut self, function: DefinedId) -> u32 {
+        let position = self.table.iter().position(|one| *one == function).unwrap_or_else(|| {
+            self.table.push(function);
+            self.table.len() - 1
+        });
+        position as u32 + 1
+    }
+
+    /// Calls a function of this type by its number.
+    pub fn call_indirect(&mut self, params: &[ValType], results: &[ValType]) -> Instruction<'static> {
+        self.indirect = true;
+        Instruction::CallIndirect { type_index: self.signature(params, results), table_index: 0 }
+    }
+
     /// The module as bytes.
     pub fn finish(mut self) -> Vec<u8> {
         let arena = self.statics.end();
         self.globals[ARENA.0 as usize] = arena.cast_signed();
         self.globals[ARENA_START.0 as usize] = arena.cast_signed();
+        self.globals[HEAP.0 as usize] = arena.cast_signed();
         let mut module = wasm::Module::new();
         module.section(&self.type_section());
         module.section(&self.import_section());
         module.section(&self.function_section());
+        if self.indirect || !self.table.is_empty() {
+            module.section(&self.table_section());
+        }
         module.section(&memory_section(arena));
         module.section(&self.global_section());
         module.section(&self.export_section());
+        if !self.table.is_empty() {
+            module.section(&self.element_section());
+        }
         module.section(&self.code_section());
         module.section(&self.data_section());
         module.section(&self.name_section());
@@ -145,6 +175,27 @@ impl Module {
         for function in &self.defined {
             section.function(function.signature);
         }
+        section
+    }
+
+    fn table_section(&self) -> wasm::TableSection {
+        let mut section = wasm::TableSection::new();
+        let size = self.table.len() as u64 + 1;
+        section.table(wasm::TableType {
+            element_type: wasm::RefType::FUNCREF,
+            table64: false,
+            minimum: size,
+            maximum: Some(size),
+            shared: false,
+        });
+        section
+    }
+
+    fn element_section(&self) -> wasm::ElementSection {
+        let functions: Vec<u32> = self.table.iter().map(|one| self.index((*one).into())).collect();
+        let mut section = wasm::ElementSection::new();
+        let elements = wasm::Elements::Functions(functions.into());
+        section.active(None, &wasm::ConstExpr::i32_const(1), elements);
         section
     }
 

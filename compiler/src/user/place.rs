@@ -5,12 +5,14 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
 use super::code::Var;
 use super::cx::{GlobalHome, Kept, Lower};
-use super::func::{Addr, FnCx, Home};
+use super::func::{FnCx, Home};
+use super::maps::Table;
 use super::runtime::Routine;
 use super::scalar::{convert, is_wide, push_const, val_type};
-use crate::hir::{Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, GlobalId, LocalId, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
@@ -29,7 +31,7 @@ pub enum Spot {
     /// A variable of the BPF object, or a part of it.
     Variable { id: GlobalId, part: Option<Part> },
     /// A map element, or a part of it. The key lies in memory of this statement.
-    Element { map: MapId, key: Addr, part: Option<Part> },
+    Element { map: Table, key: Addr, part: Option<Part> },
 }
 
 /// A part of something that is not in the plugin's memory.
@@ -61,14 +63,11 @@ impl FnCx<'_, '_> {
                 GlobalHome::Object => Spot::Variable { id: *id, part: None },
             },
             PlaceKind::Element { map, key } => {
-                Spot::Element { map: *map, key: self.key(*map, key)?, part: None }
+                Spot::Element { map: (*map).into(), key: self.key(*map, key)?, part: None }
             }
             PlaceKind::Field { base, field } => {
                 let spot = self.spot(base)?;
-                let TypeKind::Struct(id) = self.cx.hir.types.kind(base.ty) else {
-                    panic!("a field is of a struct")
-                };
-                let offset = self.cx.hir.types.field_offset(*id, *field) as u32;
+                let offset = self.field_offset(base.ty, *field);
                 self.part(spot, Bytes::Constant(offset))
             }
             PlaceKind::Index { base, index } => {
@@ -76,8 +75,31 @@ impl FnCx<'_, '_> {
                 let bytes = self.index(base.ty, index)?;
                 self.part(spot, bytes)
             }
+            PlaceKind::Config(id, field) => {
+                let spot = Spot::Element { map: Table::Config(*id), key: self.zero_key(), part: None };
+                let offset = self.field_offset(self.cx.hir.configs[*id].ty, *field);
+                self.part(spot, Bytes::Constant(offset))
+            }
+            PlaceKind::Deref(pointer) => Spot::Memory(self.pointee(pointer, place.ty)?),
             PlaceKind::Value(value) => Spot::Memory(self.aggregate_addr(value)?),
         })
+    }
+
+    /// The key of the only entry of a map.
+    fn zero_key(&mut self) -> Addr {
+        let key = self.slot_bytes(4, 4);
+        self.zero(key, 4);
+        key
+    }
+
+    fn field_offset(&self, ty: TypeId, field: usize) -> u32 {
+        let TypeKind::Struct(id) = self.cx.hir.types.kind(ty) else { panic!("a field is of a struct") };
+        self.cx.hir.types.field_offset(*id, field) as u32
+    }
+
+    /// The element of an array whose bytes from the array's start stand in a local.
+    pub fn element_at(&mut self, array: Spot, bytes: Var) -> Spot {
+        self.part(array, Bytes::Dynamic(bytes))
     }
 
     /// Pushes the scalar at a place.
@@ -122,7 +144,7 @@ impl FnCx<'_, '_> {
                 self.part_addr(whole, part)
             }
             Spot::Element { map, key, part } => {
-                let whole = self.slot(self.cx.hir.maps[map].value);
+                let whole = self.slot(map.value(self.cx.hir));
                 self.lookup(map, key, whole, span);
                 self.code.op(I::Drop);
                 self.part_addr(whole, part)
@@ -176,7 +198,7 @@ impl FnCx<'_, '_> {
             self.code.set(result);
             return self.write_scalar(spot, int, result, span);
         };
-        let whole = self.slot(self.cx.hir.maps[map].value);
+        let whole = self.slot(map.value(self.cx.hir));
         self.lookup(map, key, whole, span);
         self.code.if_();
         let addr = self.part_addr(whole, Some(part));
@@ -206,7 +228,7 @@ impl FnCx<'_, '_> {
             }
             Spot::Element { map, key, part: None } => self.map_store(map, key, from, "any", span),
             Spot::Element { map, key, part: Some(part) } => {
-                let whole = self.slot(self.cx.hir.maps[map].value);
+                let whole = self.slot(map.value(self.cx.hir));
                 self.lookup(map, key, whole, span);
                 self.code.if_();
                 let to = self.part_addr(whole, Some(part));

@@ -3,10 +3,12 @@
 use wasm_encoder::Instruction as I;
 
 use super::abi::{LIST_LEN, Shape};
+use super::addr::Addr;
 use super::code::mem;
 use super::cx::Lower;
 use super::expr::unsupported;
-use super::func::{Addr, FnCx};
+use super::func::FnCx;
+use super::memory::PAGE;
 use super::runtime::Routine;
 use crate::hir::Expr;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -21,9 +23,15 @@ impl FnCx<'_, '_> {
         let abi = self.cx.abi;
         let value = abi.named("console", "value");
         let values = self.slot_bytes(u64::from(value.size()) * args.len() as u64, 8);
+        let letters = letters(format);
         for (position, arg) in args.iter().enumerate() {
             let to = values.plus(value.size() * position as u32);
-            self.print_value(value, arg, &args[position + 1..], to)?;
+            let pointer = matches!(self.cx.hir.types.kind(arg.ty), TypeKind::Ptr(_));
+            if pointer && letters.get(position) == Some(&b's') {
+                self.print_text_at(value, arg, to)?;
+            } else {
+                self.print_value(value, arg, &args[position + 1..], to)?;
+            }
         }
         let format = self.cx.text(format);
         self.push_text(format);
@@ -63,6 +71,29 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
+    /// Builds the value for the text that a pointer leads to: up to a zero byte or the end of the memory.
+    fn print_text_at(&mut self, value: Shape<'_>, pointer: &Expr, to: Addr) -> Lower<()> {
+        let (number, payload) = value.case("text");
+        let payload = to.plus(payload.expect("a text has a payload").offset);
+        let length = self.cx.routine(Routine::TextLength);
+        let text = self.pointee(pointer, self.cx.hir.types.common().u8)?;
+        self.store(U8, to, |fcx| {
+            fcx.code.u32(number);
+            Ok(())
+        })?;
+        self.store(U32, payload, |fcx| {
+            fcx.push_addr(text);
+            Ok(())
+        })?;
+        self.push_addr(payload);
+        self.push_addr(text);
+        // The memory has less than 4 GiB, so that its end fits.
+        self.code.op(I::MemorySize(0)).u32(PAGE).op(I::I32Mul);
+        self.push_addr(text);
+        self.code.op(I::I32Sub).call(length).op(I::I32Store(mem(LIST_LEN)));
+        Ok(())
+    }
+
     /// The case of the contract's `value` for a type; none for what cannot be printed.
     fn value_case(&self, ty: TypeId) -> Option<&'static str> {
         let types = &self.cx.hir.types;
@@ -80,6 +111,28 @@ impl FnCx<'_, '_> {
     }
 }
 
+/// The letter of the conversion of each value; `{` for `{}`. The front end has checked the format.
+fn letters(format: &[u8]) -> Vec<u8> {
+    let mut found = Vec::new();
+    let mut rest = format;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            b'{' if behind.first() == Some(&b'}') => found.push(b'{'),
+            b'%' => {
+                let end = behind.iter().position(|byte| !b"-+ 0#123456789.hlz".contains(byte));
+                let Some(end) = end else { break };
+                if behind[end] != b'%' {
+                    found.push(behind[end]);
+                }
+                rest = &behind[end + 1..];
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 fn number_case(int: IntType) -> &'static str {
     match (int.bits, int.signed) {
         (8, false) => "unsigned8",
@@ -90,5 +143,16 @@ fn number_case(int: IntType) -> &'static str {
         (16, true) => "signed16",
         (32, true) => "signed32",
         (_, true) => "signed64",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::letters;
+
+    #[test]
+    fn every_value_has_its_letter() {
+        assert_eq!(letters(b"%% %5.3lu {} { %s%-8p %%s"), b"u{sp");
+        assert_eq!(letters(b"%"), b"");
     }
 }

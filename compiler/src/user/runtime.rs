@@ -7,10 +7,11 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::abi::LIST_LEN;
 use super::code::{Code, Var, mem};
 use super::cx::{Cx, routine_code};
+use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
-use super::{load, maps, perf, text, variables};
-use crate::hir::{FuncId, Hir, MapId};
+use super::{defer, errors, heap, load, maps, number, perf, text, variables};
+use crate::hir::{FuncId, Hir};
 
 /// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address, length).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,12 +28,26 @@ pub enum Routine {
     AbortError,
     /// `where`, index, 1 if signed, text behind it (address, length): ends the plugin.
     AbortIndex,
+    /// Pointer, `where`: ends the plugin, because nothing of the plugin lies there.
+    AbortPointer,
     /// Address, size -> bytes before the first zero.
     TextLength,
     /// Destination, size, source, size: copies text; what is left of the destination is zero.
     TextCopy,
+    /// Destination, size, source, size: puts text behind the destination's.
+    TextAppend,
     /// Address, size, address, size -> 1 if the texts are equal.
     TextEqual,
+    /// a, b, scale -> a * scale / b.
+    Ratio,
+    /// Class, bytes, `where` -> the address of a zeroed object.
+    Allocate,
+    /// Pointer, `where`: gives an object back.
+    Free,
+    /// A record: runs the deferred calls that were registered behind it, last first.
+    RunDeferred,
+    /// -> the exit code; says what was thrown and not caught.
+    ReportThrown,
     /// Handle, destination, size: copies a variable of the BPF object.
     VariableRead,
     /// Handle, offset, source, size, `where`: stores a part of a variable of the BPF object.
@@ -40,13 +55,17 @@ pub enum Routine {
     /// Handle, value, `where`: stores a scalar variable of the BPF object.
     VariableSet,
     /// `where` -> handle, or [`maps::UNAVAILABLE`].
-    MapOpen(MapId),
+    MapOpen(Table),
     /// Address of the key, destination, `where` -> 1 if present; the destination is zero if absent.
-    MapLookup(MapId),
+    MapLookup(Table),
     /// Address of the key, address of the value, update mode, `where`.
-    MapStore(MapId),
+    MapStore(Table),
     /// Address of the key, what to add, `where`: adds to the slot of CPU 0.
-    MapAdd(MapId),
+    MapAdd(Table),
+    /// Address of the key, `where`: removes an entry if there is one.
+    MapRemove(Table),
+    /// Address of the key, CPU, destination, `where` -> 1 if there is such a slot; else the destination is zero.
+    MapSlot(Table),
     /// Destination, options, program handle, 1 if there is a program, flags, `where`.
     PerfAttach,
     /// Destination, attachment, `where`.
@@ -61,6 +80,8 @@ pub enum Routine {
     Load(FuncId),
     /// Milliseconds -> 0 or EINTR.
     Sleep,
+    /// Returns when the host asks the plugin to stop.
+    Wait,
 }
 
 use ValType::{I32, I64};
@@ -74,8 +95,13 @@ impl Routine {
             Routine::AppendNumber => (&[I64, I32], &[]),
             Routine::WarnError | Routine::AbortError => (&[I32; 3], &[]),
             Routine::AbortIndex => (&[I32, I32, I64, I32, I32, I32], &[]),
+            Routine::AbortPointer | Routine::Free => (&[I64, I32, I32], &[]),
             Routine::TextLength => (&[I32; 2], &[I32]),
-            Routine::TextCopy => (&[I32; 4], &[]),
+            Routine::TextCopy | Routine::TextAppend => (&[I32; 4], &[]),
+            Routine::Ratio => (&[I64; 3], &[I64]),
+            Routine::Allocate => (&[I32; 4], &[I32]),
+            Routine::RunDeferred => (&[I32], &[]),
+            Routine::ReportThrown => (&[], &[I32]),
             Routine::TextEqual => (&[I32; 4], &[I32]),
             Routine::VariableRead => (&[I32; 3], &[]),
             Routine::VariableWrite => (&[I32; 6], &[]),
@@ -84,11 +110,14 @@ impl Routine {
             Routine::MapLookup(_) => (&[I32; 4], &[I32]),
             Routine::MapStore(_) => (&[I32; 5], &[]),
             Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
+            Routine::MapRemove(_) => (&[I32; 3], &[]),
+            Routine::MapSlot(_) => (&[I32; 5], &[I32]),
             Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
             Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
             Routine::PerfCount => (&[I64, I32], &[I64]),
             Routine::PerfControl(_) => (&[I32; 3], &[I32]),
             Routine::Sleep => (&[I64], &[I32]),
+            Routine::Wait => (&[], &[]),
         }
     }
 
@@ -101,16 +130,25 @@ impl Routine {
             Routine::WarnError => "warn_error",
             Routine::AbortError => "abort_error",
             Routine::AbortIndex => "abort_index",
+            Routine::AbortPointer => "abort_pointer",
             Routine::TextLength => "text_length",
             Routine::TextCopy => "text_copy",
+            Routine::TextAppend => "text_append",
+            Routine::Ratio => "ratio",
+            Routine::Allocate => "allocate",
+            Routine::Free => "free",
+            Routine::RunDeferred => "run_deferred",
+            Routine::ReportThrown => "report_thrown",
             Routine::TextEqual => "text_equal",
             Routine::VariableRead => "variable_read",
             Routine::VariableWrite => "variable_write",
             Routine::VariableSet => "variable_set",
-            Routine::MapOpen(map) => return format!("ks:map_open:{}", hir.maps[map].name),
-            Routine::MapLookup(map) => return format!("ks:map_lookup:{}", hir.maps[map].name),
-            Routine::MapStore(map) => return format!("ks:map_store:{}", hir.maps[map].name),
-            Routine::MapAdd(map) => return format!("ks:map_add:{}", hir.maps[map].name),
+            Routine::MapOpen(map) => return format!("ks:map_open:{}", map.name(hir)),
+            Routine::MapLookup(map) => return format!("ks:map_lookup:{}", map.name(hir)),
+            Routine::MapStore(map) => return format!("ks:map_store:{}", map.name(hir)),
+            Routine::MapAdd(map) => return format!("ks:map_add:{}", map.name(hir)),
+            Routine::MapRemove(map) => return format!("ks:map_remove:{}", map.name(hir)),
+            Routine::MapSlot(map) => return format!("ks:map_slot:{}", map.name(hir)),
             Routine::PerfAttach => "attach",
             Routine::PerfRead => "read",
             Routine::PerfSnapshot => "snapshot",
@@ -118,6 +156,7 @@ impl Routine {
             Routine::PerfControl(control) => control.name(),
             Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
             Routine::Sleep => "sleep",
+            Routine::Wait => "wait",
         };
         format!("ks:{name}")
     }
@@ -132,8 +171,15 @@ impl Routine {
             Routine::WarnError => warn_error(cx, &mut code),
             Routine::AbortError => abort_error(cx, &mut code),
             Routine::AbortIndex => abort_index(cx, &mut code),
+            Routine::AbortPointer => abort_pointer(cx, &mut code),
             Routine::TextLength => text::length(&mut code),
             Routine::TextCopy => text::copy(cx, &mut code),
+            Routine::TextAppend => text::append(cx, &mut code),
+            Routine::Ratio => number::ratio(&mut code),
+            Routine::Allocate => heap::allocate(cx, &mut code),
+            Routine::Free => heap::free(cx, &mut code),
+            Routine::RunDeferred => defer::run(cx, &mut code),
+            Routine::ReportThrown => errors::report(cx, &mut code),
             Routine::TextEqual => text::equal(cx, &mut code),
             Routine::VariableRead => variables::read(cx, &mut code),
             Routine::VariableWrite => variables::write(cx, &mut code),
@@ -142,6 +188,8 @@ impl Routine {
             Routine::MapLookup(map) => maps::lookup(cx, &mut code, map),
             Routine::MapStore(map) => maps::store(cx, &mut code, map),
             Routine::MapAdd(map) => maps::add(cx, &mut code, map),
+            Routine::MapRemove(map) => maps::remove(cx, &mut code, map),
+            Routine::MapSlot(map) => maps::slot(cx, &mut code, map),
             Routine::PerfAttach => perf::attach::code(cx, &mut code),
             Routine::PerfRead => perf::read::scalar(cx, &mut code),
             Routine::PerfSnapshot => perf::read::snapshot(cx, &mut code),
@@ -149,6 +197,7 @@ impl Routine {
             Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
             Routine::Load(program) => load::load(cx, &mut code, program),
             Routine::Sleep => load::sleep(cx, &mut code),
+            Routine::Wait => load::wait(cx, &mut code),
         }
         code
     }
@@ -273,6 +322,23 @@ fn abort_index(cx: &mut Cx<'_>, code: &mut Code) {
     let number = cx.routine(Routine::AppendNumber);
     code.get(Var(2)).get(Var(3)).call(number);
     append_vars(cx, code, Var(4), Var(5));
+    end_message(code, start);
+    let abort = cx.host("console", "abort");
+    code.call(abort).op(I::Unreachable);
+}
+
+fn abort_pointer(cx: &mut Cx<'_>, code: &mut Code) {
+    let pointer = Var(0);
+    let number = cx.routine(Routine::AppendNumber);
+    let start = begin_message(code);
+    append_vars(cx, code, Var(1), Var(2));
+    code.get(pointer).op(I::I64Eqz).if_();
+    append_text(cx, code, "this pointer is null");
+    code.else_();
+    append_text(cx, code, "this pointer, ");
+    code.get(pointer).i32(0).call(number);
+    append_text(cx, code, ", is outside the memory of the plugin");
+    code.end();
     end_message(code, start);
     let abort = cx.host("console", "abort");
     code.call(abort).op(I::Unreachable);

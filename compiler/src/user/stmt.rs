@@ -1,11 +1,10 @@
 //! Statements.
 
-use wasm_encoder::Instruction as I;
-
+use super::addr::Addr;
 use super::arith::{self, Operands};
-use super::code::Label;
 use super::cx::Lower;
-use super::func::{Addr, FnCx, Home, LoopLabels};
+use super::expr::unsupported;
+use super::func::{FnCx, Home};
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, LocalId, Place, Stmt, StmtKind};
 use crate::types::{IntType, TypeId};
@@ -26,29 +25,47 @@ impl FnCx<'_, '_> {
             StmtKind::Break => self.branch(stmt, |labels| labels.leave),
             StmtKind::Continue => self.branch(stmt, |labels| labels.next),
             StmtKind::Return(value) => self.return_(value.as_ref())?,
+            StmtKind::ForEach { key, value, walk, body } => {
+                self.for_each((*key, *value), walk, body, stmt.span)?;
+            }
+            StmtKind::Remove { map, key } => self.remove(*map, key, stmt.span)?,
+            StmtKind::Free(pointer) => self.free(pointer)?,
+            StmtKind::Try { body, catches } => self.try_(body, catches)?,
+            StmtKind::Throw(code) => self.throw(code, stmt.span)?,
+            StmtKind::Defer(call) => self.defer(call)?,
+            StmtKind::Take { .. } => return Err(unsupported(stmt.span, stmt.kind.describe())),
         }
         self.release(mark);
         Ok(())
     }
 
-    fn block(&mut self, block: &Block) -> Lower<()> {
+    /// Lowers statements.
+    pub fn block(&mut self, block: &Block) -> Lower<()> {
         block.iter().try_for_each(|stmt| self.stmt(stmt))
     }
 
     fn let_(&mut self, local: LocalId, init: Option<&Expr>) -> Lower<()> {
-        match (self.homes[local], init) {
-            (Home::Scalar(var, _), Some(init)) => {
-                self.scalar(init)?;
-                self.code.set(var);
+        let ty = self.function.locals[local].ty;
+        if let Some(int) = self.cx.hir.types.scalar(ty) {
+            return self.put(local, |fcx| match init {
+                Some(init) => fcx.scalar(init),
+                None => {
+                    push_const(&mut fcx.code, int, 0);
+                    Ok(())
+                }
+            });
+        }
+        let Home::Memory(addr) = self.homes[local] else { panic!("what is no scalar lies in memory") };
+        match init {
+            // A pointer of an earlier turn may lead to the variable.
+            Some(init) if self.addressed.contains(&local) => {
+                let from = self.aggregate_addr(init)?;
+                self.put_aggregate(local, from);
             }
-            (Home::Scalar(var, int), None) => {
-                push_const(&mut self.code, int, 0);
-                self.code.set(var);
-            }
-            // The initialiser cannot mention the variable, so it may be built in place.
-            (Home::Memory(addr), Some(init)) => self.aggregate(init, addr)?,
-            (Home::Memory(addr), None) => {
-                let size = self.cx.hir.types.size(self.function.locals[local].ty);
+            // Else the initialiser cannot mention the variable, so it may be built in place.
+            Some(init) => self.aggregate(init, addr)?,
+            None => {
+                let size = self.cx.hir.types.size(ty);
                 self.zero(addr, size);
             }
         }
@@ -101,45 +118,6 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    fn while_(&mut self, cond: &Expr, body: &Block) -> Lower<()> {
-        let leave = self.code.block();
-        let next = self.code.loop_();
-        self.condition(cond)?;
-        self.code.op(I::I32Eqz).br_if(leave);
-        self.loops.push(LoopLabels { leave, next });
-        self.block(body)?;
-        self.loops.pop();
-        self.code.br(next).end().end();
-        Ok(())
-    }
-
-    fn for_(&mut self, local: LocalId, start: &Expr, end: &Expr, body: &Block) -> Lower<()> {
-        let Home::Scalar(var, int) = self.homes[local] else { panic!("a loop variable is an integer") };
-        let last = self.temp(val_type(int));
-        self.scalar(start)?;
-        self.code.set(var);
-        self.scalar(end)?;
-        self.code.set(last);
-        let leave = self.code.block();
-        let again = self.code.loop_();
-        self.code.get(var).get(last).op(arith::instruction(BinaryOp::Ge, int)).br_if(leave);
-        let next = self.code.block();
-        self.loops.push(LoopLabels { leave, next });
-        self.block(body)?;
-        self.loops.pop();
-        // The variable is below the end, so that this does not wrap.
-        self.code.end().get(var);
-        push_const(&mut self.code, int, 1);
-        self.code.op(arith::instruction(BinaryOp::Add, int)).set(var).br(again).end().end();
-        Ok(())
-    }
-
-    fn branch(&mut self, stmt: &Stmt, which: fn(&LoopLabels) -> Label) {
-        let labels = self.loops.last().unwrap_or_else(|| panic!("{:?} stands in a loop", stmt.kind));
-        let label = which(labels);
-        self.code.br(label);
-    }
-
     fn return_(&mut self, value: Option<&Expr>) -> Lower<()> {
         match (value, self.result) {
             (None, _) => {}
@@ -149,7 +127,7 @@ impl FnCx<'_, '_> {
                 self.aggregate(value, Addr::of(result))?;
             }
         }
-        self.code.leave();
+        self.leave();
         Ok(())
     }
 

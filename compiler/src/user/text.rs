@@ -31,6 +31,17 @@ pub fn copy(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(to).get(len).op(I::I32Add).i32(0).get(to_size).get(len).op(I::I32Sub).op(I::MemoryFill(0));
 }
 
+/// [`Routine::TextAppend`].
+pub fn append(cx: &mut Cx<'_>, code: &mut Code) {
+    let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));
+    let length = cx.routine(Routine::TextLength);
+    let copy = cx.routine(Routine::TextCopy);
+    let len = code.local(ValType::I32);
+    code.get(to).get(to_size).call(length).set(len);
+    code.get(to).get(len).op(I::I32Add).get(to_size).get(len).op(I::I32Sub);
+    code.get(from).get(from_size).call(copy);
+}
+
 /// [`Routine::TextEqual`].
 pub fn equal(cx: &mut Cx<'_>, code: &mut Code) {
     let (left, left_size, right, right_size) = (Var(0), Var(1), Var(2), Var(3));

@@ -1,9 +1,12 @@
-//! Maps: one set of routines for each map that the script uses.
+//! Maps: one set of routines for each map that the script uses, and for each config block.
 //!
 //! A map is opened at its first use, because opening creates the kernel's objects, which may need rights that a run
 //! without map accesses does without. A map that cannot be opened reads as empty and swallows writes, after one line.
 
 mod per_cpu;
+mod table;
+
+pub use table::Table;
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -11,7 +14,6 @@ use super::abi::LIST_LEN;
 use super::code::{Code, Label, Var, mem};
 use super::cx::{Cx, Kept};
 use super::runtime::{Routine, push_failed, reset_arena};
-use crate::hir::MapId;
 
 /// The kept handle of a map before its first use. No handle is negative.
 const UNOPENED: i32 = -1;
@@ -19,20 +21,19 @@ const UNOPENED: i32 = -1;
 pub const UNAVAILABLE: i32 = -2;
 
 /// Bytes of the key of a map of this kind, in the kernel.
-pub fn key_size(cx: &Cx<'_>, map: MapId) -> u32 {
-    let map = &cx.hir.maps[map];
-    if map.kind.is_array() { 4 } else { cx.hir.types.size(map.key) as u32 }
+pub fn key_size(cx: &Cx<'_>, map: Table) -> u32 {
+    map.key_size(cx.hir)
 }
 
 /// Bytes of a value, of one CPU.
-pub fn value_size(cx: &Cx<'_>, map: MapId) -> u32 {
-    cx.hir.types.size(cx.hir.maps[map].value) as u32
+pub fn value_size(cx: &Cx<'_>, map: Table) -> u32 {
+    cx.hir.types.size(map.value(cx.hir)) as u32
 }
 
 /// [`Routine::MapOpen`].
-pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let kept = cx.kept(Kept::Map(map), UNOPENED);
-    let name = cx.text(&cx.hir.maps[map].name);
+    let name = cx.text(map.name(cx.hir));
     let open = cx.host("maps", "[static]map.open");
     let shape = cx.abi.result("maps", "[static]map.open");
     let warn = cx.routine(Routine::WarnError);
@@ -49,12 +50,12 @@ pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
 }
 
 /// [`Routine::MapLookup`].
-pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let to = Var(1);
     let size = value_size(cx, map);
     let absent = code.block();
     let found = find(cx, code, Access { map, key: Var(0), place: Var(2), place_len: Var(3) }, absent);
-    if cx.hir.maps[map].kind.is_per_cpu() {
+    if map.is_per_cpu(cx.hir) {
         per_cpu::merge(cx, code, map, to, &found);
     } else {
         // A host that answers with another length has broken the contract.
@@ -68,7 +69,7 @@ pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
 }
 
 /// [`Routine::MapStore`]. An entry that is gone is no failure if only an existing one was to be replaced.
-pub fn store(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+pub fn store(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let (key, value, mode, place, place_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
     let handle = code.local(ValType::I32);
     let size = value_size(cx, map);
@@ -88,7 +89,7 @@ pub fn store(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
 }
 
 /// [`Routine::MapAdd`]: the other CPUs' slots go back as they were read.
-pub fn add(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
+pub fn add(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let (key, delta, place, place_len) = (Var(0), Var(1), Var(2), Var(3));
     let any = update_mode(cx, "any");
     let create = code.block();
@@ -107,6 +108,37 @@ pub fn add(cx: &mut Cx<'_>, code: &mut Code, map: MapId) {
     code.get(key).u32(first).i32(any).get(place).get(place_len).call(store);
 }
 
+/// [`Routine::MapRemove`].
+pub fn remove(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
+    let (key, place, place_len) = (Var(0), Var(1), Var(2));
+    let handle = code.local(ValType::I32);
+    let delete = cx.host("maps", "[method]map.delete");
+    let err = cx.abi.result("maps", "[method]map.delete").err().offset;
+    let done = code.block();
+    push_open(cx, code, &Access { map, key, place, place_len });
+    code.tee(handle).i32(UNAVAILABLE).op(I::I32Eq).br_if(done);
+    reset_arena(code);
+    code.get(handle).get(key).u32(key_size(cx, map)).u32(cx.returned).call(delete);
+    push_failed(cx, code);
+    code.op(I::I32Eqz).br_if(done);
+    push_warn(cx, code, err, place, place_len);
+    code.end();
+}
+
+/// [`Routine::MapSlot`].
+pub fn slot(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
+    let (cpu, to, place, place_len) = (Var(1), Var(2), Var(3), Var(4));
+    let size = value_size(cx, map);
+    let absent = code.block();
+    let found = find(cx, code, Access { map, key: Var(0), place, place_len }, absent);
+    code.get(cpu).get(found.len).u32(size).ops_of([I::I32DivU, I::I32GeU]).br_if(absent);
+    code.get(to).get(found.address).get(cpu).u32(size).ops_of([I::I32Mul, I::I32Add]);
+    code.u32(size).op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.i32(1).op(I::Return).end();
+    code.get(to).i32(0).u32(size).op(I::MemoryFill(0));
+    code.i32(0);
+}
+
 /// The number of an update mode.
 pub fn update_mode(cx: &Cx<'_>, name: &str) -> i32 {
     cx.abi.named("maps", "update-mode").enumerator(name).cast_signed()
@@ -114,7 +146,7 @@ pub fn update_mode(cx: &Cx<'_>, name: &str) -> i32 {
 
 /// An access to an entry: where the key lies, and the start of a message about it.
 struct Access {
-    map: MapId,
+    map: Table,
     key: Var,
     place: Var,
     place_len: Var,

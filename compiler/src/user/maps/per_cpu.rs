@@ -8,13 +8,12 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::super::code::{Code, Var, mem};
 use super::super::cx::Cx;
 use super::super::scalar::{load_op, store_op};
-use super::{Found, value_size};
-use crate::hir::MapId;
+use super::{Found, Table, value_size};
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
 /// Merges the slots that were found into one value.
-pub fn merge(cx: &Cx<'_>, code: &mut Code, map: MapId, to: Var, found: &Found) {
-    let ty = cx.hir.maps[map].value;
+pub fn merge(cx: &Cx<'_>, code: &mut Code, map: Table, to: Var, found: &Found) {
+    let ty = map.value(cx.hir);
     let size = value_size(cx, map);
     let at = found.address;
     let end = code.local(ValType::I32);
@@ -34,8 +33,8 @@ pub fn merge(cx: &Cx<'_>, code: &mut Code, map: MapId, to: Var, found: &Found) {
 }
 
 /// Adds to the slot of CPU 0, which lies at an address.
-pub fn add_to_first(cx: &Cx<'_>, code: &mut Code, map: MapId, slot: Var, delta: Var) {
-    let int = cx.hir.types.scalar(cx.hir.maps[map].value).expect("only an integer is added to");
+pub fn add_to_first(cx: &Cx<'_>, code: &mut Code, map: Table, slot: Var, delta: Var) {
+    let int = cx.hir.types.scalar(map.value(cx.hir)).expect("only an integer is added to");
     code.get(slot).get(slot).op(load_op(int, 0)).get(delta);
     add(code, int, |code| {
         code.op(I::I32WrapI64);

@@ -13,7 +13,7 @@ use crate::builtins::perf::attachment;
 use crate::types::{TypeId, TypeKind};
 
 /// The byte offset of a field of one of the predeclared structs.
-fn field(cx: &Cx<'_>, ty: TypeId, position: usize) -> u32 {
+pub fn field(cx: &Cx<'_>, ty: TypeId, position: usize) -> u32 {
     let TypeKind::Struct(id) = cx.hir.types.kind(ty) else { panic!("the perf builtins are structs") };
     cx.hir.types.field_offset(*id, position) as u32
 }

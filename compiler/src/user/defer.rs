@@ -1,0 +1,207 @@
+//! `defer`: a list of calls that wait, last first, one list for the whole plugin.
+//!
+//! ```text
+//! record: 0 the record before | 4 what calls it: a function by its number | 8 the arguments ..
+//! ```
+//!
+//! A record lies in the frame of its function, or, if the `defer` stands in a loop, in the heap. A function that defers
+//! runs what it has put on the list when it is left; `exit` runs all.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::addr::Addr;
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, Kept, Lower};
+use super::expr::unsupported;
+use super::func::{FnCx, Home};
+use super::heap;
+use super::runtime::Routine;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    Expr, ExprKind, Function, Local, LocalId, Place, PlaceKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin,
+};
+use crate::index::IndexVec;
+
+/// Where a record names what calls it.
+const CALLER: u32 = 4;
+/// Where its arguments start.
+const ARGUMENTS: u32 = 8;
+
+/// Whether a function defers calls.
+pub fn defers(function: &Function) -> bool {
+    struct Defers(bool);
+    impl Visitor for Defers {
+        fn stmt(&mut self, stmt: &Stmt) {
+            self.0 |= matches!(stmt.kind, StmtKind::Defer(_));
+        }
+    }
+    let mut found = Defers(false);
+    visit::block(&mut found, &function.body);
+    found.0
+}
+
+/// A deferred call whose arguments stand in a record.
+struct Deferred {
+    /// The call, with loads from the record for its arguments.
+    call: Expr,
+    locals: IndexVec<LocalId, Local>,
+    /// Where each lies in the record.
+    offsets: Vec<u32>,
+    /// What to put there.
+    values: Vec<Expr>,
+    /// The size of the record.
+    size: u32,
+}
+
+impl FnCx<'_, '_> {
+    /// `defer call`.
+    pub fn defer(&mut self, call: &Expr) -> Lower<()> {
+        let deferred = self.deferred(call)?;
+        let looping = !self.loops.is_empty();
+        let record = self.temp(ValType::I32);
+        // The arguments are worked out first: they may defer too.
+        let values = deferred.values.iter().map(|value| self.hold(value)).collect::<Lower<Vec<_>>>()?;
+        if looping {
+            self.allocate(deferred.size, call.span);
+        } else {
+            let addr = self.kept_slot(deferred.size);
+            self.push_addr(addr);
+        }
+        self.code.set(record);
+        for ((value, from), offset) in deferred.values.iter().zip(values).zip(&deferred.offsets) {
+            let size = self.cx.hir.types.size(value.ty);
+            self.copy(Addr::of(record).plus(*offset), from, size);
+        }
+        let caller = self.caller(deferred, looping)?;
+        let list = self.cx.kept(Kept::Deferred, 0);
+        self.code.get(record).get_global(list).op(I::I32Store(mem(0)));
+        self.code.get(record).u32(caller).op(I::I32Store(mem(CALLER)));
+        self.code.get(record).set_global(list);
+        Ok(())
+    }
+
+    /// Splits a call from its arguments.
+    fn deferred(&self, call: &Expr) -> Lower<Deferred> {
+        let mut deferred = Deferred {
+            call: call.clone(),
+            locals: IndexVec::new(),
+            offsets: Vec::new(),
+            values: Vec::new(),
+            size: ARGUMENTS,
+        };
+        let types = &self.cx.hir.types;
+        let mut call = call.clone();
+        for argument in arguments(&mut call)? {
+            let constant =
+                matches!(argument.kind, ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::Function(_));
+            if constant {
+                continue;
+            }
+            let (ty, span) = (argument.ty, argument.span);
+            let local = deferred.locals.push(Local { name: String::new(), ty, span, binding: false });
+            let place = Place { kind: PlaceKind::Local(local), ty, span };
+            let value = std::mem::replace(argument, Expr { kind: ExprKind::Load(place), ty, span });
+            let offset = deferred.size.next_multiple_of(types.align(ty) as u32);
+            deferred.size = offset + types.size(ty) as u32;
+            deferred.offsets.push(offset);
+            deferred.values.push(value);
+        }
+        deferred.call = call;
+        Ok(deferred)
+    }
+
+    /// A function that takes a record and makes its call; its number.
+    fn caller(&mut self, deferred: Deferred, looping: bool) -> Lower<u32> {
+        let Deferred { call, locals, offsets, .. } = deferred;
+        let span = call.span;
+        let function = Function {
+            name: format!("{}:defer", self.function.name),
+            span,
+            kind: self.function.kind,
+            target: self.function.target.clone(),
+            params: Vec::new(),
+            ret: self.cx.hir.types.common().void,
+            locals,
+            body: vec![Stmt { kind: StmtKind::Expr(call), span }],
+            throws: false,
+        };
+        let defined = self.cx.module.declare(function.name.clone(), &[ValType::I32], &[]);
+        let homes = offsets.iter().map(|offset| Home::Memory(Addr::of(Var(0)).plus(*offset))).collect();
+        let mut fcx = FnCx::of_record(self.cx, &function, homes);
+        fcx.block(&function.body)?;
+        if looping {
+            let free = fcx.cx.routine(Routine::Free);
+            fcx.code.get(Var(0)).op(I::I64ExtendI32U).i32(0).i32(0).call(free);
+        }
+        fcx.code.leave_frame();
+        let (code, frame) = fcx.finish();
+        self.cx.module.define(defined, code, frame);
+        Ok(self.cx.module.table_position(defined))
+    }
+
+    /// Works a value out into memory of this statement.
+    fn hold(&mut self, value: &Expr) -> Lower<Addr> {
+        let slot = self.slot(value.ty);
+        self.value(value, slot)?;
+        Ok(slot)
+    }
+
+    /// Pushes the address of a new zeroed object of so many bytes.
+    pub fn allocate(&mut self, bytes: u32, span: crate::source::Span) {
+        let allocate = self.cx.routine(Routine::Allocate);
+        let (class, bytes) = heap::class(bytes);
+        let place = self.cx.text(self.cx.place_prefix(span));
+        self.code.u32(class).u32(bytes);
+        self.push_text(place);
+        self.code.call(allocate);
+    }
+}
+
+/// The arguments of a call, in the order in which they are worked out.
+fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
+    let span = call.span;
+    Ok(match &mut call.kind {
+        ExprKind::Call { args, .. } | ExprKind::Shared(SharedBuiltin::Print { args, .. }) => {
+            args.iter_mut().collect()
+        }
+        ExprKind::CallValue { callee, args } => std::iter::once(&mut **callee).chain(args).collect(),
+        ExprKind::User(
+            UserBuiltin::Detach(one)
+            | UserBuiltin::DetachProgram(one)
+            | UserBuiltin::Enable(one)
+            | UserBuiltin::Disable(one)
+            | UserBuiltin::Reset(one)
+            | UserBuiltin::Sleep(one)
+            | UserBuiltin::Exit(one)
+            | UserBuiltin::Read { attachment: one, .. },
+        ) => vec![one],
+        ExprKind::User(UserBuiltin::TimeNs | UserBuiltin::Stopping | UserBuiltin::Daemon) => Vec::new(),
+        _ => return Err(unsupported(span, "deferring this call is")),
+    })
+}
+
+/// [`Routine::RunDeferred`]. What is thrown waits meanwhile, so that the calls work as ever.
+pub fn run(cx: &mut Cx<'_>, code: &mut Code) {
+    let until = Var(0);
+    let record = code.local(ValType::I32);
+    let list = cx.kept(Kept::Deferred, 0);
+    let call = cx.module.call_indirect(&[ValType::I32], &[]);
+    let thrown = cx
+        .throws
+        .then(|| [Kept::Thrown, Kept::ThrownCode].map(|what| (cx.kept(what, 0), code.local(ValType::I32))));
+    for (global, kept) in thrown.iter().flatten() {
+        code.get_global(*global).set(*kept);
+    }
+    if let Some([(global, _), _]) = thrown {
+        code.i32(0).set_global(global);
+    }
+    let done = code.block();
+    let next = code.loop_();
+    code.get_global(list).tee(record).get(until).op(I::I32Eq).br_if(done);
+    code.get(record).op(I::I32Load(mem(0))).set_global(list);
+    code.get(record).get(record).op(I::I32Load(mem(CALLER)));
+    code.op(call).br(next).end().end();
+    for (global, kept) in thrown.iter().flatten() {
+        code.get(*kept).set_global(*global);
+    }
+}

@@ -1,0 +1,119 @@
+//! `throw`, `try` and `catch`.
+//!
+//! What is thrown stands in two globals of the module until a clause takes it: the code, and a text that names the
+//! place. Whoever calls a function that throws looks there afterwards; a result means nothing then.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::{Code, mem};
+use super::cx::{Cx, Kept, Lower};
+use super::func::FnCx;
+use super::runtime::{Routine, append_text, append_vars, begin_message, end_message};
+use super::scalar::push_const;
+use crate::hir::{Block, Catch, CatchPattern, Expr, FuncId};
+use crate::source::Span;
+
+/// Where the text begins, behind its length.
+const TEXT: u32 = 4;
+
+impl FnCx<'_, '_> {
+    /// `throw`.
+    pub fn throw(&mut self, value: &Expr, span: Span) -> Lower<()> {
+        let line = self.cx.line(span);
+        let mut bytes = (line.len() as u32).to_le_bytes().to_vec();
+        bytes.extend_from_slice(line.as_bytes());
+        let place = self.cx.module.statics.constant(&bytes);
+        let (thrown, code) = (self.cx.kept(Kept::Thrown, 0), self.cx.kept(Kept::ThrownCode, 0));
+        self.scalar(value)?;
+        self.code.set_global(code).u32(place).set_global(thrown);
+        self.go_outward();
+        Ok(())
+    }
+
+    /// After a call of a function: goes on outward if it threw.
+    pub fn check_thrown(&mut self, callee: FuncId) {
+        if self.cx.hir.functions[callee].throws {
+            self.check_thrown_value();
+        }
+    }
+
+    /// After a call of a function that is not known.
+    pub fn check_thrown_value(&mut self) {
+        if self.cx.throws {
+            let thrown = self.cx.kept(Kept::Thrown, 0);
+            self.code.get_global(thrown).if_();
+            self.go_outward();
+            self.code.end();
+        }
+    }
+
+    /// `try`.
+    pub fn try_(&mut self, body: &Block, catches: &[Catch]) -> Lower<()> {
+        let done = self.code.block();
+        let caught = self.code.block();
+        self.handlers.push(caught);
+        self.block(body)?;
+        self.handlers.pop();
+        self.code.br(done).end();
+        for catch in catches {
+            self.catch(catch)?;
+            self.code.br(done);
+            if let CatchPattern::Code(_) = catch.pattern {
+                self.code.end();
+            }
+        }
+        self.go_outward();
+        self.code.end();
+        Ok(())
+    }
+
+    fn catch(&mut self, catch: &Catch) -> Lower<()> {
+        let (thrown, code) = (self.cx.kept(Kept::Thrown, 0), self.cx.kept(Kept::ThrownCode, 0));
+        match catch.pattern {
+            CatchPattern::Code(value) => {
+                self.code.get_global(code).i32(value).op(I::I32Eq).if_();
+            }
+            CatchPattern::Any => {}
+            CatchPattern::Bind(local) => self.put(local, |fcx| {
+                fcx.code.get_global(code);
+                Ok(())
+            })?,
+        }
+        self.code.i32(0).set_global(thrown);
+        self.block(&catch.body)
+    }
+
+    /// To the innermost `try`, or out of the function.
+    fn go_outward(&mut self) {
+        if let Some(handler) = self.handlers.last() {
+            let handler = *handler;
+            self.code.br(handler);
+            return;
+        }
+        if let Some(int) = self.cx.hir.types.scalar(self.function.ret) {
+            push_const(&mut self.code, int, 0);
+        }
+        self.leave();
+    }
+}
+
+/// [`Routine::ReportThrown`].
+pub fn report(cx: &mut Cx<'_>, code: &mut Code) {
+    let thrown = cx.kept(Kept::Thrown, 0);
+    let thrown_code = cx.kept(Kept::ThrownCode, 0);
+    let number = cx.routine(Routine::AppendNumber);
+    let warn = cx.host("console", "warn");
+    let (text, len) = (code.local(ValType::I32), code.local(ValType::I32));
+    let start = begin_message(code);
+    append_text(cx, code, "uncaught error ");
+    code.get_global(thrown_code).op(I::I64ExtendI32S).i32(1).call(number);
+    append_text(cx, code, " at ");
+    code.get_global(thrown).u32(TEXT).op(I::I32Add).set(text);
+    code.get_global(thrown).op(I::I32Load(mem(0))).set(len);
+    append_vars(cx, code, text, len);
+    end_message(code, start);
+    code.call(warn);
+    // Codes that a shell can tell from other failures are kept.
+    code.get_global(thrown_code).i32(1).get_global(thrown_code);
+    code.i32(1).op(I::I32Sub).i32(125).ops_of([I::I32LtU, I::Select]);
+}

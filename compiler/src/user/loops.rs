@@ -1,0 +1,170 @@
+//! Loops.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::arith;
+use super::code::{Label, Var};
+use super::cx::Lower;
+use super::expr::unsupported;
+use super::func::{FnCx, Home, LoopLabels};
+use super::scalar::{convert, push_const, val_type};
+use crate::hir::{BinaryOp, Block, Expr, LocalId, MapId, Place, Stmt, Walk};
+use crate::source::Span;
+use crate::types::{IntType, TypeKind};
+
+const U32: IntType = IntType { bits: 32, signed: false };
+
+impl FnCx<'_, '_> {
+    /// `while`.
+    pub fn while_(&mut self, cond: &Expr, body: &Block) -> Lower<()> {
+        let leave = self.code.block();
+        let next = self.code.loop_();
+        self.condition(cond)?;
+        self.code.op(I::I32Eqz).br_if(leave);
+        self.turn(LoopLabels { leave, next }, body)?;
+        self.code.br(next).end().end();
+        Ok(())
+    }
+
+    /// `for (local in start..end)`.
+    pub fn for_(&mut self, local: LocalId, start: &Expr, end: &Expr, body: &Block) -> Lower<()> {
+        let int = self.int(self.function.locals[local].ty);
+        let (var, shown) = match self.homes[local] {
+            Home::Scalar(var, _) => (var, None),
+            Home::Memory(addr) => (self.temp(val_type(int)), Some(addr)),
+        };
+        let last = self.temp(val_type(int));
+        self.scalar(start)?;
+        self.code.set(var);
+        self.scalar(end)?;
+        self.code.set(last);
+        let leave = self.code.block();
+        let again = self.code.loop_();
+        self.code.get(var).get(last).op(arith::instruction(BinaryOp::Ge, int)).br_if(leave);
+        if let Some(addr) = shown {
+            self.store_var(int, addr, var);
+        }
+        let next = self.code.block();
+        self.turn(LoopLabels { leave, next }, body)?;
+        // The variable is below the end, so that this does not wrap.
+        self.code.end().get(var);
+        push_const(&mut self.code, int, 1);
+        self.code.op(arith::instruction(BinaryOp::Add, int)).set(var).br(again).end().end();
+        Ok(())
+    }
+
+    /// `for (key, value in walk)`.
+    pub fn for_each(
+        &mut self,
+        (key, value): (LocalId, LocalId),
+        walk: &Walk,
+        body: &Block,
+        span: Span,
+    ) -> Lower<()> {
+        match walk {
+            Walk::Array(array) => self.for_array(key, value, array, body),
+            Walk::PerCpu { map, key: entry } => self.for_cpus((key, value), *map, entry, body, span),
+            Walk::Map(_) => Err(unsupported(span, "walking a map is")),
+        }
+    }
+
+    /// An element is read when its turn comes.
+    fn for_array(&mut self, key: LocalId, value: LocalId, array: &Place, body: &Block) -> Lower<()> {
+        let TypeKind::Array(element, len) = *self.cx.hir.types.kind(array.ty) else {
+            panic!("what is walked is an array")
+        };
+        let size = self.cx.hir.types.size(element);
+        let spot = self.spot(array)?;
+        let bytes = self.temp(ValType::I32);
+        self.counted(
+            key,
+            |fcx, at, leave| {
+                fcx.code.get(at).u32(len as u32).op(I::I32GeU).br_if(leave);
+                fcx.code.get(at).u32(size as u32).op(I::I32Mul).set(bytes);
+                let element_spot = fcx.element_at(spot, bytes);
+                match fcx.cx.hir.types.scalar(element) {
+                    Some(int) => fcx.put(value, |fcx| {
+                        fcx.read_scalar(&element_spot, int, array.span);
+                        Ok(())
+                    }),
+                    None => {
+                        let from = fcx.read_aggregate(&element_spot, array.span);
+                        fcx.put_aggregate(value, from);
+                        Ok(())
+                    }
+                }
+            },
+            body,
+        )
+    }
+
+    /// A slot is read when its turn comes; the first CPU that has none is the end.
+    fn for_cpus(
+        &mut self,
+        (key, value): (LocalId, LocalId),
+        map: MapId,
+        entry: &Expr,
+        body: &Block,
+        span: Span,
+    ) -> Lower<()> {
+        let entry = self.key(map, entry)?;
+        let ty = self.cx.hir.maps[map].value;
+        let slot = self.slot(ty);
+        self.counted(
+            key,
+            |fcx, at, leave| {
+                fcx.slot_of_cpu(map, entry, at, slot, span);
+                fcx.code.op(I::I32Eqz).br_if(leave);
+                match fcx.cx.hir.types.scalar(ty) {
+                    Some(int) => fcx.put(value, |fcx| {
+                        fcx.load(int, slot);
+                        Ok(())
+                    }),
+                    None => {
+                        fcx.put_aggregate(value, slot);
+                        Ok(())
+                    }
+                }
+            },
+            body,
+        )
+    }
+
+    /// A loop that counts from 0: `begin` gets the count, and leaves when there is nothing more.
+    fn counted(
+        &mut self,
+        key: LocalId,
+        begin: impl FnOnce(&mut Self, Var, Label) -> Lower<()>,
+        body: &Block,
+    ) -> Lower<()> {
+        let at = self.temp(ValType::I32);
+        let key_int = self.int(self.function.locals[key].ty);
+        self.code.i32(0).set(at);
+        let leave = self.code.block();
+        let again = self.code.loop_();
+        begin(self, at, leave)?;
+        self.put(key, |fcx| {
+            fcx.code.get(at);
+            convert(&mut fcx.code, U32, key_int);
+            Ok(())
+        })?;
+        let next = self.code.block();
+        self.turn(LoopLabels { leave, next }, body)?;
+        self.code.end().get(at).i32(1).op(I::I32Add).set(at).br(again).end().end();
+        Ok(())
+    }
+
+    fn turn(&mut self, labels: LoopLabels, body: &Block) -> Lower<()> {
+        self.loops.push(labels);
+        self.block(body)?;
+        self.loops.pop();
+        Ok(())
+    }
+
+    /// `break` or `continue`.
+    pub fn branch(&mut self, stmt: &Stmt, which: fn(&LoopLabels) -> Label) {
+        let labels = self.loops.last().unwrap_or_else(|| panic!("{:?} stands in a loop", stmt.kind));
+        let label = which(labels);
+        self.code.br(label);
+    }
+}

@@ -1,0 +1,155 @@
+//! Pointers into the plugin's memory, and functions as values.
+//!
+//! Both are numbers of 64 bits, as in the kernel half. A pointer is an address of linear memory; a function value is the
+//! function's number in the module's table. 0 is null.
+
+use std::collections::BTreeSet;
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::addr::Addr;
+use super::cx::Lower;
+use super::expr::unsupported;
+use super::func::FnCx;
+use super::memory::{PAGE, STACK_BOTTOM};
+use super::place::Spot;
+use super::runtime::Routine;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Function, LocalId, Place, PlaceKind};
+use crate::source::Span;
+use crate::types::{StructOrigin, TypeId, TypeKind};
+
+/// The locals whose address is taken: they live in memory.
+pub fn with_address(function: &Function) -> BTreeSet<LocalId> {
+    struct Taken(BTreeSet<LocalId>);
+    impl Visitor for Taken {
+        fn expr(&mut self, expr: &Expr) {
+            if let ExprKind::AddrOf(place) = &expr.kind {
+                self.0.extend(root(place));
+            }
+        }
+    }
+    let mut taken = Taken(BTreeSet::new());
+    visit::block(&mut taken, &function.body);
+    taken.0
+}
+
+/// The local that a place is a part of.
+fn root(place: &Place) -> Option<LocalId> {
+    match &place.kind {
+        PlaceKind::Local(id) => Some(*id),
+        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => root(base),
+        _ => None,
+    }
+}
+
+impl FnCx<'_, '_> {
+    /// What a pointer points to, a value of a type. A pointer that leads outside the memory ends the plugin.
+    pub fn pointee(&mut self, pointer: &Expr, ty: TypeId) -> Lower<Addr> {
+        if let TypeKind::Struct(id) = self.cx.hir.types.kind(ty)
+            && matches!(
+                self.cx.hir.types.struct_def(*id).origin,
+                StructOrigin::Context | StructOrigin::Kernel
+            )
+        {
+            return Err(unsupported(pointer.span, "in a userspace function, a struct of the kernel is"));
+        }
+        let size = self.cx.hir.types.size(ty);
+        let value = self.temp(ValType::I64);
+        let base = self.temp(ValType::I32);
+        self.scalar(pointer)?;
+        let bottom = i64::from(STACK_BOTTOM);
+        self.code.tee(value).i64(bottom).op(I::I64Sub);
+        self.code.ops_of([I::MemorySize(0), I::I64ExtendI32U]).i64(i64::from(PAGE)).op(I::I64Mul);
+        self.code.i64(bottom + size as i64).ops_of([I::I64Sub, I::I64GtU]).if_();
+        let place = self.cx.text(self.cx.place_prefix(pointer.span));
+        let abort = self.cx.routine(Routine::AbortPointer);
+        self.code.get(value);
+        self.push_text(place);
+        self.code.call(abort).op(I::Unreachable).end();
+        self.code.get(value).op(I::I32WrapI64).set(base);
+        Ok(Addr::of(base))
+    }
+
+    /// Pushes `&place`.
+    pub fn address_of(&mut self, place: &Place) -> Lower<()> {
+        if let PlaceKind::Deref(pointer) = &place.kind {
+            return self.scalar(pointer);
+        }
+        match self.spot(place)? {
+            Spot::Memory(addr) | Spot::Bound { addr, .. } => self.push_addr(addr),
+            Spot::Variable { .. } => {
+                return Err(unsupported(
+                    place.span,
+                    "in userspace, a pointer to a variable of both halves is",
+                ));
+            }
+            Spot::Local(..) | Spot::Element { .. } => {
+                return Err(unsupported(place.span, "a pointer to this is"));
+            }
+        }
+        self.code.op(I::I64ExtendI32U);
+        Ok(())
+    }
+
+    /// Pushes a pointer moved by so many elements.
+    pub fn offset(&mut self, pointer: &Expr, count: &Expr) -> Lower<()> {
+        let TypeKind::Ptr(to) = *self.cx.hir.types.kind(pointer.ty) else {
+            panic!("what is moved is a pointer")
+        };
+        let size = self.cx.hir.types.size(to).max(1);
+        self.scalar(pointer)?;
+        self.scalar(count)?;
+        if size > 1 {
+            self.code.i64(size as i64).op(I::I64Mul);
+        }
+        self.code.op(I::I64Add);
+        Ok(())
+    }
+
+    /// Pushes a function as a value.
+    pub fn function_value(&mut self, func: FuncId) {
+        let function = self.cx.function(func);
+        let position = self.cx.module.table_position(function);
+        self.code.i64(position.into());
+    }
+
+    /// Calls through a function value; a result that is no scalar must have been placed before.
+    pub fn call_value(&mut self, callee: &Expr, args: &[Expr], span: Span) -> Lower<()> {
+        let TypeKind::Fn(params, ret) = self.cx.hir.types.kind(callee.ty) else {
+            panic!("what is called has a function's type")
+        };
+        let (params, results) = self.cx.core_signature(params, *ret);
+        let call = self.cx.module.call_indirect(&params, &results);
+        let value = self.temp(ValType::I64);
+        self.scalar(callee)?;
+        self.code.set(value);
+        self.arguments(args)?;
+        self.code.get(value).op(I::I64Eqz).if_();
+        let text = self.cx.text(format!("{}this function value is null", self.cx.place_prefix(span)));
+        let abort = self.cx.host("console", "abort");
+        self.push_text(text);
+        self.code.call(abort).op(I::Unreachable).end();
+        self.code.get(value).op(I::I32WrapI64).op(call);
+        self.check_thrown_value();
+        Ok(())
+    }
+
+    /// Pushes a pointer to a new zeroed object.
+    pub fn new_object(&mut self, ty: TypeId, span: Span) {
+        let TypeKind::Ptr(to) = *self.cx.hir.types.kind(ty) else { panic!("`new` gives a pointer") };
+        let size = self.cx.hir.types.size(to) as u32;
+        self.allocate(size, span);
+        self.code.op(I::I64ExtendI32U);
+    }
+
+    /// `delete p`.
+    pub fn free(&mut self, pointer: &Expr) -> Lower<()> {
+        let free = self.cx.routine(Routine::Free);
+        let place = self.cx.text(self.cx.place_prefix(pointer.span));
+        self.scalar(pointer)?;
+        self.push_text(place);
+        self.code.call(free);
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! Which functions may be entered again before they are left. A function value may lead to every function that is used
+//! as one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Hir};
+
+/// The functions among these that may call themselves, directly or not.
+pub fn recursive(hir: &Hir, functions: &[FuncId]) -> BTreeSet<FuncId> {
+    let mut calls: BTreeMap<FuncId, Calls> = BTreeMap::new();
+    for id in functions {
+        let mut found = Calls::default();
+        visit::block(&mut found, &hir.functions[*id].body);
+        calls.insert(*id, found);
+    }
+    let values: BTreeSet<FuncId> = calls.values().flat_map(|one| one.values.iter().copied()).collect();
+    for one in calls.values_mut().filter(|one| one.through_value) {
+        one.direct.extend(&values);
+    }
+    functions.iter().copied().filter(|id| reaches(&calls, *id)).collect()
+}
+
+/// What a function calls.
+#[derive(Debug, Default)]
+struct Calls {
+    direct: BTreeSet<FuncId>,
+    through_value: bool,
+    /// What it uses as values.
+    values: BTreeSet<FuncId>,
+}
+
+impl Visitor for Calls {
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Call { func, .. } => {
+                self.direct.insert(*func);
+            }
+            ExprKind::CallValue { .. } => self.through_value = true,
+            ExprKind::Function(func) => {
+                self.values.insert(*func);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a function's calls lead back to it.
+fn reaches(calls: &BTreeMap<FuncId, Calls>, id: FuncId) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![id];
+    while let Some(next) = open.pop() {
+        let callees = calls.get(&next).map(|one| &one.direct);
+        for callee in callees.into_iter().flatten() {
+            if *callee == id {
+                return true;
+            }
+            if seen.insert(*callee) {
+                open.push(*callee);
+            }
+        }
+    }
+    false
+}
