@@ -3,6 +3,8 @@
 //! [`Parsed`] -> [`Checked`] -> [`Built`]. Up to the typed tree a stage gives a result and diagnostics; after it, a
 //! result or the diagnostics that stopped it.
 
+use std::sync::Arc;
+
 use ks_wit::section::{Arch, BpfRecord};
 
 use crate::ast;
@@ -10,10 +12,14 @@ use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::Hir;
 use crate::kernel;
+use crate::kernel_types::KernelTypes;
 use crate::lex::{self, Token};
 use crate::parse;
+use crate::pending;
 use crate::plugin::{self, manifest};
-use crate::source::{FileId, MAX_FILE_BYTES, SourceMap};
+use crate::resolve::{self, Search};
+use crate::safety;
+use crate::source::{FileId, Files, MAX_FILE_BYTES, NoFiles, SourceMap};
 use crate::split::{self, Split};
 use crate::user;
 
@@ -37,27 +43,71 @@ pub struct Parsed {
     /// The tree; what could not be read is left out.
     pub ast: ast::File,
     file: FileId,
+    options: Options,
 }
 
-/// Scans and parses a script. `name` is shown in messages.
+/// What a compilation depends on besides the script.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names the plugin and its BPF object, and the folder of its pins.
+    pub project: String,
+    /// The language of KernelScript 0.1.1 only: what is ours, and what 0.1.1 refuses for a gap of its own, is an error.
+    pub strict_011: bool,
+    /// `@test` functions are compiled, `main` is not.
+    pub tests: bool,
+    /// Where modules and headers come from.
+    pub files: Arc<dyn Files>,
+    /// Folders to look for headers in, after that of the including file.
+    pub include: Vec<String>,
+    /// The kernel that the script is checked against.
+    pub kernel: Arc<KernelTypes>,
+}
+
+impl Options {
+    /// A script on its own.
+    pub fn new(project: impl Into<String>) -> Options {
+        Options {
+            project: project.into(),
+            strict_011: false,
+            tests: false,
+            files: Arc::new(NoFiles),
+            include: Vec::new(),
+            kernel: Arc::new(KernelTypes::bundled()),
+        }
+    }
+}
+
+/// Scans and parses a script. `name` is shown in messages; modules and headers are looked for beside it.
 ///
 /// # Errors
 /// If the text is longer than [`MAX_FILE_BYTES`]. Everything else that is wrong is in the diagnostics.
-pub fn parse(name: &str, text: &[u8]) -> Result<Parsed, TooLong> {
+pub fn parse(name: &str, text: &[u8], options: Options) -> Result<Parsed, TooLong> {
     let mut sources = SourceMap::default();
     let file = sources.add(name, text).ok_or_else(|| TooLong { name: name.into(), len: text.len() })?;
     let mut diagnostics = Diagnostics::default();
     let tokens = lex::scan(file, text);
     lex::report(&tokens, text, &mut diagnostics);
-    let ast = parse::parse(&tokens, text, &mut diagnostics);
-    Ok(Parsed { sources, diagnostics, tokens, ast, file })
+    let grammar = parse::Options { strict_011: options.strict_011 };
+    let ast = parse::parse_with(&tokens, text, grammar, &mut diagnostics);
+    Ok(Parsed { sources, diagnostics, tokens, ast, file, options })
 }
 
 impl Parsed {
-    /// Resolves names and types, if the text could be read. `project` names the plugin and its BPF object.
-    pub fn check(self, project: &str) -> Checked {
-        let Parsed { sources, mut diagnostics, ast, file, .. } = self;
-        let hir = if diagnostics.has_errors() { None } else { check::check(&ast, project, &mut diagnostics) };
+    /// The script with what is known of it so far.
+    pub fn unchecked(self) -> Checked {
+        let Parsed { sources, diagnostics, file, .. } = self;
+        Checked { sources, diagnostics, hir: None, file }
+    }
+
+    /// Reads modules and headers, and resolves names and types if all could be read.
+    pub fn check(self) -> Checked {
+        let Parsed { mut sources, mut diagnostics, ast, file, options, .. } = self;
+        let search =
+            Search { files: &*options.files, include: &options.include, strict_011: options.strict_011 };
+        let program = resolve::load(ast, file, &mut sources, search, &mut diagnostics);
+        let hir =
+            if diagnostics.has_errors() { None } else { check::check(&program, &options, &mut diagnostics) };
+        let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
         Checked { sources, diagnostics, hir, file }
     }
 }
@@ -71,7 +121,8 @@ pub struct Checked {
     pub diagnostics: Diagnostics,
     /// The typed tree; none if there is an error.
     pub hir: Option<Hir>,
-    file: FileId,
+    /// The script itself.
+    pub file: FileId,
 }
 
 /// Which machines the kernel half is compiled for.
@@ -103,6 +154,12 @@ impl Checked {
     pub fn build(&mut self, target: Target) -> Result<Built, Failed> {
         let Some(hir) = &self.hir else { return Err(Failed) };
         let split = split::split(hir);
+        let later: Vec<_> =
+            pending::kernel(hir, &split).into_iter().chain(pending::user(hir, &split)).collect();
+        if !later.is_empty() {
+            later.into_iter().for_each(|one| self.diagnostics.report(one));
+            return Err(Failed);
+        }
         let halves = kernel_half(hir, &split, &self.sources, target)
             .and_then(|objects| Ok((objects, user::compile(hir, &split, &self.sources)?)));
         let (objects, core) = match halves {
@@ -112,9 +169,6 @@ impl Checked {
                 return Err(Failed);
             }
         };
-        for (_, object) in objects.iter().take(1) {
-            object.warnings().iter().for_each(|warning| self.diagnostics.report(warning.clone()));
-        }
         let manifest = manifest::build(hir, &split, &self.sources, self.file);
         let records: Vec<BpfRecord> = objects
             .iter()

@@ -6,24 +6,30 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
+use ks_compiler::kernel;
 use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
+use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
+use crate::files::ScriptArgs;
 use crate::report;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The script
-    file: PathBuf,
+    #[command(flatten)]
+    script: ScriptArgs,
     /// The plugin file; by default the script's name with `.wasm`, in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The machine the kernel half is for; by default every one
     #[arg(long, value_enum)]
     arch: Option<ArchArg>,
-    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; to FILE, or to standard output
+    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; mir:PASS for MIR each
+    /// time PASS changed it; to FILE, or to standard output
     #[arg(long, value_name = "STAGE[=FILE]")]
     emit: Vec<Emit>,
+    #[command(flatten)]
+    report: report::ReportArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -40,6 +46,7 @@ enum Stage {
     Ast,
     Hir,
     Mir,
+    MirAfter(&'static str),
     Bpf,
     Elf,
     Wat,
@@ -72,6 +79,9 @@ impl FromStr for Emit {
             Some((word, file)) => (word, Some(PathBuf::from(file))),
             None => (text, None),
         };
+        if let Some(pass) = word.strip_prefix("mir:") {
+            return Ok(Emit { stage: Stage::MirAfter(known_pass(pass)?), file });
+        }
         let found = STAGES.iter().find(|(name, _)| *name == word);
         let (_, stage) = found.ok_or_else(|| {
             let names: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
@@ -79,6 +89,13 @@ impl FromStr for Emit {
         })?;
         Ok(Emit { stage: *stage, file })
     }
+}
+
+fn known_pass(name: &str) -> Result<&'static str, String> {
+    kernel::pass_names().find(|known| *known == name).ok_or_else(|| {
+        let names: Vec<_> = kernel::pass_names().collect();
+        format!("there is no pass `{name}`; passes are {}", names.join(", "))
+    })
 }
 
 impl Emit {
@@ -94,14 +111,14 @@ impl Emit {
 
 /// Compiles a script. Exit code 1 if it has errors; then nothing is written but the stages before the error.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let project = report::project(&args.file)?;
+    let project = args.script.project()?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{project}.wasm")));
-    if same_file(&output, &args.file) {
+    if same_file(&output, &args.script.file) {
         bail!("{} is the script itself: name another file with --output", output.display());
     }
-    let parsed = report::parse(&args.file)?;
+    let parsed = args.script.parse()?;
     emit_parsed(args, &parsed)?;
-    let mut checked = parsed.check(&project);
+    let mut checked = parsed.check();
     emit_checked(args, &checked)?;
     let target = match args.arch {
         None => Target::Every,
@@ -109,9 +126,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Some(ArchArg::Aarch64) => Target::One(Arch::Aarch64),
     };
     let built = checked.build(target);
-    report::show(&checked.diagnostics, &checked.sources);
+    args.report.show_checked(&checked, args.script.verbose);
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     emit_built(args, &built)?;
+    emit_passes(args, &checked, &built)?;
     write_whole(&output, &built.plugin)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -177,8 +195,29 @@ fn emit_built(args: &Args, built: &Built) -> Result<()> {
             Stage::Mir => emit.write(per_object(built, |object| object.mir()).as_bytes())?,
             Stage::Bpf => emit.write(per_object(built, |object| object.disassembly()).as_bytes())?,
             Stage::Elf => emit_elf(emit, built)?,
-            Stage::Tokens | Stage::Ast | Stage::Hir => {}
+            Stage::Tokens | Stage::Ast | Stage::Hir | Stage::MirAfter(_) => {}
         }
+    }
+    Ok(())
+}
+
+fn emit_passes(args: &Args, checked: &Checked, built: &Built) -> Result<()> {
+    let Some(hir) = &checked.hir else { return Ok(()) };
+    for emit in &args.emit {
+        let Stage::MirAfter(pass) = emit.stage else { continue };
+        let mut text = String::new();
+        for (arch, _) in &built.objects {
+            let watch = &mut |name: &'static str, program: &kernel::mir::Program| {
+                if name == pass {
+                    text +=
+                        &format!("; {arch}, after {name}\n{}\n", kernel::mir::print::program(program, hir));
+                }
+            };
+            if kernel::lower_watched(hir, &split(hir), *arch, watch).is_err() {
+                bail!("what was compiled once does not compile again");
+            }
+        }
+        emit.write(text.as_bytes())?;
     }
     Ok(())
 }

@@ -2,6 +2,11 @@
 
 mod build;
 mod check;
+mod explain;
+mod files;
+mod fmt;
+mod init;
+mod lsp;
 mod report;
 
 use std::process::ExitCode;
@@ -19,15 +24,28 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Compile a script to a plugin file
+    #[command(alias = "compile")]
     Build(build::Args),
     /// Look for errors without writing anything
     Check(check::Args),
+    /// Start a script: a folder with a program of some kind that compiles as it is
+    Init(init::Args),
+    /// Bring scripts into the one style, in place
+    Fmt(fmt::Args),
+    /// Tell what an error or warning means, with a wrong and a right example
+    Explain(explain::Args),
+    /// Answer an editor over standard input and output
+    Lsp(lsp::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Build(args) => build::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Fmt(args) => fmt::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Lsp(args) => lsp::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("ks: {error:#}");

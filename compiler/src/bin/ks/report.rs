@@ -1,42 +1,132 @@
-//! Reading a script and showing what is wrong with it.
+//! Showing what is wrong with a script.
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use ks_compiler::diag::Diagnostics;
 use ks_compiler::diag::render::{self, Style};
-use ks_compiler::diag::{Diagnostics, Severity};
-use ks_compiler::pipeline::{self, Parsed};
+use ks_compiler::hir::Half;
+use ks_compiler::pipeline::Checked;
 use ks_compiler::source::SourceMap;
 
-/// Reads and parses a script.
-pub fn parse(file: &Path) -> Result<Parsed> {
-    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(pipeline::parse(&file.display().to_string(), &text)?)
+/// How errors and warnings are shown.
+#[derive(clap::Args)]
+pub struct ReportArgs {
+    /// How to show errors and warnings
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// When to use colours; `auto`: on a terminal, unless NO_COLOR is set or TERM is dumb
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    color: Color,
 }
 
-/// The project's name: the file's without its ending.
-pub fn project(file: &Path) -> Result<String> {
-    let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    ensure!(!name.is_empty(), "{} has no name that is text", file.display());
-    Ok(name.to_owned())
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// With the lines of the script, on standard error
+    Human,
+    /// One line each, on standard error
+    Concise,
+    /// One JSON object per line, on standard output
+    Json,
 }
 
-/// Shows diagnostics on standard error, and how many there were.
-pub fn show(diagnostics: &Diagnostics, sources: &SourceMap) {
-    let mut stderr = std::io::stderr().lock();
-    let style = if stderr.is_terminal() { Style::Coloured } else { Style::Plain };
-    let (mut errors, mut warnings) = (0, 0);
-    for diagnostic in diagnostics.sorted() {
-        match diagnostic.severity {
-            Severity::Error => errors += 1,
-            Severity::Warning => warnings += 1,
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ReportArgs {
+    /// Shows what was found in a script, and if `verbose` of what it consists.
+    pub fn show_checked(&self, checked: &Checked, verbose: bool) {
+        self.show(&checked.diagnostics, &checked.sources);
+        if !verbose {
+            return;
         }
-        // A closed terminal is no reason to fail: the exit code still says what was found.
-        let _ = writeln!(stderr, "{}\n", render::render(diagnostic, sources, style));
+        let mut stderr = std::io::stderr().lock();
+        for file in checked.sources.files() {
+            let _ = writeln!(stderr, "ks: read {} ({})", file.name(), count(file.text().len(), "byte"));
+        }
+        if let Some(hir) = &checked.hir {
+            let kernel = hir.functions.iter().filter(|one| one.kind.half() == Half::Kernel).count();
+            let user = hir.functions.len() - kernel;
+            let maps = hir.maps.len() + hir.rings.len();
+            let _ = writeln!(
+                stderr,
+                "ks: {} in the kernel half, {} in the userspace half, {}",
+                count(kernel, "function"),
+                count(user, "function"),
+                count(maps, "map")
+            );
+        }
     }
-    if errors + warnings > 0 {
-        let _ = writeln!(stderr, "ks: {}, {}", count(errors, "error"), count(warnings, "warning"));
+
+    /// Shows diagnostics, and how many there were.
+    pub fn show(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
+        // A closed terminal is no reason to fail: the exit code still says what was found.
+        let _ = match if self.json { Format::Json } else { self.format } {
+            Format::Human => self.human(diagnostics, sources),
+            Format::Concise => concise(diagnostics, sources),
+            Format::Json => json(diagnostics, sources),
+        };
+    }
+
+    fn human(&self, diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()> {
+        let mut stderr = std::io::stderr().lock();
+        let style = self.color.style(stderr.is_terminal());
+        for diagnostic in diagnostics.sorted() {
+            writeln!(stderr, "{}\n", render::render(diagnostic, sources, style))?;
+        }
+        summary(&mut stderr, diagnostics)
+    }
+}
+
+impl Color {
+    fn style(self, terminal: bool) -> Style {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let wanted = match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+            }
+        };
+        if wanted { Style::Coloured } else { Style::Plain }
+    }
+}
+
+fn concise(diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()> {
+    let mut stderr = std::io::stderr().lock();
+    for diagnostic in diagnostics.sorted() {
+        writeln!(stderr, "{}", render::concise(diagnostic, sources))?;
+    }
+    summary(&mut stderr, diagnostics)
+}
+
+fn json(diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    for diagnostic in diagnostics.sorted() {
+        writeln!(stdout, "{}", render::json(diagnostic, sources))?;
+    }
+    match diagnostics.omitted() {
+        Some(omitted) => writeln!(stdout, "{}", render::omitted_json(omitted)),
+        None => Ok(()),
+    }
+}
+
+/// How many there were, if any.
+fn summary(out: &mut impl Write, diagnostics: &Diagnostics) -> std::io::Result<()> {
+    let (errors, warnings) = (diagnostics.error_count(), diagnostics.warning_count());
+    if errors + warnings == 0 {
+        return Ok(());
+    }
+    write!(out, "ks: {}, {}", count(errors, "error"), count(warnings, "warning"))?;
+    match diagnostics.omitted() {
+        Some(omitted) => writeln!(out, " ({omitted})"),
+        None => writeln!(out),
     }
 }
 

@@ -1,0 +1,125 @@
+//! Where scripts and the facts about a kernel lie on this machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::pipeline::{self, Options, Parsed};
+use ks_compiler::source::{Files, MAX_FILE_BYTES};
+
+/// The running kernel's own BTF.
+const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Where tracefs may be mounted; readable for root only.
+const EVENT_LISTS: [&str; 2] =
+    ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
+
+/// The script and what it is compiled against.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ScriptArgs {
+    /// The script
+    pub file: PathBuf,
+    /// Refuse what KernelScript 0.1.1 does not have
+    #[arg(long)]
+    strict_011: bool,
+    /// Look for headers in this folder too, after that of the file that includes them
+    #[arg(short = 'I', value_name = "DIR")]
+    include: Vec<PathBuf>,
+    /// The name of the plugin and of the folder of its pins; by default the script's name
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
+    /// Compile the `@test` functions, not `main`
+    #[arg(long)]
+    test: bool,
+    /// Say what was read and of what it consists
+    #[arg(short, long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    kernel: KernelArgs,
+}
+
+impl ScriptArgs {
+    /// Reads and parses the script.
+    pub fn parse(&self) -> Result<Parsed> {
+        let file = &self.file;
+        let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+        let options = Options {
+            strict_011: self.strict_011,
+            tests: self.test,
+            files: Arc::new(Disk { folder }),
+            include: self.include.iter().map(|folder| whole(folder)).collect::<Result<_>>()?,
+            kernel: Arc::new(self.kernel.types()?),
+            ..Options::new(self.project()?)
+        };
+        Ok(pipeline::parse(&file.display().to_string(), &text, options)?)
+    }
+
+    /// The project's name: the script's without its ending, if no other was given.
+    pub fn project(&self) -> Result<String> {
+        if let Some(name) = &self.project {
+            // It becomes a folder's name.
+            let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+            ensure!(plain, "a project's name is not empty and has no `/`");
+            return Ok(name.clone());
+        }
+        let name = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        ensure!(!name.is_empty(), "{} has no name that is text", self.file.display());
+        Ok(name.to_owned())
+    }
+}
+
+/// Files of the disk, by their paths from the folder of the script.
+#[derive(Debug)]
+struct Disk {
+    folder: PathBuf,
+}
+
+impl Files for Disk {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let path = self.folder.join(path);
+        let small = std::fs::metadata(&path)
+            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
+        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
+        small.then(|| std::fs::read(path).ok()).flatten()
+    }
+}
+
+/// The whole path of a folder that is meant from here, not from the script.
+pub fn whole(folder: &Path) -> Result<String> {
+    let path = std::path::absolute(folder).with_context(|| format!("cannot use {}", folder.display()))?;
+    path.into_os_string().into_string().map_err(|path| anyhow!("{} is no text", path.display()))
+}
+
+/// Which kernel a script is for.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct KernelArgs {
+    /// The kernel's types: a BTF file; by default those of the running kernel, /sys/kernel/btf/vmlinux
+    #[arg(long, value_name = "FILE", alias = "btf-vmlinux-path")]
+    btf: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// What is known about that kernel. A file that was named must be one; the running kernel's is read when the script first
+    /// needs it, and does without if there is none.
+    pub fn types(&self) -> Result<KernelTypes> {
+        match &self.btf {
+            Some(file) => from_file(file),
+            None => {
+                let kernel = KernelTypes::fetched(|| std::fs::read(OWN_BTF).ok());
+                Ok(kernel.with_events(own_events))
+            }
+        }
+    }
+}
+
+fn from_file(file: &Path) -> Result<KernelTypes> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    KernelTypes::from_btf(bytes).with_context(|| format!("{} cannot be used as BTF", file.display()))
+}
+
+/// The events of the running kernel, if its tracefs can be read.
+fn own_events() -> Option<String> {
+    let mut lists = EVENT_LISTS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    lists.find(|list| !list.is_empty())
+}

@@ -1,0 +1,75 @@
+//! `ks fmt`: scripts in the one style.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use ks_compiler::diag::Diagnostics;
+use ks_compiler::source::SourceMap;
+use ks_compiler::{fmt, lex, parse};
+
+use crate::report;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The scripts; `-` is standard input, which is written to standard output
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write nothing but the names of the scripts that are not in this style; exit code 1 if there are any
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    report: report::ReportArgs,
+}
+
+/// Formats scripts in place. Exit code 1 if one has errors, which leaves it as it is, or if `--check` found one to change.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let mut clean = true;
+    for file in &args.files {
+        clean &= run_one(file, args)?;
+    }
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_one(file: &Path, args: &Args) -> Result<bool> {
+    let stdin = file.as_os_str() == "-";
+    let name = if stdin { "<stdin>".to_owned() } else { file.display().to_string() };
+    let text = if stdin { read_stdin() } else { std::fs::read(file) };
+    let text = text.with_context(|| format!("cannot read {name}"))?;
+    let Some(formatted) = formatted(&name, &text, &args.report)? else { return Ok(false) };
+    let changed = formatted != text;
+    if args.check {
+        if changed {
+            println!("{name}");
+        }
+        return Ok(!changed);
+    }
+    if stdin {
+        std::io::stdout().write_all(&formatted).context("cannot write to standard output")?;
+    } else if changed {
+        std::fs::write(file, formatted).with_context(|| format!("cannot write {name}"))?;
+    }
+    Ok(true)
+}
+
+fn read_stdin() -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The text in the one style; none if it has errors, which are shown.
+fn formatted(name: &str, text: &[u8], report: &report::ReportArgs) -> Result<Option<Vec<u8>>> {
+    let mut sources = SourceMap::default();
+    let file = sources.add(name, text).with_context(|| format!("{name} is too long"))?;
+    let mut diagnostics = Diagnostics::default();
+    let tokens = lex::scan(file, text);
+    lex::report(&tokens, text, &mut diagnostics);
+    let ast = parse::parse(&tokens, text, &mut diagnostics);
+    if diagnostics.has_errors() {
+        report.show(&diagnostics, &sources);
+        return Ok(None);
+    }
+    fmt::format(&tokens, text, &ast).map(Some).with_context(|| format!("cannot format {name}"))
+}

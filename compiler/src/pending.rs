@@ -1,0 +1,242 @@
+//! What the language has and a back end has not yet: one walk over a half before it is compiled, so that a back end only
+//! meets what it knows.
+
+use crate::builtins::perf::options;
+use crate::diag::Diagnostic;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    Expr, ExprKind, FuncId, Function, FunctionKind, Half, Hir, KernelBuiltin, Map, Place, PlaceKind,
+    ProgramKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
+};
+use crate::source::Span;
+use crate::split::Split;
+use crate::types::{StructOrigin, TypeId, TypeKind};
+
+/// What of the kernel half cannot be compiled yet.
+pub fn kernel(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
+    let mut walk = Pending { hir, half: Half::Kernel, found: Vec::new() };
+    split.maps.iter().for_each(|id| walk.map_item(&hir.maps[*id]));
+    walk.functions(&split.kernel);
+    let pinned = split.kernel_globals.iter().map(|id| &hir.globals[*id]).find(|global| global.pinned);
+    pinned.iter().for_each(|global| walk.later(global.span, "`pin` of a variable is"));
+    hir.impls.iter().for_each(|one| walk.later(one.span, "an `impl` block is"));
+    walk.found
+}
+
+/// What of the userspace half cannot be compiled yet.
+pub fn user(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
+    let mut walk = Pending { hir, half: Half::User, found: Vec::new() };
+    split.maps.iter().for_each(|id| walk.map_item(&hir.maps[*id]));
+    walk.functions(&split.user);
+    let pinned = split.plugin_globals.iter().map(|id| &hir.globals[*id]).find(|global| global.pinned);
+    pinned.iter().for_each(|global| walk.later(global.span, "`pin` of a variable is"));
+    walk.found
+}
+
+struct Pending<'a> {
+    hir: &'a Hir,
+    half: Half,
+    found: Vec<Diagnostic>,
+}
+
+impl Pending<'_> {
+    fn later(&mut self, span: Span, what: &str) {
+        self.found.push(Diagnostic::not_yet(span, what));
+    }
+
+    fn functions(&mut self, ids: &[FuncId]) {
+        for id in ids {
+            let function = &self.hir.functions[*id];
+            self.function_item(function);
+            visit::block(self, &function.body);
+        }
+    }
+
+    fn function_item(&mut self, function: &Function) {
+        match function.kind {
+            FunctionKind::Plain
+            | FunctionKind::Test
+            | FunctionKind::Helper
+            | FunctionKind::Program(ProgramKind::PerfEvent) => {}
+            FunctionKind::Program(kind) => {
+                self.later(function.span, &format!("a program for `@{}` is", kind.name()));
+            }
+            FunctionKind::Kfunc | FunctionKind::Private => self.later(function.span, "a `@kfunc` is"),
+            FunctionKind::Method(_) => {}
+        }
+        for local in function.locals.iter() {
+            if !self.has_values(local.ty) && !self.has_addresses(local.ty) {
+                self.later(local.span, &format!("a variable of type `{}` is", self.hir.types.name(local.ty)));
+            }
+        }
+        if !self.has_values(function.ret) && !self.has_addresses(function.ret) {
+            self.later(
+                function.span,
+                &format!("a result of type `{}` is", self.hir.types.name(function.ret)),
+            );
+        }
+    }
+
+    /// Whether values of a type can be kept: in the kernel half no pointers but those to the context of a perf program.
+    fn has_values(&self, ty: TypeId) -> bool {
+        match self.hir.types.kind(ty) {
+            _ if self.half == Half::User => true,
+            TypeKind::Ptr(to) => *to == self.hir.known.perf_context,
+            TypeKind::Array(element, _) => self.has_values(*element),
+            TypeKind::Struct(id) => {
+                self.hir.types.struct_def(*id).fields.iter().all(|field| self.has_values(field.ty))
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a local of the kernel half may be of a pointer or function type: if it points to memory of its own kind.
+    fn has_addresses(&self, ty: TypeId) -> bool {
+        let types = &self.hir.types;
+        match types.kind(ty) {
+            TypeKind::Ptr(to) => match types.kind(*to) {
+                TypeKind::Struct(id) => {
+                    !matches!(types.struct_def(*id).origin, StructOrigin::Context | StructOrigin::Kernel)
+                }
+                TypeKind::Void => false,
+                _ => true,
+            },
+            TypeKind::Fn(..) => true,
+            _ => false,
+        }
+    }
+
+    fn map_item(&mut self, map: &Map) {
+        use crate::hir::MapKind::{Array, Hash, LruHash, PercpuArray, PercpuHash};
+        if map.pinned {
+            self.later(map.span, "`pin` is");
+        }
+        if !matches!(map.kind, Hash | Array | PercpuHash | PercpuArray | LruHash) {
+            self.later(map.span, &format!("a map of the kind `{}` is", map.kind.name()));
+        } else if matches!(self.hir.types.kind(map.value), TypeKind::Ptr(_)) {
+            self.later(map.span, "a map of pointers is");
+        }
+    }
+
+    fn kernel_builtin(&self, builtin: &KernelBuiltin) -> bool {
+        matches!(
+            builtin,
+            KernelBuiltin::TimeNs
+                | KernelBuiltin::Pid
+                | KernelBuiltin::Tid
+                | KernelBuiltin::Uid
+                | KernelBuiltin::Cpu
+                | KernelBuiltin::Comm
+                | KernelBuiltin::CgroupId
+        )
+    }
+
+    fn user_builtin(&self, builtin: &UserBuiltin) -> bool {
+        matches!(
+            builtin,
+            UserBuiltin::Load { .. }
+                | UserBuiltin::Attach { .. }
+                | UserBuiltin::Read { .. }
+                | UserBuiltin::Detach(_)
+                | UserBuiltin::DetachProgram(_)
+                | UserBuiltin::Enable(_)
+                | UserBuiltin::Disable(_)
+                | UserBuiltin::Reset(_)
+                | UserBuiltin::Sleep(_)
+                | UserBuiltin::TimeNs
+                | UserBuiltin::Stopping
+                | UserBuiltin::Exit(_)
+                | UserBuiltin::Daemon
+                | UserBuiltin::Id(_)
+                | UserBuiltin::PerCpu { .. }
+        )
+    }
+
+    fn known_expr(&self, expr: &Expr) -> bool {
+        let types = &self.hir.types;
+        match &expr.kind {
+            ExprKind::Const(_)
+            | ExprKind::Load(_)
+            | ExprKind::Unary(..)
+            | ExprKind::Logic(..)
+            | ExprKind::Present { .. }
+            | ExprKind::Bound(_)
+            | ExprKind::Binary(..)
+            | ExprKind::Truth(_)
+            | ExprKind::IsNull(_)
+            | ExprKind::AddrOf(_)
+            | ExprKind::Offset(..)
+            | ExprKind::Distance(..)
+            | ExprKind::Concat(..)
+            | ExprKind::Match(_)
+            | ExprKind::Function(_)
+            | ExprKind::Call { .. }
+            | ExprKind::CallValue { .. }
+            | ExprKind::Shared(SharedBuiltin::Len(_) | SharedBuiltin::SwapBytes(_))
+            | ExprKind::Struct(_)
+            | ExprKind::Array(_)
+            | ExprKind::Repeat(_)
+            | ExprKind::Context { .. } => true,
+            ExprKind::Bytes(_) => !matches!(types.kind(expr.ty), TypeKind::Ptr(_)),
+            ExprKind::Convert(from) => match (types.kind(from.ty), types.kind(expr.ty)) {
+                _ if self.half == Half::User => true,
+                (_, TypeKind::Str(_)) | (TypeKind::Ptr(_), TypeKind::Ptr(_)) => true,
+                (TypeKind::Ptr(_), _) | (_, TypeKind::Ptr(_)) => false,
+                _ => types.scalar(from.ty).is_some() && types.scalar(expr.ty).is_some(),
+            },
+            ExprKind::New
+            | ExprKind::Shared(
+                SharedBuiltin::Print { .. } | SharedBuiltin::Ratio(_) | SharedBuiltin::Rate(_),
+            ) => self.half == Half::User,
+            ExprKind::Kernel(builtin) => self.kernel_builtin(builtin),
+            ExprKind::User(builtin) => self.user_builtin(builtin),
+            _ => false,
+        }
+    }
+
+    /// Options that the host does not know yet must keep their defaults.
+    fn later_options(&mut self, expr: &Expr) {
+        let ExprKind::Struct(fields) = &expr.kind else { return };
+        if expr.ty != self.hir.known.perf_options {
+            return;
+        }
+        for field in fields.iter().skip(options::LATER) {
+            let default = matches!(&field.kind, ExprKind::Const(0))
+                || matches!(&field.kind, ExprKind::Bytes(bytes) if bytes.is_empty());
+            if !default {
+                self.later(field.span, "this option is");
+            }
+        }
+    }
+}
+
+impl Visitor for Pending<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        if !self.known_expr(expr) {
+            self.later(expr.span, expr.kind.describe());
+        }
+        self.later_options(expr);
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        let known = match &stmt.kind {
+            StmtKind::Take { .. } | StmtKind::ForEach { walk: Walk::Map(_), .. } => false,
+            StmtKind::Remove { .. }
+            | StmtKind::Free(_)
+            | StmtKind::ForEach { walk: Walk::PerCpu { .. }, .. } => self.half == Half::User,
+            _ => true,
+        };
+        if !known {
+            self.later(stmt.span, stmt.kind.describe());
+        }
+    }
+
+    fn place(&mut self, place: &Place) {
+        if let PlaceKind::Field { base, field } = &place.kind
+            && base.ty == self.hir.known.perf_options
+            && *field >= options::LATER
+        {
+            self.later(place.span, "this option is");
+        }
+    }
+}
