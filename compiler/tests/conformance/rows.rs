@@ -1,0 +1,117 @@
+//! Every row of the table is a test, here or where programs run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// How many rows the table has.
+const ROWS: u32 = 144;
+
+/// Rows of which something needs more than the front end, with what it needs.
+const OPEN_ROWS: &[(u32, &str)] = &[
+    (7, "needs running: the bytes of strings"),
+    (34, "needs running, both halves: wrapping"),
+    (35, "needs running, both halves: values of negative literals"),
+    (37, "needs running, both halves: division by zero"),
+    (38, "needs running, both halves: signed division"),
+    (39, "needs running, both halves: comparisons"),
+    (42, "needs running, both halves: what && and || leave out"),
+    (44, "needs running, both halves: presence"),
+    (45, "needs running, both halves: absent elements"),
+    (46, "needs running, both halves: bytes of strings"),
+    (47, "needs running, both halves: concatenation"),
+    (48, "needs running, both halves: bytes of strings"),
+    (63, "needs running, kernel half: context members"),
+    (65, "needs running, kernel half: results of xdp"),
+    (67, "needs running, kernel half: members of the socket buffer"),
+    (68, "needs the object, kernel half: section names"),
+    (70, "needs the object, kernel half: the wrapper's name"),
+    (72, "needs running, kernel half: relocated members"),
+    (74, "needs running, kernel half: system call arguments"),
+    (76, "needs running, kernel half: sample members"),
+    (78, "needs running, both halves: registering"),
+    (81, "needs running, kernel half: loading"),
+    (84, "needs running, both halves: shared globals"),
+    (86, "needs running, both halves: pins"),
+    (87, "needs running, userspace half: pins of another shape"),
+    (88, "needs running, both halves: compound assignment of elements"),
+    (91, "needs running, kernel half: bindings"),
+    (92, "needs running, userspace half: write-back"),
+    (93, "needs running, kernel half: scalar bindings"),
+    (94, "needs running, both halves: padding of keys"),
+    (96, "needs running, userspace half: sums over CPUs"),
+    (97, "needs running, kernel half: atomic additions"),
+    (99, "needs running, kernel half: forgotten records"),
+    (101, "needs running, userspace half: dispatch"),
+    (102, "needs running, both halves: objects"),
+    (103, "needs running, both halves: maps of objects"),
+    (104, "needs running, both halves: config values"),
+    (105, "needs running, both halves: printed text"),
+    (106, "needs running, both halves: printed text"),
+    (108, "needs running, userspace half: results of attach"),
+    (109, "needs running, userspace half: nothing stays attached"),
+    (111, "needs running, both halves: test runs"),
+    (112, "needs running, userspace half: the command line"),
+    (113, "needs running, both halves: turns of loops"),
+    (115, "needs running, both halves: long loops"),
+    (117, "needs running, both halves: chosen arms"),
+    (119, "needs running, kernel half: tail calls"),
+    (120, "needs running, both halves: caught codes"),
+    (121, "needs running, both halves: order of deferred calls"),
+    (122, "needs running, kernel half: loading deep frames"),
+    (123, "needs running, kernel half: values out of range"),
+    (126, "needs the command `ks init`"),
+    (129, "needs running, userspace half: defaults of options"),
+    (130, "needs running, userspace half: refusals at run time"),
+    (131, "needs running, userspace half: members and leaders"),
+    (132, "needs running, userspace half: restarts of groups"),
+    (133, "needs running, userspace half: scaling"),
+    (134, "needs running, userspace half: events never scheduled"),
+    (135, "needs running, userspace half: stale attachments"),
+    (136, "needs running, userspace half: refused members"),
+    (137, "needs running, userspace half: large groups"),
+    (140, "needs running, userspace half: inherited counters"),
+    (141, "needs running, userspace half: opened constructors"),
+    (142, "needs running, both halves: values of bit operations"),
+    (143, "needs running, both halves: visited entries"),
+    (144, "needs both back ends: the same bytes"),
+];
+
+#[test]
+fn every_row_is_tested_here_or_open() {
+    let tested = tested_rows();
+    let open: BTreeSet<u32> = OPEN_ROWS.iter().map(|(row, _)| *row).collect();
+    let missing: Vec<_> = (1..=ROWS).filter(|row| !tested.contains(row) && !open.contains(row)).collect();
+    assert!(missing.is_empty(), "no test and not open: {missing:?}");
+    let unknown: Vec<_> = tested.union(&open).filter(|row| !(1..=ROWS).contains(*row)).collect();
+    assert!(unknown.is_empty(), "no such rows: {unknown:?}");
+    assert_eq!(open.len(), OPEN_ROWS.len(), "a row is open once");
+}
+
+/// The numbers of the tests named `lf_NNN_...` beside this file.
+fn tested_rows() -> BTreeSet<u32> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let mut rows = BTreeSet::new();
+    for entry in fs::read_dir(folder).expect("the tests are in their folder") {
+        let text =
+            fs::read_to_string(entry.expect("the folder can be read").path()).expect("a test is UTF-8");
+        for name in text.lines().filter_map(|line| line.strip_prefix("fn lf_")) {
+            let number = name.split('_').next().and_then(|digits| digits.parse().ok());
+            assert!(rows.insert(number.expect("a number follows lf_")), "two tests of row {number:?}");
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_small_kernel_has_what_the_rows_name() {
+    let kernel = crate::support::kernel::types();
+    let parameters = |name: &str| kernel.function(name).map(|found| found.proto.params.len()).ok();
+    assert_eq!(["vfs_read", "do_exit", "sys_openat"].map(parameters), [Some(4), Some(1), Some(4)]);
+    assert_eq!(parameters("vfs_raed"), None);
+    assert!(kernel.tracepoint("sched", "sched_switch").is_ok());
+    assert!(kernel.tracepoint("syscalls", "sys_enter_openat").is_ok());
+    assert!(kernel.tracepoint("sched", "sched_swich").is_err());
+    assert_eq!(kernel.member("trace_event_raw_sched_switch", "next_pid").map(|pid| pid.offset), Some(56));
+    assert!(kernel.struct_ops("tcp_congestion_ops").is_some_and(|ops| ops.members.len() == 9));
+}

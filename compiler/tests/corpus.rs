@@ -1,0 +1,210 @@
+//! A body of scripts as people write them, held against `ks check`.
+//!
+//! `corpus/valid`: whole programs, each of which must pass. A head line `// warn: KS0214, KS0415` names warnings that
+//! must be there; others are allowed. `corpus/invalid`: small programs, each wrong for one reason, with
+//! `// expect: KS0401` (several codes: each error must be one of them) and, if the words matter, `// expect-text: words`.
+//! `// mode: strict` is 0.1.1's rules, `// mode: tests` test mode, `// mode: kernel` a kernel whose types are known.
+//! Headers and modules lie in `lib`.
+//!
+//! `corpus/pending.txt` names the files that do not hold yet. It may only shrink: a pending file that holds fails the
+//! test as well. `KS_CORPUS=table` prints every file's outcome, `KS_CORPUS=pending` writes the list anew.
+
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod support;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use support::{Options, Outcome, check};
+
+/// One script with what its head says about it.
+struct Case {
+    name: String,
+    text: String,
+    around: Vec<(String, String)>,
+    head: Head,
+    valid: bool,
+}
+
+#[derive(Default)]
+struct Head {
+    expect: Vec<String>,
+    expect_text: Vec<String>,
+    warn: Vec<String>,
+    options: Options,
+}
+
+/// What was wanted and what came, where they differ.
+struct Difference {
+    expected: String,
+    got: String,
+}
+
+#[test]
+fn the_corpus_holds() {
+    let pending = read_pending();
+    let mut rows = Vec::new();
+    let mut failing = BTreeSet::new();
+    let cases = all_cases();
+    for case in &cases {
+        let difference = case.difference();
+        if difference.is_some() {
+            failing.insert(case.name.clone());
+        }
+        rows.push((case, difference));
+    }
+    match env::var("KS_CORPUS").as_deref() {
+        Ok("table") => println!("{}", table(&rows, |_, _| true)),
+        Ok("pending") => fs::write(pending_path(), list(&failing)).expect("the list can be written"),
+        _ => {}
+    }
+    let unknown: Vec<_> =
+        pending.iter().filter(|name| cases.iter().all(|case| case.name != **name)).collect();
+    assert!(unknown.is_empty(), "pending.txt names files that are not there: {unknown:?}");
+    let surprises = table(&rows, |name, fails| fails != pending.contains(name));
+    assert!(surprises.is_empty(), "other than pending.txt says:\n{surprises}");
+}
+
+#[test]
+fn every_invalid_script_says_what_it_expects() {
+    let silent: Vec<_> = all_cases()
+        .into_iter()
+        .filter(|case| !case.valid && case.head.expect.is_empty())
+        .map(|case| case.name)
+        .collect();
+    assert!(silent.is_empty(), "without `// expect:`: {silent:?}");
+}
+
+#[test]
+fn the_corpus_is_large() {
+    let cases = all_cases();
+    let valid = cases.iter().filter(|case| case.valid).count();
+    assert!(valid >= 120, "{valid} valid scripts");
+    assert!(cases.len() - valid >= 200, "{} invalid scripts", cases.len() - valid);
+}
+
+impl Case {
+    fn difference(&self) -> Option<Difference> {
+        let main_name = self.name.rsplit('/').next().unwrap_or(&self.name);
+        let mut files = vec![(main_name, self.text.as_str())];
+        files.extend(self.around.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+        let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| check(&files, self.head.options))) else {
+            return Some(Difference { expected: self.expectation(), got: "a panic".into() });
+        };
+        if self.holds(&outcome) {
+            return None;
+        }
+        let got = match (self.valid, outcome.errors.is_empty()) {
+            (true, true) => format!("only the warnings: {}", outcome.warnings_in_short()),
+            _ => outcome.errors_in_short(),
+        };
+        Some(Difference { expected: self.expectation(), got })
+    }
+
+    fn holds(&self, outcome: &Outcome) -> bool {
+        let text = |words: &String| outcome.errors.iter().any(|error| error.text.contains(words.as_str()));
+        if self.valid {
+            outcome.accepted() && self.head.warn.iter().all(|code| outcome.warned(code))
+        } else {
+            let codes: Vec<_> = self.head.expect.iter().map(String::as_str).collect();
+            outcome.refused_with(&codes) && self.head.expect_text.iter().all(text)
+        }
+    }
+
+    fn expectation(&self) -> String {
+        match (self.valid, self.head.warn.as_slice()) {
+            (true, []) => "pass".into(),
+            (true, warnings) => format!("pass with {}", warnings.join(", ")),
+            _ => [self.head.expect.join(" or "), self.head.expect_text.join(", ")].join(" ").trim().into(),
+        }
+    }
+}
+
+fn table(rows: &[(&Case, Option<Difference>)], wanted: impl Fn(&String, bool) -> bool) -> String {
+    rows.iter()
+        .filter(|(case, difference)| wanted(&case.name, difference.is_some()))
+        .map(|(case, difference)| match difference {
+            Some(Difference { expected, got }) => {
+                format!("{}\n    expected: {expected}\n    got:      {got}\n", case.name)
+            }
+            None => format!("{}\n    holds\n", case.name),
+        })
+        .collect()
+}
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+fn pending_path() -> PathBuf {
+    corpus().join("pending.txt")
+}
+
+fn read_pending() -> BTreeSet<String> {
+    fs::read_to_string(pending_path()).unwrap_or_default().lines().map(String::from).collect()
+}
+
+fn list(names: &BTreeSet<String>) -> String {
+    names.iter().map(|name| format!("{name}\n")).collect()
+}
+
+fn all_cases() -> Vec<Case> {
+    ["valid", "invalid"].into_iter().flat_map(cases_of).collect()
+}
+
+fn cases_of(group: &str) -> Vec<Case> {
+    let folder = corpus().join(group);
+    let around = read_folder(&folder, "").into_iter().chain(read_folder(&folder.join("lib"), "lib/"));
+    let around: Vec<_> = around.collect();
+    let scripts = around.iter().filter(|(name, _)| name.ends_with(".ks") && !name.contains('/'));
+    scripts
+        .map(|(name, text)| Case {
+            name: format!("{group}/{name}"),
+            text: text.clone(),
+            around: around.iter().filter(|(other, _)| other != name).cloned().collect(),
+            head: Head::read(text),
+            valid: group == "valid",
+        })
+        .collect()
+}
+
+/// Names (with `prefix`) and texts of a folder's files, by name.
+fn read_folder(folder: &Path, prefix: &str) -> Vec<(String, String)> {
+    let entries = fs::read_dir(folder).expect("the corpus has its folders");
+    let paths =
+        entries.map(|entry| entry.expect("the folder can be read").path()).filter(|path| path.is_file());
+    let mut files: Vec<_> = paths
+        .map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("a file of the corpus is UTF-8");
+            (format!("{prefix}{name}"), text)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+impl Head {
+    fn read(text: &str) -> Head {
+        let mut head = Head::default();
+        for line in text.lines().map_while(|line| line.strip_prefix("// ")) {
+            let Some((key, value)) = line.split_once(": ") else { continue };
+            let values = || value.split(',').map(|one| one.trim().to_string());
+            match key {
+                "expect" => head.expect.extend(values()),
+                "expect-text" => head.expect_text.push(value.trim().into()),
+                "warn" => head.warn.extend(values()),
+                "mode" => values().for_each(|mode| match mode.as_str() {
+                    "strict" => head.options.strict_011 = true,
+                    "tests" => head.options.tests = true,
+                    "kernel" => head.options.kernel = true,
+                    other => panic!("no mode {other}"),
+                }),
+                _ => {}
+            }
+        }
+        head
+    }
+}

@@ -1,0 +1,532 @@
+//! Random well-formed trees that hold every node. The choices come from a sequence of bytes; when it ends, everything is
+//! as small as it can be, so a failing sequence shrinks to a small tree.
+
+use ks_compiler::ast::{
+    Arm, ArmResult, Attribute, BinaryOp, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind, FieldDecl,
+    File, Function, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt,
+    StmtKind, StrLit, TypeExpr, TypeExprKind, UnaryOp,
+};
+use ks_compiler::source::{SourceMap, Span};
+
+/// Deeper expressions, types and blocks are leaves.
+const DEPTH: u32 = 5;
+
+const NAMES: &[&str] = &[
+    "a",
+    "b",
+    "value",
+    "_",
+    "counter",
+    "group",
+    "flags",
+    "loop",
+    "let",
+    "hash",
+    "read",
+    "kernel",
+    "long_name_of_a_thing",
+];
+const TYPES: &[&str] =
+    &["u8", "u16", "u32", "u64", "i8", "i64", "bool", "char", "void", "T", "Name", "size_t"];
+const KINDS: &[&str] = &["hash", "array", "queue", "bloom"];
+const OPS: &[BinaryOp] = &[
+    BinaryOp::OrOr,
+    BinaryOp::AndAnd,
+    BinaryOp::Eq,
+    BinaryOp::Ne,
+    BinaryOp::Lt,
+    BinaryOp::Le,
+    BinaryOp::Gt,
+    BinaryOp::Ge,
+    BinaryOp::Or,
+    BinaryOp::Xor,
+    BinaryOp::And,
+    BinaryOp::Shl,
+    BinaryOp::Shr,
+    BinaryOp::Add,
+    BinaryOp::Sub,
+    BinaryOp::Mul,
+    BinaryOp::Div,
+    BinaryOp::Rem,
+];
+
+/// What stands before a statement, as far as it decides how the next one may begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// Nothing that could go on.
+    Closed,
+    /// An expression, which operators would continue.
+    Open,
+    /// A `return` that would take an expression.
+    Return,
+}
+
+pub struct Trees<'a> {
+    choices: std::slice::Iter<'a, u8>,
+    place: Span,
+    depth: u32,
+}
+
+pub fn file(choices: &[u8]) -> File {
+    let id = SourceMap::default().add("t.ks", "").expect("empty");
+    let place = Span { file: id, start: 0, end: 0 };
+    let mut trees = Trees { choices: choices.iter(), place, depth: 0 };
+    let mut items = Vec::new();
+    while trees.choices.len() > 0 && items.len() < 12 {
+        items.push(trees.item());
+    }
+    File { items, end: place }
+}
+
+impl Trees<'_> {
+    fn pick(&mut self, below: usize) -> usize {
+        usize::from(self.choices.next().copied().unwrap_or(0)) % below
+    }
+
+    fn flip(&mut self) -> bool {
+        self.pick(2) == 1
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.flip().then(|| make(self))
+    }
+
+    fn some<T>(&mut self, from: usize, below: usize, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let count = from + self.pick(below - from);
+        (0..count).map(|_| make(self)).collect()
+    }
+
+    fn deeper<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        self.depth += 1;
+        let made = make(self);
+        self.depth -= 1;
+        made
+    }
+
+    /// Which of several forms; the first `leaves` of them hold nothing further.
+    fn form(&mut self, forms: usize, leaves: usize) -> usize {
+        self.pick(if self.depth >= DEPTH { leaves } else { forms })
+    }
+
+    fn ident(&mut self) -> Ident {
+        let name = NAMES[self.pick(NAMES.len())].to_owned();
+        Ident { name, span: self.place }
+    }
+
+    fn field_ident(&mut self) -> Ident {
+        if self.pick(8) == 1 { self.called("type") } else { self.ident() }
+    }
+
+    fn called(&self, name: &str) -> Ident {
+        Ident { name: name.to_owned(), span: self.place }
+    }
+
+    fn kind(&mut self) -> Ident {
+        let kind = KINDS[self.pick(KINDS.len())];
+        self.called(kind)
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        self.some(0, 6, |trees| trees.pick(256) as u8)
+    }
+
+    fn string(&mut self) -> StrLit {
+        StrLit { bytes: self.bytes(), span: self.place }
+    }
+
+    fn int(&mut self) -> IntLit {
+        IntLit { value: self.number(), negative: false, span: self.place }
+    }
+
+    fn number(&mut self) -> u64 {
+        match self.pick(4) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => self.pick(256) as u64,
+        }
+    }
+
+    fn docs(&mut self) -> Option<String> {
+        const LINES: &[&str] = &["What it is.", "", " indented", "/ slash"];
+        let lines = self.some(0, 3, |trees| LINES[trees.pick(LINES.len())]);
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    fn item(&mut self) -> Item {
+        let name = self.ident();
+        let mut docs = self.docs();
+        let kind = match self.pick(12) {
+            0 => ItemKind::Include(self.string()),
+            1 => ItemKind::Import { name, path: self.string() },
+            2 => ItemKind::Config { name, fields: self.fields() },
+            3 => ItemKind::Alias { name, ty: self.ty(false) },
+            4 => {
+                let enumerators = self.some(0, 4, |trees| {
+                    let value = trees.maybe(|trees| IntLit { negative: trees.flip(), ..trees.int() });
+                    (trees.ident(), value)
+                });
+                ItemKind::Enum { name, enumerators }
+            }
+            5 => {
+                let attributes = self.some(0, 2, Self::attribute);
+                ItemKind::Struct { attributes, name, fields: self.fields() }
+            }
+            6 => ItemKind::Global(self.global(name)),
+            7 => ItemKind::Const { name, ty: self.maybe(|trees| trees.ty(false)), value: self.expr(1) },
+            8 => ItemKind::Counter { name, event: self.expr(1), leader: self.maybe(Self::ident) },
+            9 => ItemKind::Extern { name, params: self.params(), ret: self.maybe(|trees| trees.ty(false)) },
+            10 => {
+                let attributes = self.some(0, 3, Self::attribute);
+                ItemKind::Function(Function { docs: docs.take(), ..self.function(name, attributes) })
+            }
+            _ => ItemKind::Impl {
+                attributes: self.some(1, 3, Self::attribute),
+                name,
+                methods: self.some(0, 3, |trees| {
+                    let (docs, name) = (trees.docs(), trees.ident());
+                    Function { docs, ..trees.function(name, Vec::new()) }
+                }),
+                fields: self.some(0, 3, |trees| (trees.field_ident(), trees.literal(false))),
+            },
+        };
+        Item { docs, kind, span: self.place }
+    }
+
+    fn attribute(&mut self) -> Attribute {
+        let word = ["xdp", "helper", "tc"][self.pick(3)];
+        let name = self.called(word);
+        Attribute { name, argument: self.maybe(Self::string), span: self.place }
+    }
+
+    fn fields(&mut self) -> Vec<FieldDecl> {
+        self.some(0, 4, |trees| FieldDecl {
+            docs: trees.docs(),
+            name: trees.field_ident(),
+            ty: trees.ty(false),
+            default: trees.maybe(|trees| trees.literal(false)),
+        })
+    }
+
+    fn params(&mut self) -> Vec<Param> {
+        self.some(0, 4, |trees| Param { name: trees.ident(), ty: trees.ty(false) })
+    }
+
+    fn function(&mut self, name: Ident, attributes: Vec<Attribute>) -> Function {
+        let params = self.params();
+        let ret = self.maybe(|trees| Returns { name: trees.maybe(Self::ident), ty: trees.ty(false) });
+        Function { docs: None, attributes, name, params, ret, body: self.block() }
+    }
+
+    fn global(&mut self, name: Ident) -> Global {
+        let flags = self.maybe(|trees| MapFlags {
+            flags: trees.some(1, 4, |trees| (trees.ident(), trees.maybe(Self::int))),
+            span: trees.place,
+        });
+        let ty = self.maybe(|trees| {
+            if trees.pick(4) != 1 {
+                return trees.ty(false);
+            }
+            let kind = trees.called("stack_trace");
+            let size = Some(trees.size());
+            TypeExpr { kind: TypeExprKind::Keyless { kind, value: None, size }, span: trees.place }
+        });
+        let init = if ty.is_none() || self.flip() { Some(self.expr(1)) } else { None };
+        let (pin, local) = (self.maybe(|trees| trees.place), self.maybe(|trees| trees.place));
+        Global { flags, pin, local, name, ty, init }
+    }
+
+    fn size(&mut self) -> Size {
+        if self.flip() { Size::Const(self.ident()) } else { Size::Int(self.int()) }
+    }
+
+    /// A type; behind `as` no `<` may stand in it.
+    fn ty(&mut self, cast: bool) -> TypeExpr {
+        let kind = self.deeper(|trees| match trees.form(if cast { 6 } else { 9 }, 2) {
+            0 => TypeExprKind::Name(TYPES[trees.pick(TYPES.len())].to_owned()),
+            1 => TypeExprKind::Str(trees.int()),
+            2 => TypeExprKind::Qualified { module: trees.ident(), name: trees.ident() },
+            3 => TypeExprKind::Ptr(Box::new(trees.ty(cast))),
+            4 => TypeExprKind::Fn(trees.some(0, 3, |trees| trees.ty(cast)), Box::new(trees.ty(cast))),
+            5 => {
+                let of = trees.ty(cast);
+                match of.kind {
+                    // The suffix would belong to what it points to or gives.
+                    TypeExprKind::Ptr(_) | TypeExprKind::Fn(..) => of.kind,
+                    _ => TypeExprKind::Array(Box::new(of), trees.size()),
+                }
+            }
+            6 => TypeExprKind::Map {
+                kind: trees.kind(),
+                key: Box::new(trees.ty(false)),
+                value: Box::new(trees.ty(false)),
+                size: trees.size(),
+            },
+            7 => TypeExprKind::Ring(Box::new(trees.ty(false)), trees.size()),
+            _ => {
+                let value = Some(Box::new(trees.ty(false)));
+                let sized = trees.flip();
+                let kind = if sized { trees.kind() } else { trees.called("sk_storage") };
+                TypeExprKind::Keyless { kind, value, size: sized.then(|| trees.size()) }
+            }
+        });
+        TypeExpr { kind, span: self.place }
+    }
+
+    fn block(&mut self) -> Block {
+        let below = if self.depth >= DEPTH { 1 } else { 5 };
+        let count = self.pick(below);
+        let (mut stmts, mut before): (Vec<Stmt>, _) = (Vec::new(), Before::Closed);
+        for _ in 0..count {
+            let stmt = self.deeper(Self::stmt);
+            if may_follow(before, &stmt) {
+                before = leaves(&stmt);
+                stmts.push(stmt);
+            }
+        }
+        Block { stmts, span: self.place }
+    }
+
+    fn stmt(&mut self) -> Stmt {
+        let kind = match self.form(16, 9) {
+            0 => StmtKind::Break,
+            1 => StmtKind::Continue,
+            2 => StmtKind::Expr(self.expr(1)),
+            3 => {
+                let ty = self.maybe(|trees| trees.ty(false));
+                let init = if ty.is_none() || self.flip() { Some(self.expr(1)) } else { None };
+                StmtKind::Var { name: self.ident(), ty, init }
+            }
+            4 => StmtKind::Const {
+                name: self.ident(),
+                ty: self.maybe(|trees| trees.ty(false)),
+                value: self.expr(1),
+            },
+            5 => StmtKind::Return(self.maybe(|trees| trees.expr(1))),
+            6 => StmtKind::Delete(self.expr(1)),
+            7 => StmtKind::Throw(self.expr(1)),
+            8 => StmtKind::Defer(self.expr(1)),
+            9 | 10 => self.assign(),
+            11 => StmtKind::If(self.branch()),
+            12 => StmtKind::While { cond: self.expr(1), body: self.block() },
+            13 => StmtKind::For {
+                name: self.ident(),
+                start: self.expr(BinaryOp::Or.level()),
+                end: self.expr(BinaryOp::Or.level()),
+                body: self.block(),
+            },
+            14 => StmtKind::ForEach {
+                key: self.ident(),
+                value: self.ident(),
+                over: self.expr(1),
+                body: self.block(),
+            },
+            _ => StmtKind::Try {
+                body: self.block(),
+                catches: self.some(0, 3, |trees| Catch {
+                    pattern: if trees.flip() {
+                        CatchPattern::Name(trees.ident())
+                    } else {
+                        CatchPattern::Int(trees.int())
+                    },
+                    body: trees.block(),
+                }),
+            },
+        };
+        Stmt { kind, span: self.place }
+    }
+
+    fn assign(&mut self) -> StmtKind {
+        let mut place = Expr { kind: ExprKind::Name("p".into()), span: self.place };
+        for _ in 0..self.pick(3) {
+            place = self.postfix(place);
+        }
+        if self.flip() {
+            place = Expr { kind: ExprKind::Unary(UnaryOp::Deref, Box::new(place)), span: self.place };
+        }
+        let op = self.maybe(|trees| OPS[8 + trees.pick(OPS.len() - 8)]);
+        StmtKind::Assign { place, op, value: self.expr(1) }
+    }
+
+    fn branch(&mut self) -> If {
+        let cond = match self.maybe(Self::ident) {
+            Some(name) => Cond::Var { name, value: self.expr(1) },
+            None => Cond::Expr(self.expr(1)),
+        };
+        let then = self.block();
+        let otherwise = match self.form(3, 2) {
+            0 => None,
+            1 => Some(Else::Block(self.block())),
+            _ => Some(Else::If(Box::new(self.deeper(Self::branch)), self.place)),
+        };
+        If { cond, then, otherwise }
+    }
+
+    /// An expression that binds at least as tightly as `level`; tighter than all operators is a cast.
+    fn expr(&mut self, level: u8) -> Expr {
+        const CAST: u8 = 11;
+        let span = self.place;
+        let kind = self.deeper(|trees| match trees.form(8, 3) {
+            0 => trees.atom().kind,
+            1 | 2 => trees.literal(true).kind,
+            3 | 4 => {
+                let op = OPS[trees.pick(OPS.len())];
+                let left = Box::new(trees.expr(op.level()));
+                let right = Box::new(trees.expr(op.level() + 1));
+                let kind = ExprKind::Binary(op, left, right);
+                if op.level() >= level { kind } else { ExprKind::Paren(Box::new(Expr { kind, span })) }
+            }
+            5 => trees.unary().kind,
+            6 if level <= CAST => ExprKind::Cast(Box::new(trees.unary()), trees.ty(true)),
+            _ => {
+                let atom = trees.atom();
+                trees.postfix(atom).kind
+            }
+        });
+        Expr { kind, span }
+    }
+
+    fn unary(&mut self) -> Expr {
+        const UNARY: &[UnaryOp] =
+            &[UnaryOp::Neg, UnaryOp::Not, UnaryOp::Deref, UnaryOp::AddrOf, UnaryOp::BitNot];
+        let span = self.place;
+        let op = UNARY[self.pick(UNARY.len())];
+        let operand = self.deeper(|trees| if trees.form(2, 1) == 1 { trees.unary() } else { trees.atom() });
+        Expr { kind: ExprKind::Unary(op, Box::new(operand)), span }
+    }
+
+    /// `base` with one member, index or call behind it.
+    fn postfix(&mut self, base: Expr) -> Expr {
+        let base = Box::new(base);
+        let kind = match self.pick(3) {
+            0 => ExprKind::Field { base, arrow: self.flip(), name: self.field_ident() },
+            1 => ExprKind::Index(base, Box::new(self.expr(1))),
+            _ => ExprKind::Call { callee: base, args: self.some(0, 4, |trees| trees.expr(1)) },
+        };
+        Expr { kind, span: self.place }
+    }
+
+    fn atom(&mut self) -> Expr {
+        let kind = self.deeper(|trees| match trees.form(7, 2) {
+            0 => ExprKind::Name(trees.ident().name),
+            1 => trees.literal(false).unsigned(),
+            2 => ExprKind::Paren(Box::new(trees.expr(1))),
+            3 => ExprKind::New(trees.sized_type(), trees.maybe(|trees| Box::new(trees.expr(1)))),
+            4 => ExprKind::Struct {
+                module: trees.maybe(Self::ident),
+                name: trees.called("S"),
+                fields: trees.some(0, 4, |trees| (trees.field_ident(), trees.expr(1))),
+            },
+            5 => ExprKind::Match { value: Box::new(trees.expr(1)), arms: trees.some(1, 4, Self::arm) },
+            _ => {
+                let word = ["u8", "i64", "void"][trees.pick(3)];
+                let mut ty = TypeExpr { kind: TypeExprKind::Name(word.into()), span: trees.place };
+                if trees.flip() {
+                    ty = TypeExpr { kind: TypeExprKind::Ptr(Box::new(ty)), span: trees.place };
+                }
+                let callee = Expr { kind: ExprKind::Name("sizeof".into()), span: trees.place };
+                let arg = Expr { kind: ExprKind::Type(ty), span: trees.place };
+                ExprKind::Call { callee: Box::new(callee), args: vec![arg] }
+            }
+        });
+        Expr { kind, span: self.place }
+    }
+
+    /// A type that a `(` may follow: local storage would take it for its size.
+    fn sized_type(&mut self) -> TypeExpr {
+        let name = TYPES[self.pick(TYPES.len())].to_owned();
+        TypeExpr { kind: TypeExprKind::Name(name), span: self.place }
+    }
+
+    fn arm(&mut self) -> Arm {
+        let pattern = match self.pick(3) {
+            0 => None,
+            1 => Some(Expr { kind: ExprKind::Name(self.ident().name), span: self.place }),
+            _ => Some(self.literal(false))
+                .filter(|pattern| !matches!(pattern.kind, ExprKind::Array(_) | ExprKind::Null)),
+        };
+        let result = if self.flip() { ArmResult::Block(self.block()) } else { ArmResult::Expr(self.expr(1)) };
+        Arm { pattern, result }
+    }
+
+    /// A literal, perhaps with a sign; an array only of literals and, if `names`, names.
+    fn literal(&mut self, names: bool) -> Expr {
+        let span = self.place;
+        let kind = self.deeper(|trees| match trees.form(7, 6) {
+            0 => ExprKind::Int(trees.number()),
+            1 => ExprKind::Bool(trees.flip()),
+            2 => ExprKind::Null,
+            3 => ExprKind::Str(trees.bytes()),
+            4 => ExprKind::Char(trees.pick(256) as u8),
+            5 => {
+                let digits = Expr { kind: ExprKind::Int(trees.number()), span };
+                ExprKind::Unary(UnaryOp::Neg, Box::new(digits))
+            }
+            _ => ExprKind::Array(trees.some(0, 5, |trees| {
+                if names && trees.flip() {
+                    Expr { kind: ExprKind::Name(trees.ident().name), span }
+                } else {
+                    trees.literal(false)
+                }
+            })),
+        });
+        Expr { kind, span }
+    }
+}
+
+/// A literal without its sign.
+trait Unsigned {
+    fn unsigned(self) -> ExprKind;
+}
+
+impl Unsigned for Expr {
+    fn unsigned(self) -> ExprKind {
+        match self.kind {
+            ExprKind::Unary(_, digits) => digits.kind,
+            kind => kind,
+        }
+    }
+}
+
+/// Whether a statement stays one of its own behind what stands before.
+fn may_follow(before: Before, stmt: &Stmt) -> bool {
+    let expr = match &stmt.kind {
+        StmtKind::Assign { place: Expr { kind: ExprKind::Unary(..), .. }, .. } => return true,
+        StmtKind::Assign { place, .. } => place,
+        StmtKind::Expr(expr) => expr,
+        _ => return true,
+    };
+    match before {
+        Before::Closed => true,
+        Before::Open => !continues(expr),
+        Before::Return => false,
+    }
+}
+
+fn leaves(stmt: &Stmt) -> Before {
+    match &stmt.kind {
+        StmtKind::Return(None) => Before::Return,
+        StmtKind::Var { init: None, .. }
+        | StmtKind::Break
+        | StmtKind::Continue
+        | StmtKind::If(_)
+        | StmtKind::While { .. }
+        | StmtKind::For { .. }
+        | StmtKind::ForEach { .. }
+        | StmtKind::Try { .. } => Before::Closed,
+        _ => Before::Open,
+    }
+}
+
+/// Whether the first token of this expression would continue another one.
+fn continues(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Unary(op, _) => matches!(op, UnaryOp::Neg | UnaryOp::Deref | UnaryOp::AddrOf),
+        ExprKind::Paren(_) | ExprKind::Array(_) => true,
+        ExprKind::Binary(_, first, _)
+        | ExprKind::Cast(first, _)
+        | ExprKind::Index(first, _)
+        | ExprKind::Field { base: first, .. }
+        | ExprKind::Call { callee: first, .. } => continues(first),
+        _ => false,
+    }
+}

@@ -1,0 +1,183 @@
+//! The running kernel's BTF. These tests need it and say so if it is missing.
+
+use std::sync::LazyLock;
+
+use ks_compiler::kernel_types::{
+    Entry, KernelType, KernelTypes, OpsMemberKind, Pointee, Record, Spelling, Unfound,
+};
+
+static KERNEL: LazyLock<KernelTypes> = LazyLock::new(|| {
+    let bytes = std::fs::read("/sys/kernel/btf/vmlinux")
+        .expect("these tests need a kernel with CONFIG_DEBUG_INFO_BTF and /sys/kernel/btf/vmlinux");
+    KernelTypes::from_btf(bytes).expect("the kernel's BTF is well-formed")
+});
+
+fn pointer(name: &str) -> KernelType {
+    KernelType::Pointer(Pointee::Struct(name.to_owned()))
+}
+
+#[test]
+fn a_function_has_its_parameters() {
+    let read = KERNEL.function("vfs_read").expect("every kernel has it");
+    let shown: Vec<_> =
+        read.proto.params.iter().map(|param| format!("{}: {}", param.name, param.ty)).collect();
+    assert_eq!(shown, ["file: *file", "buf: *char", "count: size_t", "pos: *i64"]);
+    assert_eq!(read.proto.result, KernelType::int(8, true));
+    assert_eq!((read.agreed, read.entry), (4, Entry::Direct));
+
+    let exit = KERNEL.function("do_exit").expect("every kernel has it");
+    assert_eq!(exit.proto.result, KernelType::Void);
+}
+
+#[test]
+fn a_wrong_function_has_near_ones() {
+    let Err(Unfound::Missing { near }) = KERNEL.function("vfs_raed") else { panic!("there is none") };
+    assert!(near.contains(&"vfs_read".to_owned()), "{near:?}");
+    assert!(near.len() <= 3);
+    // A wrong first letter too.
+    let Err(Unfound::Missing { near }) = KERNEL.function("qdo_exit") else { panic!("there is none") };
+    assert!(near.contains(&"do_exit".to_owned()), "{near:?}");
+    let Err(Unfound::Missing { near }) = KERNEL.function("zzqqzzqqzzqq") else { panic!("there is none") };
+    assert_eq!(near, Vec::<String>::new());
+}
+
+#[test]
+fn a_system_call_means_its_wrapper_with_its_own_arguments() {
+    let open = KERNEL.function("sys_openat").expect("every kernel has it");
+    assert!(open.target.ends_with("_sys_openat") && open.target.starts_with("__"), "{}", open.target);
+    assert_eq!(open.entry, Entry::Syscall { known: true });
+    let names: Vec<_> = open.proto.params.iter().map(|param| param.name.as_str()).collect();
+    assert_eq!(names, ["dfd", "filename", "flags", "mode"]);
+    assert_eq!(open.proto.params[1].ty, KernelType::Pointer(Pointee::Char));
+    // From the function behind the wrapper, where the kernel has kept it.
+    assert_eq!(KERNEL.function("sys_clone").expect("every kernel has it").proto.params.len(), 5);
+    // A call without arguments.
+    assert_eq!(KERNEL.function("sys_getpid").expect("every kernel has it").proto.params, []);
+    let Err(Unfound::Missing { near }) = KERNEL.function("sys_opennat") else { panic!("there is none") };
+    assert!(near.contains(&"sys_openat".to_owned()), "{near:?}");
+}
+
+#[test]
+fn members_are_found_through_anonymous_structs() {
+    let task = KERNEL.structure("task_struct").expect("every kernel has it");
+    let comm = task.member("comm").expect("a task has a name");
+    let char = KernelType::Int { bytes: 1, signed: true, spelling: Spelling::Char };
+    assert_eq!(comm.ty, KernelType::Array { element: Box::new(char), len: 16 });
+    assert_eq!(KERNEL.member("task_struct", "comm").as_ref(), Some(comm));
+    assert_eq!(KERNEL.member("task_struct", "nothing"), None);
+
+    // In sk_buff everything is inside of something without a name.
+    let buffer = KERNEL.structure("sk_buff").expect("every kernel has it");
+    for (name, in_union) in [("next", true), ("len", false), ("protocol", true)] {
+        let member = buffer.member(name).unwrap_or_else(|| panic!("sk_buff.{name}"));
+        assert_eq!(KERNEL.member("sk_buff", name).as_ref(), Some(member), "{name}");
+        assert_eq!(member.in_union, in_union, "{name}");
+    }
+    let bits = buffer.member("pkt_type").expect("a member").bitfield.expect("it has 3 bits");
+    assert_eq!(bits.bits, 3);
+    // By its typedef.
+    assert!(KERNEL.has_structure("sigset_t"));
+    assert!(!KERNEL.has_structure("size_t"));
+    assert!(!KERNEL.has_structure("no_such_struct"));
+}
+
+#[test]
+fn bundled_layouts_are_those_of_the_kernel() {
+    let bundled = KernelTypes::bundled();
+    for name in [
+        "xdp_md",
+        "__sk_buff",
+        "bpf_sock_addr",
+        "trace_entry",
+        "trace_event_raw_sys_enter",
+        "trace_event_raw_sys_exit",
+    ] {
+        let own = KERNEL.structure(name).unwrap_or_else(|| panic!("{name} is in every kernel"));
+        let ours = bundled.structure(name).expect("bundled");
+        for member in &ours.members {
+            let real = own.member(&member.name).unwrap_or_else(|| panic!("{name}.{}", member.name));
+            assert_eq!(real.offset, member.offset, "{name}.{}", member.name);
+            if real.ty.bytes() != Some(0) {
+                assert_eq!(real.ty.bytes(), member.ty.bytes(), "{name}.{}", member.name);
+            }
+        }
+        assert!(own.bytes >= ours.members.iter().map(|member| member.offset).max().unwrap_or(0), "{name}");
+    }
+}
+
+#[test]
+fn an_event_has_a_record() {
+    let record = |category, event| KERNEL.tracepoint(category, event).map(|found| found.record);
+    let own = |name: &str| Ok(Record::Struct(name.to_owned()));
+    assert_eq!(record("sched", "sched_switch"), own("trace_event_raw_sched_switch"));
+    assert_eq!(record("syscalls", "sys_enter_openat"), own("trace_event_raw_sys_enter"));
+    assert_eq!(record("syscalls", "sys_exit_getpid"), own("trace_event_raw_sys_exit"));
+    // An event of a class: its arguments tell the class, and of two with these arguments the name does.
+    let wakeup = record("sched", "sched_wakeup").expect("every kernel has it");
+    assert_eq!(wakeup.likely(), Some("trace_event_raw_sched_wakeup_template"));
+    assert!(matches!(wakeup, Record::Class(_)));
+
+    let near = |category, event| match KERNEL.tracepoint(category, event) {
+        Err(Unfound::Missing { near }) => near,
+        other => panic!("{other:?}"),
+    };
+    assert!(near("sched", "sched_swich").contains(&"sched/sched_switch".to_owned()));
+    assert!(near("syscalls", "sys_enter_opennat").contains(&"syscalls/sys_enter_openat".to_owned()));
+}
+
+#[test]
+fn a_raw_tracepoint_has_named_arguments() {
+    let params = KERNEL.raw_tracepoint("sched_switch").expect("every kernel has it");
+    assert_eq!(params.len(), 4);
+    assert_eq!(params[0].ty, KernelType::Bool);
+    assert_eq!(params[1].ty, pointer("task_struct"));
+    let Err(Unfound::Missing { near }) = KERNEL.raw_tracepoint("sched_swich") else {
+        panic!("there is none")
+    };
+    assert!(near.contains(&"sched_switch".to_owned()), "{near:?}");
+}
+
+#[test]
+fn hooks_tables_and_functions_for_programs() {
+    let open = KERNEL.lsm_hook("file_open").expect("a kernel with BPF LSM has it");
+    assert_eq!(open.params[0].ty, pointer("file"));
+    assert_eq!(open.result, KernelType::int(4, true));
+    assert!(matches!(KERNEL.lsm_hook("file_opne"), Err(Unfound::Missing { near }) if near[0] == "file_open"));
+
+    let tcp = KERNEL.struct_ops("tcp_congestion_ops").expect("every kernel has it");
+    assert!(tcp.registrable && tcp.from_btf);
+    let OpsMemberKind::Function(ssthresh) = &tcp.member("ssthresh").expect("it has it").kind else {
+        panic!("a function")
+    };
+    assert_eq!((ssthresh.params.len(), &ssthresh.result), (1, &KernelType::int(4, false)));
+    // The kernel's BTF has no names for the parameters of a table's functions.
+    assert_eq!(ssthresh.params[0].name, "sk");
+    assert!(matches!(tcp.member("flags").expect("it has it").kind, OpsMemberKind::Data(_)));
+    assert!(KERNEL.struct_ops_names().contains(&"tcp_congestion_ops".to_owned()));
+    assert_eq!(KERNEL.near_struct_ops("tcp_congestion_op"), ["tcp_congestion_ops"]);
+    // A struct, but no table for programs; and one whose name only looks like one.
+    assert!(!KERNEL.struct_ops("file_operations").expect("every kernel has it").registrable);
+    assert!(!KERNEL.struct_ops_names().contains(&"map".to_owned()));
+
+    let kfunc = KERNEL.kfunc("bpf_task_from_pid").expect("since v6.2");
+    assert_eq!(kfunc.proto.result, pointer("task_struct"));
+    assert_eq!(kfunc.marked, KERNEL.kfunc_names().contains(&"bpf_task_from_pid".to_owned()));
+    let Err(Unfound::Missing { near }) = KERNEL.kfunc("bpf_task_from_pdi") else { panic!("there is none") };
+    assert!(near.contains(&"bpf_task_from_pid".to_owned()), "{near:?}");
+    assert!(!KERNEL.kfunc("vfs_read").expect("a function").marked);
+}
+
+#[test]
+fn bundled_system_calls_agree_with_the_kernel() {
+    let bundled = KernelTypes::bundled();
+    let mut compared = 0;
+    for call in ["clone", "brk", "execve", "getpid", "adjtimex", "add_key", "capget", "openat", "fork"] {
+        let (Some(own), Some(ours)) = (KERNEL.syscall(call), bundled.syscall(call)) else { continue };
+        let shape = |params: &[ks_compiler::kernel_types::Param]| {
+            params.iter().map(|param| param.ty.bytes()).collect::<Vec<_>>()
+        };
+        assert_eq!(shape(&own), shape(&ours), "{call}");
+        compared += 1;
+    }
+    assert!(compared >= 6, "only {compared} calls could be compared");
+}

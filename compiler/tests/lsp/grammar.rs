@@ -1,0 +1,136 @@
+//! The grammar that editors colour texts with has the compiler's words.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use ks_compiler::builtins::perf::EVENTS;
+use ks_compiler::facts::Facts;
+use ks_compiler::facts::predeclared;
+use ks_compiler::facts::tables::{attributes, builtins, maps, words};
+use ks_compiler::lex::Keyword;
+use regex::Regex;
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../editors")
+}
+
+fn json(name: &str) -> Value {
+    let text = std::fs::read_to_string(folder().join(name)).expect("readable");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn grammar() -> Value {
+    json("kernelscript.tmLanguage.json")
+}
+
+/// Every value of a field, anywhere inside.
+fn all<'a>(value: &'a Value, fields: &[&str], found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(map) => {
+            for (name, inner) in map {
+                match inner.as_str() {
+                    Some(text) if fields.contains(&name.as_str()) => found.push(text),
+                    _ => all(inner, fields, found),
+                }
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|inner| all(inner, fields, found)),
+        _ => {}
+    }
+}
+
+/// The alternatives of the group in a rule's regex that has most of them.
+fn alternatives(grammar: &Value, rule: &str) -> BTreeSet<String> {
+    let mut texts = Vec::new();
+    all(&grammar["repository"][rule], &["match"], &mut texts);
+    let groups = texts.iter().flat_map(|text| text.split(['(', ')']));
+    let longest = groups.max_by_key(|group| group.matches('|').count()).unwrap_or_default();
+    longest.trim_start_matches("?:").split('|').map(str::to_owned).collect()
+}
+
+fn set<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+fn regex(grammar: &Value, rule: &str) -> Regex {
+    let mut texts = Vec::new();
+    all(&grammar["repository"][rule], &["match"], &mut texts);
+    Regex::new(texts.first().expect("the rule has a regex")).expect("it compiles")
+}
+
+#[test]
+fn every_regex_compiles_and_every_rule_exists() {
+    let grammar = grammar();
+    let mut texts = Vec::new();
+    all(&grammar, &["match", "begin", "end"], &mut texts);
+    assert!(texts.len() > 25, "{}", texts.len());
+    for text in texts {
+        Regex::new(text).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let mut included = Vec::new();
+    all(&grammar, &["include"], &mut included);
+    for rule in &included {
+        assert!(grammar["repository"].get(&rule[1..]).is_some(), "{rule}");
+    }
+    let rules = grammar["repository"].as_object().expect("rules");
+    for rule in rules.keys() {
+        assert!(included.iter().any(|included| included[1..] == *rule), "nothing includes {rule}");
+    }
+}
+
+#[test]
+fn reserved_words_are_those_of_the_scanner() {
+    let grammar = grammar();
+    let groups = ["scalars", "constants", "control", "words"].map(|rule| alternatives(&grammar, rule));
+    let all: BTreeSet<String> = groups.iter().flatten().cloned().collect();
+    assert_eq!(all, set(Keyword::ALL.iter().map(|keyword| keyword.text())));
+    assert_eq!(groups.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "each word has one colour");
+    assert_eq!(groups[0], set(words::SCALARS.iter().map(|keyword| keyword.text())));
+}
+
+#[test]
+fn names_of_the_language_are_those_of_the_tables() {
+    let grammar = grammar();
+    assert_eq!(alternatives(&grammar, "attributes"), set(attributes::ATTRIBUTES.iter().map(|one| one.name)));
+    assert_eq!(alternatives(&grammar, "perf_options"), set(EVENTS.iter().map(|one| one.name)));
+    assert_eq!(alternatives(&grammar, "builtins"), set(builtins::BUILTINS.iter().map(|one| one.name)));
+    assert_eq!(alternatives(&grammar, "flags"), set(maps::FLAGS.iter().map(|(name, _)| *name)));
+    let keyed = maps::KINDS.iter().map(|one| one.name).filter(|name| *name != "stack_trace");
+    assert_eq!(alternatives(&grammar, "map_types"), set(keyed));
+    let mut facts = Facts::on();
+    predeclared::define(&mut facts);
+    let types = facts.definitions().map(|(_, one)| one).filter(|one| one.kind.is_type());
+    assert_eq!(alternatives(&grammar, "predeclared_types"), set(types.map(|one| one.name.as_str())));
+}
+
+#[test]
+fn words_are_matched_whole_and_numbers_as_the_scanner_does() {
+    let grammar = grammar();
+    let control = regex(&grammar, "control");
+    assert!(control.is_match("x in y") && !control.is_match("into"));
+    let numbers = regex(&grammar, "numbers");
+    for text in ["0x1F", "0b101", "007", "12"] {
+        assert_eq!(numbers.find(text).map(|found| found.as_str()), Some(text));
+    }
+    assert!(!numbers.is_match("a1"));
+    let characters = regex(&grammar, "characters");
+    assert!(characters.is_match(r"'\x41'") && characters.is_match("'a'") && !characters.is_match("''"));
+}
+
+#[test]
+fn the_manifest_names_what_is_there() {
+    let manifest = json("vscode/package.json");
+    let contributes = &manifest["contributes"];
+    let language = &contributes["languages"][0];
+    assert_eq!(language["extensions"], serde_json::json!([".ks", ".kh"]));
+    assert_eq!(contributes["grammars"][0]["scopeName"], grammar()["scopeName"]);
+    assert_eq!(contributes["grammars"][0]["language"], language["id"]);
+    let configuration = language["configuration"].as_str().expect("a path");
+    json(&format!("vscode/{configuration}"));
+    let main =
+        std::fs::read_to_string(folder().join("vscode").join(manifest["main"].as_str().expect("a path")));
+    let main = main.expect("readable");
+    let command = contributes["commands"][0]["command"].as_str().expect("a name");
+    assert!(main.contains(command) && main.contains("args: ['lsp']"), "the extension does what it says");
+}

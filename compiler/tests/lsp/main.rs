@@ -1,0 +1,12 @@
+//! The language server as an editor meets it: the command `ks lsp`, spoken to over its pipes.
+
+mod client;
+mod completion;
+mod conversation;
+mod diagnostics;
+mod grammar;
+mod hover;
+mod latency;
+mod navigation;
+mod robust;
+mod tables;
