@@ -31,6 +31,15 @@ impl Loaded {
         Loaded { fs }
     }
 
+    /// Writes the only entry of a map.
+    pub fn write(&self, map: &str, value: &[u8]) {
+        let pinned = self.fs.pin(&format!("maps/{map}"));
+        let value: Vec<_> = value.iter().map(u8::to_string).collect();
+        let mut args = vec!["map", "update", "pinned", &pinned, "key", "0", "0", "0", "0", "value"];
+        args.extend(value.iter().map(String::as_str));
+        bpftool(&args);
+    }
+
     /// Runs a program once and gives its result.
     pub fn run(&self, program: &str) -> u32 {
         let packet = self.fs.write("packet", &[0; 64]);

@@ -22,23 +22,26 @@ fn root_every_case_loads_and_does_what_it_says() {
     for path in cases() {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let script = std::fs::read_to_string(&path).expect("a case is readable");
-        println!("{name}: {} instructions", object(&script).disassembly().lines().count());
-        match std::panic::catch_unwind(|| check(&script)) {
+        match std::panic::catch_unwind(|| check(&name, &script)) {
             Ok(wrong) => failures.extend(wrong.into_iter().map(|what| format!("{name}: {what}"))),
-            Err(_) => failures.push(format!("{name}: does not load")),
+            Err(_) => failures.push(format!("{name}: does not compile or load")),
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 /// What is not as the script says.
-fn check(script: &str) -> Vec<String> {
+fn check(name: &str, script: &str) -> Vec<String> {
     let object = object(script);
+    println!("{name}: {} instructions", object.disassembly().lines().count());
     Loaded::load(object.elf());
     if script.starts_with("// load only") {
         return Vec::new();
     }
     let runnable = Loaded::load_runnable(object.elf());
+    for (map, value) in crate::configs(script) {
+        runnable.write(&map, &value);
+    }
     let result = runnable.run("watch");
     let mut wrong = Vec::new();
     let mut globals = runnable.globals("bss");

@@ -17,8 +17,9 @@ use ks_wit::section::Arch;
 
 /// The kernel half of a script; some global variables start with other bytes than it says.
 fn build(script: &str, inits: &[(&str, Vec<u8>)]) -> Result<Object, Vec<Diagnostic>> {
-    let checked =
-        pipeline::parse("folder/case.ks", script.as_bytes()).expect("cases are short").check("case");
+    let checked = pipeline::parse("folder/case.ks", script.as_bytes(), pipeline::Options::new("case"))
+        .expect("cases are short")
+        .check();
     let errors: Vec<_> = checked.diagnostics.iter().map(|one| one.message.clone()).collect();
     let mut hir = checked.hir.unwrap_or_else(|| panic!("{errors:?} in\n{script}"));
     for global in hir.globals.iter_mut() {
@@ -33,6 +34,15 @@ fn build(script: &str, inits: &[(&str, Vec<u8>)]) -> Result<Object, Vec<Diagnost
 /// The kernel half of a script without errors.
 fn object(script: &str) -> Object {
     object_with(script, &[])
+}
+
+/// The map of each config block of a script, with the defaults that the script gives.
+fn configs(script: &str) -> Vec<(String, Vec<u8>)> {
+    let checked = pipeline::parse("folder/case.ks", script.as_bytes(), pipeline::Options::new("case"))
+        .expect("cases are short")
+        .check();
+    let hir = checked.hir.expect("cases are correct");
+    hir.configs.iter().map(|config| (format!("{}_config_map", config.name), config.init.clone())).collect()
 }
 
 fn object_with(script: &str, inits: &[(&str, Vec<u8>)]) -> Object {

@@ -21,16 +21,6 @@ fn the_same_script_gives_the_same_bytes() {
 }
 
 #[test]
-fn too_many_locals_are_refused_and_many_are_warned_about() {
-    let locals = |bytes: u32| perf_program("", &format!("var a: u8[{bytes}] = [0]\na[1] = 1\nreturn 0"));
-    let refused = build(&locals(600), &[]).expect_err("600 bytes");
-    assert_eq!(refused.iter().map(|one| one.code.to_string()).collect::<Vec<_>>(), ["KS1001"]);
-    let warned = object(&locals(300));
-    assert_eq!(warned.warnings()[0].code.to_string(), "KS1002");
-    assert!(object(&locals(200)).warnings().is_empty());
-}
-
-#[test]
 fn a_chain_of_frames_beyond_the_stack_is_not_supported_yet() {
     let helper = "@helper\nfn deep(n: u32) -> u32 {\nvar a: u8[400] = [0]\na[n] = 1\nreturn a[n]\n}";
     let script = perf_program(helper, "var b: u8[400] = [0]\nb[3] = 2\nreturn deep(b[3])");

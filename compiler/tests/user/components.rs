@@ -73,6 +73,16 @@ fn a_counting_script_is_a_valid_component() {
 }
 
 #[test]
+fn a_script_with_all_that_needs_a_table_is_a_valid_component() {
+    let text = "struct Node {\n    next: *Node,\n}\nfn twice(f: fn(u32) -> u32, n: u32) -> u32 {\n    \
+                return f(f(n))\n}\nfn next(n: u32) -> u32 {\n    if (n > 5) {\n        throw n\n    }\n    \
+                return n + 1\n}\nfn main() -> i32 {\n    defer print(\"%u\", twice(next, 1))\n    \
+                var n = new Node()\n    n->next = n\n    delete n\n    print(\"%u\", twice(next, 7))\n    \
+                return 0\n}\n";
+    plugin(&compile(text), &[]);
+}
+
+#[test]
 fn the_sections_hold_objects_and_manifest() {
     let record = BpfRecord { name: "test".into(), arch: Arch::Any, elf: vec![0x7f, b'E', b'L', b'F'] };
     let plugin = plugin(&compile(COUNT), std::slice::from_ref(&record));

@@ -4,36 +4,38 @@
 //! needs the kernel is tested with the real host, in the crate `tests`.
 
 mod components;
+mod leaving;
 mod machine;
+mod maps;
+mod memory;
 mod programs;
+mod shared;
 
-use ks_compiler::diag::{Diagnostic, Diagnostics};
-use ks_compiler::source::SourceMap;
-use ks_compiler::{check, lex, parse, plugin, split, user};
+use ks_compiler::diag::Diagnostic;
+use ks_compiler::hir::Hir;
+use ks_compiler::{pipeline, plugin, split, user};
 
 /// What a script becomes.
 struct Compiled {
     core: Vec<u8>,
+    hir: Hir,
     manifest: ks_wit::manifest::Manifest,
 }
 
 /// Compiles a script whose front end has nothing to say against it.
 fn try_compile(text: &str) -> Result<Compiled, Vec<Diagnostic>> {
-    let mut sources = SourceMap::default();
-    let id = sources.add("dir/test.ks", text).expect("a test script is short");
-    let mut diagnostics = Diagnostics::default();
-    let tokens = lex::scan(id, sources.file(id).text());
-    lex::report(&tokens, sources.file(id).text(), &mut diagnostics);
-    let file = parse::parse(&tokens, sources.file(id).text(), &mut diagnostics);
-    let Some(hir) = check::check(&file, "test", &mut diagnostics) else {
-        let words: Vec<_> =
-            diagnostics.sorted().iter().map(|one| (sources.place(one.primary.span), &one.message)).collect();
+    let checked = pipeline::parse("dir/test.ks", text.as_bytes(), pipeline::Options::new("test"))
+        .expect("a test script is short")
+        .check();
+    let Some(hir) = checked.hir else {
+        let words: Vec<_> = checked.diagnostics.sorted().iter().map(|one| one.message.clone()).collect();
         panic!("the script is wrong: {words:#?}");
     };
+    let (sources, id) = (checked.sources, checked.file);
     let split = split::split(&hir);
     let core = user::compile(&hir, &split, &sources)?;
     let manifest = plugin::manifest::build(&hir, &split, &sources, id);
-    Ok(Compiled { core, manifest })
+    Ok(Compiled { core, hir, manifest })
 }
 
 fn compile(text: &str) -> Compiled {

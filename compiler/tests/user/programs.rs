@@ -4,13 +4,13 @@ use crate::compile;
 use crate::machine::{Outcome, Value, run};
 
 /// What a script prints, a line each; numbers as signed or unsigned by their type.
-fn output(text: &str) -> Vec<String> {
+pub fn output(text: &str) -> Vec<String> {
     let outcome = run(&compile(text).core);
     assert_eq!((outcome.code, &outcome.aborted), (Some(0), &None));
     lines(&outcome)
 }
 
-fn lines(outcome: &Outcome) -> Vec<String> {
+pub fn lines(outcome: &Outcome) -> Vec<String> {
     let show = |value: &Value| match value {
         Value::Number("i8", bits) => (*bits as i8).to_string(),
         Value::Number("i16", bits) => (*bits as i16).to_string(),
@@ -178,6 +178,37 @@ fn a_full_stack_ends_the_plugin_at_its_function() {
         outcome.aborted.as_deref(),
         Some("test.ks:1:4: the stack of the plugin (1 MiB) is full in `deep`")
     );
+}
+
+#[test]
+fn endless_recursion_ends_the_plugin_at_its_function() {
+    let direct = "fn deep(n: u64) -> u64 {\n    return deep(n + 1) + 1\n}\n";
+    let value = "type F = fn(u64) -> u64\nfn call(f: F, n: u64) -> u64 {\n    return f(n) + 1\n}\n\
+                 fn deep(n: u64) -> u64 {\n    return call(deep, n + 1)\n}\n";
+    for text in [direct, value] {
+        let text = format!("{text}fn main() -> i32 {{\n    print(\"%u\", deep(0))\n    return 0\n}}\n");
+        let outcome = run(&compile(&text).core);
+        assert_eq!(outcome.code, None);
+        let message = outcome.aborted.expect("a message");
+        assert!(message.contains(": the stack of the plugin (1 MiB) is full in `"), "{message}");
+    }
+}
+
+#[test]
+fn rates_are_per_second_and_never_negative() {
+    let text = r#"
+fn main() -> i32 {
+    var a: perf_read
+    var b: perf_read
+    a.scaled = 1000
+    b.scaled = 4000
+    a.time_enabled = 500000000
+    b.time_enabled = 2000000000
+    print("%u %u %u", rate(a, b), rate(b, a), rate(a, a))
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["2000 0 0"]);
 }
 
 #[test]

@@ -1,0 +1,453 @@
+//! Productions of expressions. Adding one is adding a function to the table.
+
+use crate::scope::{Gen, MAX_FRAMES};
+use crate::tree::Node;
+use crate::types::{I64, Int, Ty, U32, U64, enumerator};
+
+/// Each gives an expression of exactly the type, or nothing if it has none of that type.
+type Production = fn(&mut Gen, &Ty) -> Option<Node>;
+
+const PRODUCTIONS: &[(usize, Production)] = &[
+    (12, place),
+    (6, literal),
+    (6, arithmetic),
+    (3, bits),
+    (2, shift),
+    (1, negation),
+    (1, complement),
+    (2, cast),
+    (4, comparison),
+    (3, logic),
+    (2, not),
+    (2, presence),
+    (2, letter),
+    (2, call),
+    (1, selection),
+    (1, builtin),
+    (1, struct_literal),
+];
+
+/// Most expressions within each other.
+pub const MAX_DEPTH: u32 = 5;
+
+const LITERALS: &[u64] = &[
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    10,
+    31,
+    32,
+    33,
+    63,
+    64,
+    100,
+    127,
+    128,
+    255,
+    256,
+    1000,
+    32767,
+    32768,
+    65535,
+    65536,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0x1_0000_0000,
+    0x7fff_ffff_ffff_ffff,
+    0xffff_ffff_ffff_ffff,
+];
+
+impl Gen {
+    pub fn int_type(&mut self) -> Int {
+        match self.numbers.below(3) {
+            0 => U32,
+            1 => U64,
+            _ => *self.numbers.pick(&Int::ALL),
+        }
+    }
+
+    /// An expression of exactly this type.
+    pub fn expr(&mut self, ty: &Ty) -> Node {
+        let depth = self.function.depth;
+        if self.function.fuel == 0 || depth == MAX_DEPTH {
+            return self.leaf(ty);
+        }
+        self.function.fuel -= 1;
+        self.function.depth += 1 + self.numbers.below(2) as u32;
+        self.function.depth = self.function.depth.min(MAX_DEPTH);
+        let made = (0..12).find_map(|_| self.production(ty));
+        self.function.depth = depth;
+        made.unwrap_or_else(|| self.leaf(ty))
+    }
+
+    fn production(&mut self, ty: &Ty) -> Option<Node> {
+        let total: usize = PRODUCTIONS.iter().map(|(weight, _)| weight).sum();
+        let mut left = self.numbers.below(total);
+        let chosen = PRODUCTIONS.iter().find(|(weight, _)| {
+            let found = left < *weight;
+            left = left.saturating_sub(*weight);
+            found
+        });
+        chosen.and_then(|(_, production)| production(self, ty))
+    }
+
+    /// An expression without parts.
+    fn leaf(&mut self, ty: &Ty) -> Node {
+        let place = if self.numbers.one_in(4) { None } else { place(self, ty) };
+        match place.or_else(|| literal(self, ty)).or_else(|| place_again(self, ty)) {
+            Some(leaf) => leaf,
+            None => struct_literal(self, ty).unwrap_or_else(|| panic!("no value of {}", ty.name())),
+        }
+    }
+
+    /// An expression that the compiler cannot work out.
+    pub fn unknown(&mut self, ty: &Ty) -> Node {
+        let made = self.expr(ty);
+        if !made.is_constant() {
+            return made;
+        }
+        place(self, ty).unwrap_or_else(|| match ty {
+            Ty::Str(_) => Node::expr(&Ty::Str(16), "comm()", Vec::new()),
+            _ => Node::expr(ty, &format!("(cpu() as {})", ty.name()), Vec::new()),
+        })
+    }
+
+    /// An expression that may be assigned to a place of this type.
+    pub fn fitting(&mut self, ty: &Ty) -> Node {
+        match ty {
+            Ty::Int(int) => {
+                let other = *self.numbers.pick(&Int::ALL);
+                let exact = if int.combine(other).is_some() { other } else { *int };
+                self.expr(&Ty::Int(exact))
+            }
+            Ty::Str(_) if self.numbers.one_in(3) => {
+                let other = Ty::Str(*self.numbers.pick(&[1, 3, 4, 8, 13, 16]));
+                self.expr(&other)
+            }
+            Ty::Enum(_) if self.numbers.one_in(4) => self.expr(&Ty::Int(U32)),
+            Ty::Array(..) => self.array_literal(ty),
+            _ => self.expr(ty),
+        }
+    }
+
+    /// Whatever a condition may be.
+    pub fn condition(&mut self) -> Node {
+        let ty = match self.numbers.below(8) {
+            0 => self.scalar_type(),
+            1 => Ty::Str(8),
+            2 => {
+                if let Some(element) = self.any_element() {
+                    return element;
+                }
+                Ty::Bool
+            }
+            _ => Ty::Bool,
+        };
+        self.unknown(&ty)
+    }
+
+    /// An element of any map.
+    pub fn any_element(&mut self) -> Option<Node> {
+        if self.maps.is_empty() {
+            return None;
+        }
+        let map = self.numbers.below(self.maps.len());
+        let value = self.maps[map].value.clone();
+        self.element(&value)
+    }
+
+    /// Two operands whose types combine to a type; at most the second is a constant.
+    fn operands(&mut self, result: Int) -> (Node, Node) {
+        let pairs: Vec<(Int, Int)> = Int::ALL
+            .iter()
+            .flat_map(|a| Int::ALL.iter().map(move |b| (*a, *b)))
+            .filter(|(a, b)| a.combine(*b) == Some(result))
+            .collect();
+        let plain = self.numbers.one_in(2);
+        let (left, right) = if plain { (result, U32) } else { *self.numbers.pick(&pairs) };
+        let right = if result.combine(right) == Some(result) { right } else { result };
+        (self.unknown(&Ty::Int(left)), self.expr(&Ty::Int(right)))
+    }
+
+    /// What may stand behind `/` and `%`.
+    pub fn divisor(&mut self, node: Node, ty: &Ty) -> Node {
+        if !node.is_constant() {
+            return node;
+        }
+        let number = 1 + self.numbers.below(100);
+        match ty {
+            Ty::Int(int) if *int != U32 => Node::constant(ty, format!("({number} as {})", ty.name())),
+            _ => Node::constant(ty, number.to_string()),
+        }
+    }
+
+    /// A call, with its value.
+    pub fn call_of(&mut self, ret: Option<&Ty>) -> Option<Node> {
+        let can_throw = self.function.can_throw;
+        let fits = |helper: &crate::scope::Helper| {
+            helper.frames < MAX_FRAMES
+                && (!helper.throws || can_throw)
+                && ret.is_none_or(|ty| helper.ret.as_ref() == Some(ty))
+        };
+        let helpers: Vec<usize> = (0..self.helpers.len()).filter(|one| fits(&self.helpers[*one])).collect();
+        if helpers.is_empty() {
+            return None;
+        }
+        let helper = *self.numbers.pick(&helpers);
+        self.function.frames = self.function.frames.max(self.helpers[helper].frames + 1);
+        let params = self.helpers[helper].params.clone();
+        let args: Vec<Node> = params.iter().map(|param| self.fitting(param)).collect();
+        let places = vec!["$"; args.len()].join(", ");
+        let ty = self.helpers[helper].ret.clone().unwrap_or(Ty::Bool);
+        Some(Node::expr(&ty, &format!("{}({places})", self.helpers[helper].name), args))
+    }
+
+    /// A pattern for values of a type, and the type's number of them.
+    pub fn pattern(&mut self, ty: &Ty, arm: usize) -> Option<String> {
+        Some(match ty {
+            Ty::Int(int) if int.signed && arm == 1 => "-3".into(),
+            Ty::Int(_) => (arm * 7).to_string(),
+            Ty::Bool => ["false", "true"].get(arm)?.to_string(),
+            Ty::Char => format!("'{}'", char::from(b'a' + u8::try_from(arm).ok()?)),
+            Ty::Enum(number) if arm < self.enums[*number] => enumerator(*number, arm),
+            Ty::Str(_) => format!("\"{}\"", &"abcdef"[..arm.min(6)]),
+            _ => return None,
+        })
+    }
+}
+
+fn place(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    generator.place(ty, false)
+}
+
+/// Without maps, so that it ends.
+fn place_again(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let fuel = std::mem::take(&mut generator.function.fuel);
+    let place = generator.place(ty, false);
+    generator.function.fuel = fuel;
+    place
+}
+
+fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let numbers = &mut generator.numbers;
+    let text = match ty {
+        Ty::Int(int) => {
+            let number = *numbers.pick(LITERALS);
+            match *int {
+                U32 => (number as u32).to_string(),
+                U64 if number > u64::from(u32::MAX) => number.to_string(),
+                I64 if numbers.one_in(2) => format!("(-{})", number as u32),
+                _ => format!("({} as {})", number as u32, ty.name()),
+            }
+        }
+        Ty::Bool => ["true", "false"][numbers.below(2)].into(),
+        Ty::Char => (*numbers.pick(&["'a'", "'\\0'", "'z'", "'\\xff'"])).into(),
+        Ty::Enum(number) => enumerator(*number, numbers.below(generator.enums[*number])),
+        Ty::Str(len) => format!("\"{}\"", &"abcdefghijklmnopqrstuvwxyz"[..*len as usize - 1]),
+        Ty::Array(..) | Ty::Struct(_) => return None,
+    };
+    Some(Node::constant(ty, text))
+}
+
+fn arithmetic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let Ty::Int(int) = ty else { return None };
+    let op = *generator.numbers.pick(&["+", "-", "*", "/", "%"]);
+    let (left, mut right) = generator.operands(*int);
+    if matches!(op, "/" | "%")
+        && let crate::tree::Kind::Expr { ty, .. } = right.kind.clone()
+    {
+        right = generator.divisor(right, &ty);
+    }
+    Some(Node::expr(ty, &format!("($ {op} $)"), vec![left, right]))
+}
+
+fn bits(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let Ty::Int(int) = ty else { return None };
+    let op = *generator.numbers.pick(&["&", "|", "^"]);
+    let (left, right) = generator.operands(*int);
+    Some(Node::expr(ty, &format!("($ {op} $)"), vec![left, right]))
+}
+
+fn shift(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let Ty::Int(_) = ty else { return None };
+    let op = *generator.numbers.pick(&["<<", ">>"]);
+    let amount = generator.int_type();
+    let operands = vec![generator.unknown(ty), generator.expr(&Ty::Int(amount))];
+    Some(Node::expr(ty, &format!("($ {op} $)"), operands))
+}
+
+fn negation(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let Ty::Int(int) = ty else { return None };
+    let from = match *int {
+        int if int.signed && (int.bits == 8 || generator.numbers.one_in(2)) => int,
+        int if int.signed => Int { bits: int.bits / 2, signed: false },
+        _ => return None,
+    };
+    Some(Node::expr(ty, "(-$)", vec![generator.unknown(&Ty::Int(from))]))
+}
+
+fn complement(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let Ty::Int(_) = ty else { return None };
+    Some(Node::expr(ty, "(~$)", vec![generator.unknown(ty)]))
+}
+
+fn cast(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if !ty.is_scalar() {
+        return None;
+    }
+    let from = generator.scalar_type();
+    Some(Node::expr(ty, &format!("($ as {})", ty.name()), vec![generator.unknown(&from)]))
+}
+
+fn comparison(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Bool {
+        return None;
+    }
+    let op = *generator.numbers.pick(&["==", "!=", "<", "<=", ">", ">="]);
+    let (left, right) = match generator.numbers.below(8) {
+        0 => {
+            let sizes = [1, 3, 4, 8, 16];
+            let (a, b) = (*generator.numbers.pick(&sizes), *generator.numbers.pick(&sizes));
+            let op = *generator.numbers.pick(&["==", "!="]);
+            let operands = vec![generator.unknown(&Ty::Str(a)), generator.expr(&Ty::Str(b))];
+            return Some(Node::expr(ty, &format!("($ {op} $)"), operands));
+        }
+        1 | 2 => {
+            let same = generator.scalar_type();
+            (generator.unknown(&same), generator.expr(&same))
+        }
+        _ => {
+            let result = generator.int_type();
+            generator.operands(result)
+        }
+    };
+    Some(Node::expr(ty, &format!("($ {op} $)"), vec![left, right]))
+}
+
+fn logic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Bool {
+        return None;
+    }
+    let op = *generator.numbers.pick(&["&&", "||"]);
+    let operands = vec![generator.unknown(ty), generator.expr(ty)];
+    Some(Node::expr(ty, &format!("($ {op} $)"), operands))
+}
+
+fn not(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    (*ty == Ty::Bool).then(|| Node::expr(ty, "(!$)", vec![generator.unknown(ty)]))
+}
+
+fn presence(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Bool {
+        return None;
+    }
+    let op = *generator.numbers.pick(&["==", "!="]);
+    let element = generator.any_element()?;
+    Some(Node::expr(ty, &format!("($ {op} null)"), vec![element]))
+}
+
+/// A letter of a string.
+fn letter(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Char {
+        return None;
+    }
+    let len = *generator.numbers.pick(&[3, 4, 8, 13, 16]);
+    let text = generator.place(&Ty::Str(len), false)?;
+    let index = generator.index(len);
+    Some(Node::expr(ty, "$[$]", vec![text, index]))
+}
+
+fn call(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    generator.call_of(Some(ty))
+}
+
+/// A `match` with a value.
+fn selection(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if matches!(ty, Ty::Array(..) | Ty::Struct(_)) {
+        return None;
+    }
+    let of = if generator.numbers.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
+    let mut template = String::from("match ($) { ");
+    let mut children = vec![generator.unknown(&of)];
+    for arm in 0..1 + generator.numbers.below(4) {
+        let Some(pattern) = generator.pattern(&of, arm) else { break };
+        template += &format!("{pattern}: $, ");
+        let value = if generator.numbers.one_in(4) { generator.block_value(ty) } else { generator.expr(ty) };
+        children.push(value);
+    }
+    template += "default: $ }";
+    children.push(generator.expr(ty));
+    Some(Node::expr(ty, &template, children))
+}
+
+impl Gen {
+    /// A block whose last statement is a value.
+    fn block_value(&mut self, ty: &Ty) -> Node {
+        self.block(|generator| {
+            let mut stmts: Vec<Node> = generator.stmt().into_iter().collect();
+            let value = generator.place(ty, false).filter(|value| !value.text().starts_with('('));
+            stmts.push(
+                value.unwrap_or_else(|| {
+                    Node::expr(ty, "match (cpu()) { default: $ }", vec![generator.expr(ty)])
+                }),
+            );
+            stmts
+        })
+    }
+}
+
+fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let calls: &[&str] = match ty {
+        Ty::Int(U64) if generator.function.is_program => {
+            &["time_ns()", "cgroup_id()", "ctx->sample_period", "ctx->addr", "ctx->regs.ip"]
+        }
+        Ty::Int(U64) => &["time_ns()", "cgroup_id()"],
+        Ty::Int(U32) => &["pid()", "tid()", "uid()", "cpu()"],
+        Ty::Str(16) => &["comm()"],
+        _ => return None,
+    };
+    let call = *generator.numbers.pick(calls);
+    Some(Node::expr(ty, call, Vec::new()))
+}
+
+fn struct_literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let Ty::Struct(number) = ty else { return None };
+    let fields = generator.structs[*number].clone();
+    let mut parts = Vec::new();
+    let mut values = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        parts.push(format!("f{index}: $"));
+        values.push(generator.fitting(field));
+    }
+    Some(Node::expr(ty, &format!("{ty} {{ {} }}", parts.join(", "), ty = ty.name()), values))
+}
+
+impl Gen {
+    /// The elements of an array, or an array to copy.
+    pub fn array_literal(&mut self, ty: &Ty) -> Node {
+        if self.numbers.one_in(3)
+            && let Some(place) = self.place(ty, false)
+        {
+            return place;
+        }
+        let Ty::Array(element, len) = ty else { return self.expr(ty) };
+        if !element.is_scalar() {
+            return Node::constant(ty, "[]".into());
+        }
+        let count = self.numbers.below(*len as usize + 1);
+        let texts: Vec<String> = (0..count).map(|_| self.element_literal(element)).collect();
+        Node::constant(ty, format!("[{}]", texts.join(", ")))
+    }
+
+    fn element_literal(&mut self, ty: &Ty) -> String {
+        match ty {
+            Ty::Int(_) => self.numbers.below(120).to_string(),
+            _ => literal(self, ty).expect("a scalar has literals").text(),
+        }
+    }
+}

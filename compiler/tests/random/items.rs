@@ -1,0 +1,167 @@
+//! Whole scripts: types, maps, variables, helpers and a program.
+
+use crate::scope::{Function, Gen, Helper, Map, Var};
+use crate::tree::Node;
+use crate::types::{I32, Ty, enumerator};
+
+const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
+
+/// The script of a seed.
+pub fn script(seed: u64) -> Node {
+    let mut generator = Gen::new(seed);
+    let mut items = Vec::new();
+    for _ in 0..generator.numbers.below(3) {
+        items.push(generator.enumeration());
+    }
+    for _ in 0..generator.numbers.below(4) {
+        items.push(generator.structure());
+    }
+    for _ in 0..generator.numbers.below(5) {
+        items.push(generator.map());
+    }
+    for _ in 0..4 + generator.numbers.below(8) {
+        items.push(generator.global());
+    }
+    for _ in 0..generator.numbers.below(4) {
+        items.push(generator.helper());
+    }
+    items.push(generator.program());
+    Node::script(items)
+}
+
+impl Gen {
+    fn enumeration(&mut self) -> Node {
+        let number = self.enums.len();
+        let count = 1 + self.numbers.below(5);
+        let members: Vec<String> = (0..count)
+            .map(|member| match self.numbers.below(4) {
+                0 => format!("{} = {}", enumerator(number, member), 100 * member + 3),
+                _ => enumerator(number, member),
+            })
+            .collect();
+        self.enums.push(count);
+        Node::stmt(&format!("enum E{number} {{ {} }}", members.join(", ")), Vec::new())
+    }
+
+    fn structure(&mut self) -> Node {
+        let number = self.structs.len();
+        let mut fields = Vec::new();
+        let mut left = 32;
+        for _ in 0..1 + self.numbers.below(5) {
+            let ty = self.any_type();
+            let bytes = self.bytes(&ty).next_multiple_of(8);
+            if bytes <= left {
+                left -= bytes;
+                fields.push(ty);
+            }
+        }
+        if fields.is_empty() {
+            fields.push(self.scalar_type());
+        }
+        let texts: Vec<String> =
+            fields.iter().enumerate().map(|(index, ty)| format!("f{index}: {}", ty.name())).collect();
+        self.structs.push(fields);
+        Node::stmt(&format!("struct S{number} {{ {} }}", texts.join(", ")), Vec::new())
+    }
+
+    fn map(&mut self) -> Node {
+        let kind = *self.numbers.pick(MAP_KINDS);
+        let key = match self.numbers.below(4) {
+            _ if kind.ends_with("array") => Ty::Int(self.int_type()),
+            0 => self.any_type(),
+            1 => Ty::Str(*self.numbers.pick(&[4, 8, 16])),
+            _ => self.scalar_type(),
+        };
+        let value = self.any_type();
+        let size = 1 + self.numbers.below(64) as u32;
+        let name = self.name("m");
+        let text = format!("var {name}: {kind}<{}, {}>({size})", key.name(), value.name());
+        self.maps.push(Map { name, kind, key, value, size });
+        Node::stmt(&text, Vec::new())
+    }
+
+    fn global(&mut self) -> Node {
+        let ty = match self.numbers.below(6) {
+            0 => {
+                let element = self.any_type();
+                let len = 1 + self.numbers.below(40) as u32;
+                if matches!(element, Ty::Array(..) | Ty::Str(_)) {
+                    element
+                } else {
+                    Ty::Array(Box::new(element), len)
+                }
+            }
+            _ => self.any_type(),
+        };
+        let name = self.name("g");
+        let start = match &ty {
+            Ty::Array(..) | Ty::Struct(_) => String::new(),
+            _ if self.numbers.one_in(3) => String::new(),
+            _ => format!(" = {}", ty.simplest().expect("a scalar or a string")),
+        };
+        let local = if self.numbers.one_in(4) { "local " } else { "" };
+        let text = format!("{local}var {name}: {}{start}", ty.name());
+        self.globals.push(Var { name, ty, writable: true });
+        Node::stmt(&text, Vec::new())
+    }
+
+    fn helper(&mut self) -> Node {
+        let name = self.name("h");
+        let params: Vec<Ty> = (0..self.numbers.below(5)).map(|_| self.any_type()).collect();
+        let ret = match self.numbers.below(6) {
+            0 => None,
+            1 if !self.structs.is_empty() => Some(Ty::Struct(self.numbers.below(self.structs.len()))),
+            2 => Some(Ty::Str(*self.numbers.pick(&[4, 8, 16]))),
+            _ => Some(self.scalar_type()),
+        };
+        let throws = self.numbers.one_in(3);
+        self.function = Function {
+            ret: ret.clone(),
+            named_return: ret.is_some() && self.numbers.one_in(4),
+            can_throw: throws,
+            fuel: *self.numbers.pick(&[10, 25, 50]),
+            stack: 48,
+            ..Function::default()
+        };
+        let mut texts = Vec::new();
+        for ty in &params {
+            let param = self.name("p");
+            texts.push(format!("{param}: {}", ty.name()));
+            self.declare(&param, ty, true);
+        }
+        let result = self.name("r");
+        let returns = match &ret {
+            None => " -> void".into(),
+            Some(ty) if self.function.named_return => {
+                self.declare(&result, ty, true);
+                format!(" -> {result}: {}", ty.name())
+            }
+            Some(ty) => format!(" -> {}", ty.name()),
+        };
+        let body = self.function_body(5);
+        let frames = self.function.frames;
+        let header = format!("@helper fn {name}({}){returns} $", texts.join(", "));
+        self.helpers.push(Helper { name, params, ret, throws, frames });
+        Node::stmt(&header, vec![body])
+    }
+
+    fn program(&mut self) -> Node {
+        self.function = Function {
+            ret: Some(Ty::Int(I32)),
+            is_program: true,
+            fuel: *self.numbers.pick(&[30, 60, 90, 150]),
+            stack: 128,
+            ..Function::default()
+        };
+        let body = self.function_body(12);
+        Node::stmt("@perf_event fn watch(ctx: *bpf_perf_event_data) -> i32 $", vec![body])
+    }
+
+    fn function_body(&mut self, most: usize) -> Node {
+        self.block(|generator| {
+            let mut stmts = generator.stmts(most);
+            stmts.push(generator.result());
+            stmts
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! Random well-typed scripts: what passes the checker must compile, and the running kernel's verifier must accept it.
+//!
+//! A seed gives one script. `cargo test` tries a few fixed seeds; a large run, with new ones, is
+//!
+//! ```text
+//! KS_RANDOM_SCRIPTS=20000 cargo test -p ks-compiler --test random -- --nocapture
+//! ```
+//!
+//! and `KS_RANDOM_SEED=7` starts at that seed, so that `KS_RANDOM_SCRIPTS=1` with it repeats one script. A script that fails
+//! is made smaller as long as it fails in the same way, and written to `tests/kernel/cases/` as a case to keep.
+//! `KS_RANDOM_PRINT=1` prints the scripts.
+//!
+//! What scripts are made of are the productions in `exprs.rs` and `stmts.rs`; a new one is a function and a line in a table.
+
+#[path = "../object/bpffs.rs"]
+#[expect(dead_code, reason = "shared with the tests of objects, which need more of it")]
+mod bpffs;
+mod exprs;
+mod items;
+mod kernel;
+mod numbers;
+mod places;
+mod scope;
+mod shrink;
+mod stmts;
+mod tree;
+mod types;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use bpffs::BpfFs;
+use kernel::Failure;
+use tree::Node;
+
+/// Scripts of a plain test run: their seeds never change, so that a change of the compiler alone can make it fail.
+const FIXED: u64 = 150;
+/// After so many failures a run ends.
+const MAX_FAILURES: usize = 10;
+const THREADS: usize = 2;
+
+#[test]
+fn root_random_scripts_load() {
+    let seeds = seeds();
+    let next = AtomicUsize::new(0);
+    let beyond_limits = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    let progress = Mutex::new(Instant::now());
+    let fs = BpfFs::mount();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let name = format!("random{thread}");
+            let (fs, seeds, next, failures, progress, limits) =
+                (&fs, &seeds, &next, &failures, &progress, &beyond_limits);
+            scope.spawn(move || {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let script = items::script(*seed);
+                    if std::env::var_os("KS_RANDOM_PRINT").is_some() {
+                        println!("{}", script.text());
+                    }
+                    match attempt(fs, &name, &script) {
+                        Ok(()) => {}
+                        Err(failure) if is_known_limit(&failure) => {
+                            limits.fetch_add(1, Ordering::Relaxed);
+                            println!("seed {seed}: {}", failure.kind);
+                        }
+                        Err(failure) => {
+                            let kept = keep(*seed, shrunk(fs, &name, script, &failure.kind), &failure);
+                            let mut failures = failures.lock().expect("no thread panics");
+                            failures.push(format!("seed {seed}: {} ({})", failure.kind, kept.display()));
+                            println!("{}", failures.last().expect("just added"));
+                            if failures.len() >= MAX_FAILURES {
+                                return;
+                            }
+                        }
+                    }
+                    let mut last = progress.lock().expect("no thread panics");
+                    if last.elapsed() > Duration::from_secs(10) {
+                        *last = Instant::now();
+                        println!(
+                            "{} of {} scripts",
+                            next.load(Ordering::Relaxed).min(seeds.len()),
+                            seeds.len()
+                        );
+                    }
+                }
+            });
+        }
+    });
+    let refused = beyond_limits.into_inner();
+    println!("{} scripts, {refused} beyond known limits", seeds.len());
+    let failures = failures.into_inner().expect("no thread panics");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(refused <= 2 + seeds.len() / 100, "{refused} of {} scripts are beyond known limits", seeds.len());
+}
+
+/// The seeds of this run.
+fn seeds() -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let now =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock runs").as_micros() as u64;
+    let start = number("KS_RANDOM_SEED").unwrap_or(now);
+    let seeds: Vec<u64> = match number("KS_RANDOM_SCRIPTS") {
+        Some(count) => (start..start + count).collect(),
+        None => (0..FIXED).collect(),
+    };
+    println!("seeds from {start}");
+    seeds
+}
+
+fn attempt(fs: &BpfFs, name: &str, script: &Node) -> Result<(), Failure> {
+    kernel::load(fs, name, &kernel::compile(&script.text())?)
+}
+
+/// What is known to be refused, a few times in a thousand scripts.
+fn is_known_limit(failure: &Failure) -> bool {
+    let known = [
+        // Frames that do not fit the kernel's stack, until they can be kept elsewhere.
+        ("compile:", "bytes of stack"),
+        // Nested loops with many map accesses: more than the verifier's million instructions.
+        ("load:", "BPF program is too large"),
+        // An element of a local array in a helper that a loop calls: the verifier forgets that the array was written.
+        ("load:", "invalid read from stack R var_off"),
+    ];
+    known.iter().any(|(stage, reason)| failure.kind.starts_with(stage) && failure.kind.contains(reason))
+}
+
+fn shrunk(fs: &BpfFs, name: &str, script: Node, kind: &str) -> Node {
+    shrink::shrink(script, |candidate| {
+        attempt(fs, name, candidate).is_err_and(|failure| failure.kind == kind)
+    })
+}
+
+/// Writes the case of a failure.
+fn keep(seed: u64, script: Node, failure: &Failure) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/cases");
+    let path = folder.join(format!("random_{seed}.ks"));
+    std::fs::write(&path, format!("// load only\n{}", script.text())).expect("the cases are writable");
+    println!("{}\n{}", failure.text, script.text());
+    path
+}

@@ -1,0 +1,141 @@
+//! What a generator knows while it writes a script: names and their types, and how much may still be written.
+
+use crate::numbers::Numbers;
+use crate::tree::Node;
+use crate::types::Ty;
+
+#[derive(Clone)]
+pub struct Var {
+    pub name: String,
+    pub ty: Ty,
+    pub writable: bool,
+}
+
+pub struct Map {
+    pub name: String,
+    pub kind: &'static str,
+    pub key: Ty,
+    pub value: Ty,
+    pub size: u32,
+}
+
+impl Map {
+    pub fn is_array(&self) -> bool {
+        self.kind.ends_with("array")
+    }
+}
+
+pub struct Helper {
+    pub name: String,
+    pub params: Vec<Ty>,
+    pub ret: Option<Ty>,
+    pub throws: bool,
+    /// How many frames a call needs.
+    pub frames: u32,
+}
+
+/// The function that is being written.
+#[derive(Default)]
+pub struct Function {
+    pub locals: Vec<Var>,
+    pub ret: Option<Ty>,
+    pub named_return: bool,
+    pub is_program: bool,
+    /// A throw is allowed here.
+    pub can_throw: bool,
+    pub loops: u32,
+    /// Blocks around.
+    pub nesting: u32,
+    /// Expressions around.
+    pub depth: u32,
+    /// Parts of expressions that may still be written.
+    pub fuel: u32,
+    /// Bytes of locals that may still be declared.
+    pub stack: u32,
+    /// Frames that the calls written so far need.
+    pub frames: u32,
+}
+
+/// Most frames below a program.
+pub const MAX_FRAMES: u32 = 3;
+
+pub struct Gen {
+    pub numbers: Numbers,
+    /// The types of the fields `f0`, `f1`, …
+    pub structs: Vec<Vec<Ty>>,
+    /// How many enumerators there are.
+    pub enums: Vec<usize>,
+    pub globals: Vec<Var>,
+    pub maps: Vec<Map>,
+    pub helpers: Vec<Helper>,
+    pub function: Function,
+    names: u32,
+}
+
+impl Gen {
+    pub fn new(seed: u64) -> Gen {
+        Gen {
+            numbers: Numbers::new(seed),
+            structs: Vec::new(),
+            enums: Vec::new(),
+            globals: Vec::new(),
+            maps: Vec::new(),
+            helpers: Vec::new(),
+            function: Function::default(),
+            names: 0,
+        }
+    }
+
+    pub fn name(&mut self, prefix: &str) -> String {
+        self.names += 1;
+        format!("{prefix}{}", self.names)
+    }
+
+    pub fn bytes(&self, ty: &Ty) -> u32 {
+        match ty {
+            Ty::Int(int) => int.bits / 8,
+            Ty::Bool | Ty::Char => 1,
+            Ty::Enum(_) => 4,
+            Ty::Str(len) => *len,
+            Ty::Array(element, len) => self.bytes(element) * len,
+            Ty::Struct(number) => self.structs[*number].iter().map(|field| self.bytes(field).max(4)).sum(),
+        }
+    }
+
+    /// A block with its own scope.
+    pub fn block(&mut self, content: impl FnOnce(&mut Gen) -> Vec<Node>) -> Node {
+        let visible = self.function.locals.len();
+        self.function.nesting += 1;
+        let stmts = content(self);
+        self.function.nesting -= 1;
+        self.function.locals.truncate(visible);
+        Node::block(stmts)
+    }
+
+    pub fn declare(&mut self, name: &str, ty: &Ty, writable: bool) {
+        self.function.locals.push(Var { name: name.into(), ty: ty.clone(), writable });
+    }
+
+    /// Any type that values of this script can have.
+    pub fn any_type(&mut self) -> Ty {
+        match self.numbers.below(14) {
+            0 if !self.structs.is_empty() => Ty::Struct(self.numbers.below(self.structs.len())),
+            1 => Ty::Array(Box::new(self.scalar_type()), 1 + self.numbers.below(8) as u32),
+            2 if !self.structs.is_empty() => {
+                let element = Ty::Struct(self.numbers.below(self.structs.len()));
+                Ty::Array(Box::new(element), 1 + self.numbers.below(3) as u32)
+            }
+            3 => Ty::Str(*self.numbers.pick(&[1, 3, 4, 8, 13, 16])),
+            _ => self.scalar_type(),
+        }
+    }
+
+    pub fn scalar_type(&mut self) -> Ty {
+        match self.numbers.below(12) {
+            0 => Ty::Bool,
+            1 => Ty::Char,
+            2 if !self.enums.is_empty() => Ty::Enum(self.numbers.below(self.enums.len())),
+            _ => Ty::Int(self.int_type()),
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Productions of statements. Adding one is adding a function to the table.
+
+use crate::scope::Gen;
+use crate::tree::Node;
+use crate::types::{I32, Int, Ty, U32};
+
+/// Each gives a statement, or nothing where it is not allowed.
+type Production = fn(&mut Gen) -> Option<Node>;
+
+const PRODUCTIONS: &[(usize, Production)] = &[
+    (8, declaration),
+    (1, constant),
+    (3, binding),
+    (9, assignment),
+    (6, compound),
+    (6, store),
+    (6, branch),
+    (3, bound_branch),
+    (3, counted),
+    (1, walk),
+    (2, repeated),
+    (2, leave_loop),
+    (2, selection),
+    (3, call),
+    (2, leave),
+    (2, throw),
+    (2, attempt),
+    (1, deferred),
+];
+
+/// Most blocks within each other.
+const MAX_NESTING: u32 = 4;
+
+impl Gen {
+    pub fn stmt(&mut self) -> Option<Node> {
+        let total: usize = PRODUCTIONS.iter().map(|(weight, _)| weight).sum();
+        for _ in 0..20 {
+            let mut left = self.numbers.below(total);
+            for (weight, production) in PRODUCTIONS {
+                if left < *weight {
+                    if let Some(made) = production(self) {
+                        return Some(made);
+                    }
+                    break;
+                }
+                left -= weight;
+            }
+        }
+        None
+    }
+
+    pub fn stmts(&mut self, most: usize) -> Vec<Node> {
+        let count = 1 + self.numbers.below(most);
+        (0..count).filter_map(|_| self.stmt()).collect()
+    }
+
+    fn body(&mut self) -> Node {
+        self.block(|generator| generator.stmts(4))
+    }
+
+    fn may_nest(&self) -> bool {
+        self.function.nesting < MAX_NESTING && self.function.fuel > 8
+    }
+
+    fn claim(&mut self, ty: &Ty) -> bool {
+        let bytes = self.bytes(ty).next_multiple_of(8);
+        let fits = bytes <= self.function.stack;
+        if fits {
+            self.function.stack -= bytes;
+        }
+        fits
+    }
+}
+
+fn declaration(generator: &mut Gen) -> Option<Node> {
+    let ty = generator.any_type();
+    if !generator.claim(&ty) {
+        return None;
+    }
+    let name = generator.name("v");
+    let stmt = match generator.numbers.below(4) {
+        0 => Node::stmt(&format!("var {name}: {}", ty.name()), Vec::new()),
+        1 if !matches!(ty, Ty::Array(..)) => {
+            Node::stmt(&format!("var {name} = $"), vec![generator.expr(&ty)])
+        }
+        _ => {
+            let value = match ty {
+                Ty::Array(..) => generator.array_literal(&ty),
+                _ => generator.fitting(&ty),
+            };
+            Node::stmt(&format!("var {name}: {} = $", ty.name()), vec![value])
+        }
+    };
+    generator.declare(&name, &ty, true);
+    Some(stmt)
+}
+
+fn constant(generator: &mut Gen) -> Option<Node> {
+    let ty = Ty::Int(generator.int_type());
+    let name = generator.name("c");
+    Some(Node::stmt(&format!("const {name}: {} = {}", ty.name(), generator.numbers.below(120)), Vec::new()))
+}
+
+/// `var x = m[k]`, or another element for a variable.
+fn binding(generator: &mut Gen) -> Option<Node> {
+    let element = generator.any_element()?;
+    let crate::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    if !generator.claim(&ty) {
+        return None;
+    }
+    let name = generator.name("b");
+    generator.declare(&name, &ty, true);
+    if generator.may_nest() && generator.numbers.one_in(2) {
+        // The test is a part of the script that can be left out on its own.
+        let test = *generator.numbers.pick(&["== null", "!= null"]);
+        let inside = generator.body();
+        return Some(Node::stmt(&format!("var {name} = $\nif ({name} {test}) $"), vec![element, inside]));
+    }
+    Some(Node::stmt(&format!("var {name} = $"), vec![element]))
+}
+
+fn assignment(generator: &mut Gen) -> Option<Node> {
+    let ty = generator.any_type();
+    let place = generator.place(&ty, true)?;
+    let value = match ty {
+        Ty::Array(..) => generator.place(&ty, false)?,
+        _ => generator.fitting(&ty),
+    };
+    Some(Node::stmt("$ = $", vec![place, value]))
+}
+
+fn compound(generator: &mut Gen) -> Option<Node> {
+    let int = generator.int_type();
+    let place = generator.place(&Ty::Int(int), true)?;
+    let op = *generator.numbers.pick(&["+", "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"]);
+    let other = *generator.numbers.pick(&Int::ALL);
+    let ty = Ty::Int(if int.combine(other).is_some() { other } else { int });
+    let mut value = generator.expr(&ty);
+    if matches!(op, "/" | "%") {
+        value = generator.divisor(value, &ty);
+    }
+    Some(Node::stmt(&format!("$ {op}= $"), vec![place, value]))
+}
+
+/// A whole map element.
+fn store(generator: &mut Gen) -> Option<Node> {
+    let element = generator.any_element()?;
+    let crate::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let value = match ty {
+        Ty::Array(..) => generator.place(&ty, false)?,
+        _ => generator.fitting(&ty),
+    };
+    Some(Node::stmt("$ = $", vec![element, value]))
+}
+
+fn branch(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let mut children = vec![generator.condition(), generator.body()];
+    let mut template = String::from("if ($) $");
+    while generator.numbers.one_in(4) {
+        template += " else if ($) $";
+        children.extend([generator.condition(), generator.body()]);
+    }
+    if generator.numbers.one_in(2) {
+        template += " else $";
+        children.push(generator.body());
+    }
+    Some(Node::stmt(&template, children))
+}
+
+/// `if (var x = m[k])`
+fn bound_branch(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let element = match generator.numbers.below(4) {
+        0 => {
+            let ty = Ty::Int(generator.int_type());
+            generator.unknown(&ty)
+        }
+        _ => generator.any_element()?,
+    };
+    let crate::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    if !generator.claim(&ty) {
+        return None;
+    }
+    let name = generator.name("b");
+    let inside = generator.block(|generator| {
+        generator.declare(&name, &ty, true);
+        generator.stmts(4)
+    });
+    let mut children = vec![element, inside];
+    let mut template = format!("if (var {name} = $) $");
+    if generator.numbers.one_in(2) {
+        template += " else $";
+        children.push(generator.body());
+    }
+    Some(Node::stmt(&template, children))
+}
+
+fn counted(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let name = generator.name("n");
+    let (template, mut children, ty) = if generator.numbers.one_in(2) {
+        let start = generator.numbers.below(10);
+        let turns = 1 + *generator.numbers.pick(&[0, 1, 2, 4, 7, 15, 63, 64, 99, 299, 9999]);
+        (format!("for ({name} in {start}..{}) $", start + turns), Vec::new(), U32)
+    } else {
+        let (a, b) = (generator.int_type(), generator.int_type());
+        let b = if a.combine(b).is_some() { b } else { a };
+        let ends = vec![generator.unknown(&Ty::Int(a)), generator.unknown(&Ty::Int(b))];
+        (format!("for ({name} in ($)..($)) $"), ends, a.combine(b)?)
+    };
+    let body = generator.loop_body(&[(&name, &Ty::Int(ty))]);
+    children.push(body);
+    Some(Node::stmt(&template, children))
+}
+
+impl Gen {
+    fn loop_body(&mut self, variables: &[(&str, &Ty)]) -> Node {
+        self.function.loops += 1;
+        let body = self.block(|generator| {
+            for (name, ty) in variables {
+                generator.declare(name, ty, false);
+            }
+            generator.stmts(4)
+        });
+        self.function.loops -= 1;
+        body
+    }
+}
+
+/// `for (i, v in array)`
+fn walk(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let element = if generator.numbers.one_in(4) { generator.any_type() } else { generator.scalar_type() };
+    if matches!(element, Ty::Array(..)) || !generator.claim(&element) {
+        return None;
+    }
+    let len = 1 + generator.numbers.below(8) as u32;
+    let array = Ty::Array(Box::new(element.clone()), len);
+    let place = generator.place(&array, false).or_else(|| {
+        let arrays = generator.globals.iter().find(|global| matches!(global.ty, Ty::Array(..)))?;
+        let (name, ty) = (arrays.name.clone(), arrays.ty.clone());
+        Some(Node::expr(&ty, &name, Vec::new()))
+    })?;
+    let crate::tree::Kind::Expr { ty: Ty::Array(element, _), .. } = place.kind.clone() else { return None };
+    let (key, value) = (generator.name("n"), generator.name("v"));
+    let body = generator.loop_body(&[(&key, &Ty::Int(U32)), (&value, &element)]);
+    Some(Node::stmt(&format!("for ({key}, {value} in $) $"), vec![place, body]))
+}
+
+fn repeated(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let condition = generator.condition();
+    let body = generator.loop_body(&[]);
+    Some(Node::stmt("while ($) $", vec![condition, body]))
+}
+
+/// `break` and `continue`, on a condition so that the rest of the loop counts.
+fn leave_loop(generator: &mut Gen) -> Option<Node> {
+    if generator.function.loops == 0 {
+        return None;
+    }
+    let word = *generator.numbers.pick(&["break", "continue"]);
+    let inside = Node::block(vec![Node::stmt(word, Vec::new())]);
+    Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
+}
+
+/// A `match` without a value.
+fn selection(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let of = if generator.numbers.one_in(5) { Ty::Str(8) } else { generator.scalar_type() };
+    let mut template = String::from("match ($) { ");
+    let mut children = vec![match of {
+        Ty::Str(_) => generator.place(&of, false)?,
+        _ => generator.unknown(&of),
+    }];
+    for arm in 0..1 + generator.numbers.below(4) {
+        let Some(pattern) = generator.pattern(&of, arm) else { break };
+        template += &format!("{pattern}: $, ");
+        children.push(generator.arm());
+    }
+    template += "default: $ }";
+    children.push(generator.arm());
+    Some(Node::stmt(&template, children))
+}
+
+impl Gen {
+    /// An arm that ends in no expression: it would be the arm's value, and would have to go with those of other arms.
+    fn arm(&mut self) -> Node {
+        self.block(|generator| {
+            let mut stmts = generator.stmts(4);
+            stmts.extend(constant(generator));
+            stmts
+        })
+    }
+}
+
+fn call(generator: &mut Gen) -> Option<Node> {
+    Some(Node::stmt("$", vec![generator.call_of(None)?]))
+}
+
+/// A `return` on a condition.
+fn leave(generator: &mut Gen) -> Option<Node> {
+    let inside = generator.leaving();
+    Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
+}
+
+impl Gen {
+    fn leaving(&mut self) -> Node {
+        self.block(|generator| vec![generator.result()])
+    }
+
+    /// `return`; without a value it must stand last in its block.
+    pub fn result(&mut self) -> Node {
+        match self.function.ret.clone() {
+            Some(_) if self.function.named_return && self.numbers.one_in(2) => {
+                Node::stmt("return", Vec::new())
+            }
+            Some(ty) => Node::stmt("return $", vec![self.fitting(&ty)]),
+            None => Node::stmt("return", Vec::new()),
+        }
+    }
+
+    /// All of the type's text is written without a throw.
+    fn without_throws<T>(&mut self, content: impl FnOnce(&mut Gen) -> T) -> T {
+        let before = std::mem::replace(&mut self.function.can_throw, false);
+        let made = content(self);
+        self.function.can_throw = before;
+        made
+    }
+}
+
+fn throw(generator: &mut Gen) -> Option<Node> {
+    if !generator.function.can_throw {
+        return None;
+    }
+    let code = match generator.numbers.below(3) {
+        0 => generator.fitting(&Ty::Int(I32)),
+        _ => Node::constant(&Ty::Int(U32), (1 + generator.numbers.below(4)).to_string()),
+    };
+    let inside = Node::block(vec![Node::stmt("throw $", vec![code])]);
+    Some(Node::stmt("if ($) $", vec![generator.condition(), inside]))
+}
+
+fn attempt(generator: &mut Gen) -> Option<Node> {
+    if !generator.may_nest() {
+        return None;
+    }
+    let outside = std::mem::replace(&mut generator.function.can_throw, true);
+    let body = generator.body();
+    generator.function.can_throw = outside;
+    let mut template = String::from("try $");
+    let mut children = vec![body];
+    for code in 1..1 + generator.numbers.below(4) {
+        template += &format!(" catch {code} $");
+        children.push(generator.body());
+    }
+    if !outside || generator.numbers.one_in(2) {
+        if generator.numbers.one_in(2) {
+            template += " catch _ $";
+            children.push(generator.body());
+        } else {
+            let name = generator.name("e");
+            template += &format!(" catch {name} $");
+            let body = generator.block(|generator| {
+                generator.declare(&name, &Ty::Int(I32), false);
+                generator.stmts(3)
+            });
+            children.push(body);
+        }
+    }
+    Some(Node::stmt(&template, children))
+}
+
+fn deferred(generator: &mut Gen) -> Option<Node> {
+    if generator.function.loops > 0 {
+        return None;
+    }
+    let call = generator.without_throws(|generator| generator.call_of(None))?;
+    Some(Node::stmt("defer $", vec![call]))
+}

@@ -1,0 +1,111 @@
+//! Scripts as trees of text, so that parts of them can be left out.
+
+use crate::types::Ty;
+
+#[derive(Debug, Clone)]
+pub enum Kind {
+    Expr {
+        ty: Ty,
+        /// The compiler may work it out.
+        constant: bool,
+    },
+    /// A statement, or an item of a script.
+    Stmt,
+    /// Statements between braces.
+    Block,
+    /// The items of a script.
+    Script,
+}
+
+#[derive(Debug, Clone)]
+pub enum Piece {
+    Text(String),
+    Node(Node),
+}
+
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub kind: Kind,
+    pub pieces: Vec<Piece>,
+}
+
+impl Node {
+    /// The text with a child for each `$`.
+    fn fill(kind: Kind, template: &str, children: Vec<Node>) -> Node {
+        let mut pieces = Vec::new();
+        let mut children = children.into_iter();
+        for (index, text) in template.split('$').enumerate() {
+            if index > 0 {
+                pieces.push(Piece::Node(children.next().expect("a child for each `$`")));
+            }
+            pieces.push(Piece::Text(text.into()));
+        }
+        assert!(children.next().is_none(), "{template} has too few `$`");
+        Node { kind, pieces }
+    }
+
+    pub fn expr(ty: &Ty, template: &str, children: Vec<Node>) -> Node {
+        Node::fill(Kind::Expr { ty: ty.clone(), constant: false }, template, children)
+    }
+
+    pub fn constant(ty: &Ty, text: String) -> Node {
+        Node { kind: Kind::Expr { ty: ty.clone(), constant: true }, pieces: vec![Piece::Text(text)] }
+    }
+
+    pub fn stmt(template: &str, children: Vec<Node>) -> Node {
+        Node::fill(Kind::Stmt, template, children)
+    }
+
+    pub fn block(stmts: Vec<Node>) -> Node {
+        Node { kind: Kind::Block, pieces: stmts.into_iter().map(Piece::Node).collect() }
+    }
+
+    pub fn script(items: Vec<Node>) -> Node {
+        Node { kind: Kind::Script, pieces: items.into_iter().map(Piece::Node).collect() }
+    }
+
+    pub fn is_constant(&self) -> bool {
+        matches!(self.kind, Kind::Expr { constant: true, .. })
+    }
+
+    pub fn children(&self) -> impl Iterator<Item = &Node> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Node(node) => Some(node),
+            Piece::Text(_) => None,
+        })
+    }
+
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out, 0);
+        out
+    }
+
+    fn write(&self, out: &mut String, indent: usize) {
+        match self.kind {
+            Kind::Expr { .. } | Kind::Stmt => {
+                for piece in &self.pieces {
+                    match piece {
+                        Piece::Text(text) => out.push_str(text),
+                        Piece::Node(node) => node.write(out, indent),
+                    }
+                }
+            }
+            Kind::Block => {
+                out.push_str("{\n");
+                self.lines(out, indent + 1);
+                out.push_str(&"    ".repeat(indent));
+                out.push('}');
+            }
+            Kind::Script => self.lines(out, indent),
+        }
+    }
+
+    fn lines(&self, out: &mut String, indent: usize) {
+        for node in self.children() {
+            out.push_str(&"    ".repeat(indent));
+            node.write(out, indent);
+            out.push('\n');
+        }
+    }
+}

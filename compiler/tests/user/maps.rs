@@ -1,0 +1,123 @@
+//! Maps and config blocks, on a machine that holds them as a kernel does.
+
+use crate::compile;
+use crate::machine::run_with;
+use crate::programs::lines;
+
+fn output(text: &str) -> Vec<String> {
+    let compiled = compile(text);
+    let outcome = run_with(&compiled.core, &compiled.hir);
+    assert_eq!((outcome.code, &outcome.aborted), (Some(0), &None), "{outcome:?}");
+    assert_eq!(outcome.warned, Vec::<String>::new());
+    lines(&outcome)
+}
+
+#[test]
+fn entries_are_deleted() {
+    let text = r#"
+var counts : hash<str(8), u32>(16)
+fn main() -> i32 {
+    counts["one"] = 1
+    counts["two"] = 2
+    delete counts["one"]
+    delete counts["three"]
+    print("%u %u %u", counts["one"], counts["two"], counts["one"] == null)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["0 2 1"]);
+}
+
+#[test]
+fn a_pointer_to_a_copy_of_an_entry_changes_the_copy() {
+    let text = r#"
+struct Pair {
+    a: u32,
+    b: u64,
+}
+var counts : hash<u32, u32>(16)
+var pairs : hash<u32, Pair>(16)
+fn fill(p: *Pair) {
+    p->a = 3
+    p->b += 4
+}
+fn main() -> i32 {
+    counts[1] = 5
+    var v = counts[1]
+    var p = &v
+    *p += 2
+    print("%u %u %u", v, counts[1], v != null)
+    v = counts[9]
+    print("%u %u", *p, v == null)
+    pairs[1] = Pair { a: 1, b: 2 }
+    var s = pairs[1]
+    fill(&s)
+    print("%u %u", pairs[1].a, pairs[1].b)
+    pairs[1] = s
+    print("%u %u", pairs[1].a, pairs[1].b)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["7 5 1", "0 1", "1 2", "3 6"]);
+}
+
+#[test]
+fn single_slots_of_a_per_cpu_map_are_read() {
+    let text = r#"
+struct Pair {
+    a: u32,
+    b: u64,
+}
+var counts : percpu_array<u32, u64>(4)
+var pairs : percpu_hash<u32, Pair>(4)
+fn main() -> i32 {
+    counts[2] = 7
+    counts[2] += 3
+    print("%u %u %u %u", per_cpu(counts, 2, 0), per_cpu(counts, 2, 1), per_cpu(counts, 2, 9), counts[2])
+    pairs[1] = Pair { a: 4, b: 5 }
+    var p = per_cpu(pairs, 1, 0)
+    print("%u %u", p.b, per_cpu(pairs, 1, 2).b)
+    var turns: u32 = 0
+    var sum: u64 = 0
+    for (cpu, v in per_cpu(counts, 2)) {
+        turns += cpu + 1
+        sum += v
+    }
+    for (cpu, v in per_cpu(pairs, 7)) {
+        print("never")
+    }
+    print("%u %u", turns, sum)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["10 0 0 10", "5 0", "6 10"]);
+}
+
+#[test]
+fn a_config_has_its_defaults_and_keeps_what_is_written() {
+    let text = r#"
+config limits {
+    burst: u32 = 100,
+    strict: bool = true,
+    ports: u16[4] = [22, 80, 443, 0],
+    spare: u64,
+}
+fn set(n: u32) {
+    limits.burst = n
+}
+fn main() -> i32 {
+    print("%u %u %u %u", limits.burst, limits.strict, limits.ports[2], limits.spare)
+    set(7)
+    limits.burst += 1
+    limits.spare = 9
+    var at = 1
+    limits.ports[at] = 8080
+    for (i, port in limits.ports) {
+        print("%u %u", i, port)
+    }
+    print("%u %u", limits.burst, limits.spare)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["100 1 443 0", "0 22", "1 8080", "2 443", "3 0", "8 9"]);
+}
