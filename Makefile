@@ -21,16 +21,16 @@ run: all
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace
-	$(CARGO) test --release --workspace --bench perf_read
+	$(CARGO) test --release --workspace --bench perf_read --bench check
 
 # Formatting and lints; a warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-# The read path beside the system call alone, as ratios.
+# The read path beside the system call alone, and how ks check grows with a script, as ratios.
 bench: packages
-	$(CARGO) bench --workspace --bench perf_read
+	$(CARGO) bench --workspace --bench perf_read --bench check
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

@@ -12,3 +12,4 @@ pub mod baseline;
 pub mod machine;
 pub mod plugin;
 pub mod report;
+pub mod script;

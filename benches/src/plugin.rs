@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ks_compiler::diag::render;
-use ks_compiler::pipeline::{self, Target};
+use ks_compiler::pipeline::{self, Options, Target};
 use ks_host::plugin::{Outcome, Plugin};
 use ks_host::{Host, PreparedPlugin, RunOptions};
 
@@ -24,7 +24,7 @@ impl Script {
     /// # Errors
     /// If the script has errors, or the engine does not start.
     pub fn compile(name: &'static str, text: &str) -> Result<Script> {
-        let mut checked = pipeline::parse(name, text.as_bytes())?.check("bench");
+        let mut checked = pipeline::parse(name, text.as_bytes(), Options::new("bench"))?.check();
         let Ok(built) = checked.build(Target::default()) else {
             let sorted = checked.diagnostics.sorted();
             let shown: Vec<_> = sorted

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ks_compiler::diag::render;
-use ks_compiler::pipeline::{self, Built, Target};
+use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
@@ -123,9 +123,9 @@ pub fn finish(command: &mut Command) -> Outcome {
 
 /// Compiles a script; panics with its diagnostics if it has errors.
 pub fn compile(project: &str, script: &str) -> Built {
-    let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes())
+    let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes(), Options::new(project))
         .expect("scripts of tests are short")
-        .check(project);
+        .check();
     let built = checked.build(Target::default());
     built.unwrap_or_else(|_| {
         let shown: Vec<_> = checked

@@ -1,0 +1,64 @@
+/* What the programs of this folder share. */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <linux/bpf_perf_event.h>
+#include <bpf/bpf_helpers.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s8 i8;
+typedef __s16 i16;
+typedef __s32 i32;
+typedef __s64 i64;
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define MAP(kind, key_type, value_type, entries) \
+	struct { \
+		__uint(type, kind); \
+		__type(key, key_type); \
+		__type(value, value_type); \
+		__uint(max_entries, entries); \
+	}
+
+struct turns {
+	u64 opaque;
+} __attribute__((aligned(8)));
+
+extern int bpf_iter_num_new(struct turns *it, int start, int end) __ksym;
+extern int *bpf_iter_num_next(struct turns *it) __ksym;
+extern void bpf_iter_num_destroy(struct turns *it) __ksym;
+
+#define MOST_TURNS (1 << 23)
+#define inlined static __attribute__((always_inline)) inline
+#define called static __attribute__((noinline))
+
+/* m[k] += v, as several CPUs may do at once. */
+inlined void bump(void *map, const void *key, u64 by)
+{
+	u64 *entry = bpf_map_lookup_elem(map, key);
+
+	if (entry) {
+		__sync_fetch_and_add(entry, by);
+		return;
+	}
+	if (bpf_map_update_elem(map, key, &by, BPF_NOEXIST) == 0)
+		return;
+	entry = bpf_map_lookup_elem(map, key);
+	if (entry)
+		__sync_fetch_and_add(entry, by);
+}
+
+/* Whether two texts are equal, 8 bytes at a time. */
+inlined int same_text(const void *a, const void *b, u32 bytes)
+{
+	const u64 *x = a, *y = b;
+	u32 i;
+
+	for (i = 0; i < bytes / 8; i++)
+		if (x[i] != y[i])
+			return 0;
+	return 1;
+}
