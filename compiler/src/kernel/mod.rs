@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use ks_wit::section::Arch;
 
-pub use pass::{Inlining, Watch, names as pass_names, run as run_passes};
+pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
 
 use crate::diag::{self, Diagnostic};
 use crate::hir::{FuncId, Hir};
@@ -74,9 +74,9 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap, arch: Arch) -> Res
     match mir.generate(split, sources) {
         Ok(code) => object(&mir, code),
         Err(errors) if errors.iter().any(|error| error.code == MISTAKE) => Err(errors),
-        // Functions within others take more of one frame than calls, which use the same bytes one after the other.
+        // Functions within others and values that are kept for later take more of a frame.
         Err(_) => {
-            let apart = lower_with(hir, split, arch, Inlining::No, &mut |_, _| {})?;
+            let apart = lower_with(hir, split, arch, Effort::SmallFrames, &mut |_, _| {})?;
             object(&apart, apart.generate(split, sources)?)
         }
     }
@@ -105,18 +105,18 @@ pub fn lower_watched<'a>(
     arch: Arch,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    lower_with(hir, split, arch, Inlining::Yes, watch)
+    lower_with(hir, split, arch, Effort::Full, watch)
 }
 
 fn lower_with<'a>(
     hir: &'a Hir,
     split: &Split,
     arch: Arch,
-    inlining: Inlining,
+    effort: Effort,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let mut program = lower::lower(hir, split, arch)?;
-    pass::run(&mut program, inlining, watch).map_err(|error| {
+    pass::run(&mut program, effort, watch).map_err(|error| {
         let broken = program.functions.iter().find(|one| one.name == error.function);
         mistake(broken.map(|one| one.span), &error)
     })?;

@@ -56,14 +56,17 @@ const INLINE: &str = "inline";
 /// Looks at a program after [`LOWERING`] and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
-/// Whether functions are put into those that call them.
+/// What the passes may spend of the stack to make the code smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Inlining {
-    /// Where it makes the code smaller.
-    Yes,
-    /// Nowhere.
-    No,
+pub enum Effort {
+    /// All passes: functions go into those that call them, values are kept for later.
+    Full,
+    /// Only those that make no frame larger.
+    SmallFrames,
 }
+
+/// Passes after which no value lives longer than before.
+const SMALL_FRAMES: &[&str] = &["params", "fold", "accesses", "stores", "branches", "dead"];
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -75,19 +78,19 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// Where debug assertions are on: the pass after which a rule of MIR is broken. A mistake of this compiler.
-pub fn run(program: &mut Program, inlining: Inlining, watch: Watch<'_>) -> Result<(), VerifyError> {
+pub fn run(program: &mut Program, effort: Effort, watch: Watch<'_>) -> Result<(), VerifyError> {
     watch(LOWERING, program);
     let calls = inline::calls(program);
     for at in 0..program.functions.len() {
         check(&program.functions[at], LOWERING)?;
-        improve(program, at, watch)?;
-        if inlining == Inlining::Yes && inline::run(program, at, &calls) {
+        improve(program, at, effort, watch)?;
+        if effort == Effort::Full && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE)?;
-            improve(program, at, watch)?;
+            improve(program, at, effort, watch)?;
         }
     }
-    if inlining == Inlining::Yes && inline::drop_uncalled(program, &calls) {
+    if effort == Effort::Full && inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
     }
     let (name, pass) = LAST;
@@ -100,10 +103,11 @@ pub fn run(program: &mut Program, inlining: Inlining, watch: Watch<'_>) -> Resul
     Ok(())
 }
 
-fn improve(program: &mut Program, at: usize, watch: Watch<'_>) -> Result<(), VerifyError> {
+fn improve(program: &mut Program, at: usize, effort: Effort, watch: Watch<'_>) -> Result<(), VerifyError> {
     for _ in 0..MAX_ROUNDS {
         let mut changed = false;
-        for (name, pass) in PASSES {
+        let wanted = |name: &str| effort == Effort::Full || SMALL_FRAMES.contains(&name);
+        for (name, pass) in PASSES.iter().filter(|(name, _)| wanted(name)) {
             if pass(&mut program.functions[at]) {
                 changed = true;
                 watch(name, program);

@@ -1,6 +1,6 @@
 //! What the passes make of small functions.
 
-use super::{Inlining, run};
+use super::{Effort, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
@@ -32,7 +32,7 @@ fn builder() -> Builder {
 
 fn optimised(function: Function) -> Function {
     let mut program = Program { functions: vec![function] };
-    run(&mut program, Inlining::Yes, &mut |_, _| {}).expect("the rules of MIR are kept");
+    run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
     program.functions.remove(0)
 }
 
@@ -445,7 +445,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     let made = crate::kernel::mir::Inst { result: Some(seven), op: Op::Const(7), span: span() };
     caller.blocks[entry].insts.insert(0, made);
     let mut program = Program { functions: vec![callee.finish(), caller] };
-    run(&mut program, Inlining::Yes, &mut |_, _| {}).expect("the rules of MIR are kept");
+    run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
     assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);
 }
