@@ -322,13 +322,17 @@ const GROUP_INHERIT_SINCE: (u32, u32) = (4, 13);
 
 fn invalid_in_group(attempt: &Attempt) -> Explanation {
     match &attempt.action {
+        Action::Join { .. } if attempt.inherit && matches!(attempt.class, EventClass::Software { .. }) => {
+            mismatched_children()
+        }
         Action::Join { leader, size } => Explanation::new(
             Kind::Invalid,
             format!(
                 "`{}` and `{leader}` are of PMUs that cannot be mixed in a group, or the {} events do not fit on the \
-                 counters together",
+                 counters together{}",
                 attempt.event,
-                size + 1
+                size + 1,
+                if attempt.inherit { ", or a child has inherited the group already" } else { "" }
             ),
         )
         .with_remedy("open it outside of the group, or with fewer hardware events in the group"),
@@ -398,6 +402,9 @@ fn descriptors(facts: &Facts) -> Explanation {
 }
 
 /// Source: `__perf_read_group_add` in `kernel/events/core.c`, since v6.6.
+/// A read of the group answers ECHILD; opening the member already answers EINVAL when the kernel had switched from the
+/// task to its child and swapped their equal contexts, so that the leader belongs to the child's
+/// (`perf_event_context_sched_out`).
 fn mismatched_children() -> Explanation {
     Explanation::new(
         Kind::Kernel,

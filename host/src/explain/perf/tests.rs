@@ -185,6 +185,18 @@ fn einval_is_decided_by_the_facts() {
     check(
         Call::Open,
         Errno::EINVAL,
+        join(Attempt { inherit: true, ..open("task_clock", SOFTWARE) }, "page_faults", 1),
+        machine(),
+        Kind::Kernel,
+        "cannot add `task_clock` to the group led by `page_faults` (pid 0, any cpu)\n  \
+         kernel: perf_event_open: EINVAL\n  \
+         because: a child inherited the group before its last member joined, so that the two differ; the kernel reads \
+         the group again when that child has ended\n  \
+         do: complete a group with `inherit` before the task creates children",
+    );
+    check(
+        Call::Open,
+        Errno::EINVAL,
         open("power/config=0x2/", EventClass::Pmu),
         machine(),
         Kind::Invalid,
