@@ -1,5 +1,5 @@
-//! What the language has and a back end has not yet: one walk over a half before it is compiled, so that a back end only
-//! meets what it knows.
+//! What the language has and a back end has not yet: one walk before anything is compiled, so that a back end only meets
+//! what it knows.
 
 use crate::builtins::perf::options;
 use crate::diag::Diagnostic;
@@ -12,24 +12,16 @@ use crate::source::Span;
 use crate::split::Split;
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
-/// What of the kernel half cannot be compiled yet.
-pub fn kernel(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
+/// What of a program cannot be compiled yet, each thing once.
+pub fn check(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     let mut walk = Pending { hir, half: Half::Kernel, found: Vec::new() };
     split.maps.iter().for_each(|id| walk.map_item(&hir.maps[*id]));
-    walk.functions(&split.kernel);
-    let pinned = split.kernel_globals.iter().map(|id| &hir.globals[*id]).find(|global| global.pinned);
-    pinned.iter().for_each(|global| walk.later(global.span, "`pin` of a variable is"));
+    let globals = split.kernel_globals.union(&split.plugin_globals).map(|id| &hir.globals[*id]);
+    globals.filter(|one| one.pinned).for_each(|one| walk.later(one.span, "`pin` of a variable is"));
     hir.impls.iter().for_each(|one| walk.later(one.span, "an `impl` block is"));
-    walk.found
-}
-
-/// What of the userspace half cannot be compiled yet.
-pub fn user(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
-    let mut walk = Pending { hir, half: Half::User, found: Vec::new() };
-    split.maps.iter().for_each(|id| walk.map_item(&hir.maps[*id]));
+    walk.functions(&split.kernel);
+    walk.half = Half::User;
     walk.functions(&split.user);
-    let pinned = split.plugin_globals.iter().map(|id| &hir.globals[*id]).find(|global| global.pinned);
-    pinned.iter().for_each(|global| walk.later(global.span, "`pin` of a variable is"));
     walk.found
 }
 

@@ -154,8 +154,7 @@ impl Checked {
     pub fn build(&mut self, target: Target) -> Result<Built, Failed> {
         let Some(hir) = &self.hir else { return Err(Failed) };
         let split = split::split(hir);
-        let later: Vec<_> =
-            pending::kernel(hir, &split).into_iter().chain(pending::user(hir, &split)).collect();
+        let later = pending::check(hir, &split);
         if !later.is_empty() {
             later.into_iter().for_each(|one| self.diagnostics.report(one));
             return Err(Failed);

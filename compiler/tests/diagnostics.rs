@@ -9,13 +9,10 @@ mod front;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use front::{File, hold_to, pending};
+use front::{File, expect_none};
 use ks_compiler::diag::render::{Style, render};
 use ks_compiler::diag::{Code, codes};
 use ks_compiler::pipeline::{self, Checked, Options};
-
-/// The cases whose codes are not right yet, by their path in `cases/diagnostics/`.
-const PENDING: &str = "cases_pending.txt";
 
 /// What can be known from the types of a kernel only; these tests have none.
 const NO_KERNEL_TYPES: Code = Code(806);
@@ -75,11 +72,9 @@ fn read(text: &[u8]) {
     }
 }
 
-/// Whether a file belongs to another one's case, or its case is not right yet.
-fn is_skipped(path: &Path, pending: &BTreeSet<String>) -> bool {
-    let part = !path.ends_with("main.ks") && path.with_file_name("main.ks").exists();
-    let known = path.strip_prefix(front::tests().join("cases/diagnostics")).ok();
-    part || known.is_some_and(|path| pending.contains(&case_name(path)))
+/// Whether a file belongs to another one's case.
+fn is_part(path: &Path) -> bool {
+    !path.ends_with("main.ks") && path.with_file_name("main.ks").exists()
 }
 
 fn case_name(path: &Path) -> String {
@@ -88,9 +83,8 @@ fn case_name(path: &Path) -> String {
 
 #[test]
 fn every_case_says_what_is_written_beside_it() {
-    let pending = pending(PENDING);
     insta::glob!("cases/**/*.ks", |path| {
-        if is_skipped(path, &pending) {
+        if is_part(path) {
             return;
         }
         let files = files(path);
@@ -129,7 +123,7 @@ fn objection(path: &Path) -> Option<String> {
 
 #[test]
 fn every_case_leads_to_the_codes_in_its_first_line() {
-    let root = front::tests().join("cases/diagnostics");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/diagnostics");
     let mut failing = Vec::new();
     let mut count = 0;
     for path in entries(&root) {
@@ -142,7 +136,7 @@ fn every_case_leads_to_the_codes_in_its_first_line() {
         failing.extend(objection(&case).map(|why| (name, why)));
     }
     assert!(count >= 150, "{count} cases");
-    hold_to(PENDING, &failing);
+    expect_none(&failing);
 }
 
 /// Real scripts, cut short and with a byte missing: always a tree and diagnostics, never a panic.

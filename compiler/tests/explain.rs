@@ -6,11 +6,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use front::{File, hold_to, pending};
+use front::{File, expect_none};
 use ks_compiler::diag::Code;
 use ks_compiler::diag::codes::{self, Example, Page};
-
-const PENDING: &str = "explain_pending.txt";
 
 /// Why an example does not do what its page says.
 fn objection(page: &Page, example: &Example) -> Option<String> {
@@ -36,7 +34,7 @@ fn every_example_does_what_its_page_says() {
             failing.push((page.code.to_string(), objections.join("; ")));
         }
     }
-    hold_to(PENDING, &failing);
+    expect_none(&failing);
 }
 
 /// The numbers behind `error(`, `warning(` and functions that take a code, `..._as(`, in a source text without its tests.
@@ -72,13 +70,8 @@ fn codes_and_pages_are_the_same_set() {
     let described: BTreeSet<Code> = codes::pages().iter().map(|page| page.code).collect();
     let without: Vec<_> = used_codes.difference(&described).map(Code::to_string).collect();
     assert!(without.is_empty(), "used without a page: {without:?}");
-    let pending = pending(PENDING);
-    let idle: Vec<_> = described
-        .difference(&used_codes)
-        .map(Code::to_string)
-        .filter(|code| !pending.contains(code))
-        .collect();
-    assert!(idle.is_empty(), "described, never used, not pending: {idle:?}");
+    let idle: Vec<_> = described.difference(&used_codes).map(Code::to_string).collect();
+    assert!(idle.is_empty(), "described, never used: {idle:?}");
 }
 
 fn ks(args: &[&str]) -> Output {

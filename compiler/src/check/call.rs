@@ -1,10 +1,10 @@
 //! Calls: of the script's own functions, of the kernel's, through values, and tail calls.
 
-use super::count;
 use super::expr::Typed;
 use super::function::{Body, Scoped};
 use super::names::Symbol;
 use super::prescan::strip;
+use super::{Signature, count};
 use crate::ast;
 use crate::diag::{Diagnostic, near};
 use crate::hir::{Expr, ExprKind, ExternId, FuncId, FunctionKind, Half};
@@ -115,20 +115,18 @@ impl Body<'_, '_> {
         tail_call: bool,
         span: Span,
     ) -> Typed {
-        let signature = self.checker.signatures[id].clone();
-        let name = self.checker.function_name(id);
-        let Some(kind) = signature.kind else { return self.arguments_of_unknown(args, span) };
+        let Signature { name, params, ret, kind, span: declared, .. } = self.checker.signatures[id].clone();
+        let Some(kind) = kind else { return self.arguments_of_unknown(args, span) };
         if kind.is_program() {
-            return self.program_call(id, &name, args, place, tail_call, span);
+            return self.program_call(id, args, place, tail_call, span);
         }
-        if !self.may_call(kind, &name, place, signature.span) {
+        if !self.may_call(kind, &name, place, declared) {
             return self.arguments_of_unknown(args, span);
         }
-        let Some(args) = self.checked_args(&name, &signature.params, args, Some(signature.span), false, span)
-        else {
+        let Some(args) = self.checked_args(&name, &params, args, Some(declared), false, span) else {
             return self.error_expr(span);
         };
-        self.make(ExprKind::Call { func: id, args }, signature.ret, span)
+        self.make(ExprKind::Call { func: id, args }, ret, span)
     }
 
     /// Whether the function at hand may call one of this kind; reports why not.
@@ -277,7 +275,6 @@ impl Body<'_, '_> {
     fn program_call(
         &mut self,
         id: FuncId,
-        name: &str,
         args: &[ast::Expr],
         place: Span,
         tail_call: bool,
@@ -288,7 +285,7 @@ impl Body<'_, '_> {
         if !tail_call {
             self.report(
                 Diagnostic::error(716, place, "a program can only be entered by `return f(ctx)`")
-                    .also(declared, format!("`{name}` is a program"))
+                    .also(declared, format!("`{}` is a program", signature.name))
                     .help("move the shared part into a `@helper`"),
             );
             return self.arguments_of_unknown(args, span);

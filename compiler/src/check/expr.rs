@@ -168,12 +168,10 @@ impl Body<'_, '_> {
         let signature = self.checker.signatures[id].clone();
         let Some(kind) = signature.kind else { return self.error_expr(span) };
         if kind.is_program() {
-            let name = self.checker.function_name(id);
-            return self.program_value(&name, span);
+            return self.program_value(&signature.name, span);
         }
         if kind.half() != self.half() {
-            let name = self.checker.function_name(id);
-            let text = format!("`{name}` belongs to the {} half", kind.half().name());
+            let text = format!("`{}` belongs to the {} half", signature.name, kind.half().name());
             self.report(
                 Diagnostic::error(306, span, text)
                     .also(signature.span, "declared here")

@@ -25,6 +25,14 @@ enum Tail {
     Nothing(Span),
 }
 
+/// What is known of the value of an arm.
+#[derive(Clone, Copy)]
+struct Given {
+    ty: TypeId,
+    literal: bool,
+    span: Span,
+}
+
 /// A block and how it ends. The value is not in the block.
 struct Branch {
     block: Block,
@@ -327,34 +335,27 @@ impl Body<'_, '_> {
     fn unify(&mut self, arms: &[Checked]) -> Option<TypeId> {
         let mut values = Vec::new();
         arms.iter().for_each(|arm| collect_values(&arm.branch.tail, &mut values));
-        let values: Vec<Typed> = values.into_iter().cloned().collect();
         let void = self.checker.types.common().void;
         let mut all = values.into_iter();
         let Some(mut common) = all.next() else { return Some(void) };
         for next in all {
-            let Some(ty) = self.meet(&common, &next) else {
-                let (a, b) = (self.type_name(common.expr.ty), self.type_name(next.expr.ty));
+            let Some(ty) = self.meet(common, next) else {
+                let (a, b) = (self.type_name(common.ty), self.type_name(next.ty));
+                let text = format!("match arms of `{a}` and `{b}` do not go together");
                 self.report(
-                    Diagnostic::error(
-                        418,
-                        next.expr.span,
-                        format!("match arms of `{a}` and `{b}` do not go together"),
-                    )
-                    .also(common.expr.span, format!("this is `{a}`")),
+                    Diagnostic::error(418, next.span, text).also(common.span, format!("this is `{a}`")),
                 );
                 return None;
             };
-            let literal = common.literal && next.literal;
-            let span = next.expr.span;
-            common = Typed { expr: Expr { ty, span, ..common.expr }, literal, ..common };
+            common = Given { ty, literal: common.literal && next.literal, span: next.span };
         }
-        Some(common.expr.ty)
+        Some(common.ty)
     }
 
     /// The type of two arms together.
-    fn meet(&mut self, a: &Typed, b: &Typed) -> Option<TypeId> {
+    fn meet(&mut self, a: Given, b: Given) -> Option<TypeId> {
         let types = &self.checker.types;
-        let (left, right) = (a.expr.ty, b.expr.ty);
+        let (left, right) = (a.ty, b.ty);
         if left == right || types.is_error(right) {
             return Some(left);
         }
@@ -464,9 +465,11 @@ fn has_value(tail: &Tail) -> bool {
     }
 }
 
-fn collect_values<'t>(tail: &'t Tail, out: &mut Vec<&'t Typed>) {
+fn collect_values(tail: &Tail, out: &mut Vec<Given>) {
     match tail {
-        Tail::Value(value) => out.push(value),
+        Tail::Value(Typed { expr, literal, .. }) => {
+            out.push(Given { ty: expr.ty, literal: *literal, span: expr.span });
+        }
         Tail::Branches(then, otherwise) => {
             collect_values(&then.tail, out);
             collect_values(&otherwise.tail, out);

@@ -245,11 +245,6 @@ impl Checker<'_> {
         }
     }
 
-    /// The name of a function as a script calls it.
-    fn function_name(&self, id: FuncId) -> String {
-        self.signatures[id].name.clone()
-    }
-
     /// The name of a declaration as the whole program knows it: with its module's before a `.`.
     fn full_name(&self, name: &ast::Ident) -> String {
         match &self.module {

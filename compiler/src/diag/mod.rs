@@ -4,8 +4,6 @@ pub mod codes;
 mod near;
 pub mod render;
 
-use std::collections::HashSet;
-
 pub use near::{near, nears};
 
 use crate::source::Span;
@@ -204,24 +202,6 @@ impl Diagnostics {
     /// How many errors and warnings were counted and not kept; nothing if all were kept.
     pub fn omitted(&self) -> Option<Omitted> {
         (self.omitted != Omitted::default()).then_some(self.omitted)
-    }
-
-    /// Takes out what says the same thing (code, place and headline) as one found before it: the body of a function
-    /// that both halves use is looked at twice.
-    pub fn deduplicate(&mut self) {
-        let mut seen = HashSet::new();
-        let mut kept = Vec::with_capacity(self.all.len());
-        for diagnostic in self.all.drain(..) {
-            if seen.insert((diagnostic.code, diagnostic.primary.span, diagnostic.message.clone())) {
-                kept.push(diagnostic);
-                continue;
-            }
-            match diagnostic.severity {
-                Severity::Error => self.kept_errors -= 1,
-                Severity::Warning => self.kept_warnings -= 1,
-            }
-        }
-        self.all = kept;
     }
 
     /// All that were kept, by place.

@@ -36,24 +36,6 @@ fn errors_are_kept_beside_many_warnings() {
 }
 
 #[test]
-fn only_equal_diagnostics_are_one() {
-    let mut diagnostics = Diagnostics::default();
-    let spans = places(2);
-    for (span, message) in [
-        (spans[0], "missing `a`"),
-        (spans[0], "missing `b`"),
-        (spans[0], "missing `a`"),
-        (spans[1], "missing `a`"),
-    ] {
-        diagnostics.report(Diagnostic::error(408, span, message));
-    }
-    diagnostics.deduplicate();
-    let messages: Vec<_> = diagnostics.iter().map(|one| (one.primary.span, one.message.as_str())).collect();
-    assert_eq!(messages, [(spans[0], "missing `a`"), (spans[0], "missing `b`"), (spans[1], "missing `a`")]);
-    assert_eq!(diagnostics.error_count(), 3);
-}
-
-#[test]
 fn near_names_become_suggestions() {
     let span = places(1)[0];
     let one = Diagnostic::error(305, span, "no function `prnt`").suggest_near(

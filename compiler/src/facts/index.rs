@@ -96,6 +96,19 @@ impl DefKind {
     pub fn is_type(self) -> bool {
         matches!(self, DefKind::Type | DefKind::Struct | DefKind::Enum)
     }
+
+    /// Whether it is called, so that its type is that of its result.
+    pub fn is_function(self) -> bool {
+        matches!(
+            self,
+            DefKind::Function
+                | DefKind::Program
+                | DefKind::Helper
+                | DefKind::Method
+                | DefKind::Extern
+                | DefKind::Builtin
+        )
+    }
 }
 
 /// Whether the name can stand alone: not behind `.`, `@` or a module's name.

@@ -47,7 +47,8 @@ impl KernelBuiltin {
 }
 
 impl UserBuiltin {
-    fn describe(&self) -> &'static str {
+    /// The construct, with its verb.
+    pub fn describe(&self) -> &'static str {
         match self {
             UserBuiltin::AttachTarget { .. } => "attaching this kind of program is",
             UserBuiltin::ReadCpu(_) => "`read_cpu` is",

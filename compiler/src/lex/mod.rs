@@ -88,6 +88,23 @@ spellings! {
     }
 }
 
+impl Keyword {
+    /// The words that are types by themselves.
+    pub const SCALARS: &[Keyword] = &[
+        Keyword::U8,
+        Keyword::U16,
+        Keyword::U32,
+        Keyword::U64,
+        Keyword::I8,
+        Keyword::I16,
+        Keyword::I32,
+        Keyword::I64,
+        Keyword::Bool,
+        Keyword::Char,
+        Keyword::Void,
+    ];
+}
+
 spellings! {
     /// Operators and punctuation; those of two characters first.
     Punct {

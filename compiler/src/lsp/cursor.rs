@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
 /// The type of a value that is named; what a function gives is no value of its name.
 fn value_type(facts: &Facts, id: Option<DefId>) -> Ty {
     match id.and_then(|id| facts.definition(id)) {
-        Some(one) if !is_function(one.kind) => one.ty.clone(),
+        Some(one) if !one.kind.is_function() => one.ty.clone(),
         _ => Ty::Unknown,
     }
 }
@@ -230,22 +230,9 @@ pub fn members<'f>(facts: &'f Facts, base: &(Option<DefId>, Ty)) -> &'f [DefId] 
 
 fn called(facts: &Facts, known: &(Option<DefId>, Ty)) -> Ty {
     match known.0.and_then(|id| facts.definition(id)) {
-        Some(one) if is_function(one.kind) => one.ty.clone(),
+        Some(one) if one.kind.is_function() => one.ty.clone(),
         _ => facts.unalias(&known.1).result(),
     }
-}
-
-/// Whether a definition is called, so that its type is that of its result.
-pub fn is_function(kind: DefKind) -> bool {
-    matches!(
-        kind,
-        DefKind::Function
-            | DefKind::Program
-            | DefKind::Helper
-            | DefKind::Method
-            | DefKind::Extern
-            | DefKind::Builtin
-    )
 }
 
 fn spelling<'a>(unit: &'a Unit, token: &Token) -> &'a str {

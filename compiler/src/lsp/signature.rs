@@ -7,7 +7,7 @@ use lsp_types::{
 
 use super::Server;
 use super::answer::Place;
-use super::cursor::{Cursor, is_function};
+use super::cursor::Cursor;
 use crate::facts::{DefKind, Definition};
 use crate::lex::{Punct, TokenKind};
 
@@ -30,7 +30,7 @@ pub(super) fn help(server: &mut Server, place: &Place) -> Option<SignatureHelp> 
         }
     };
     let (id, _) = cursor.value(&analysis.facts, start, open);
-    let one = analysis.facts.definition(id?).filter(|one| is_function(one.kind))?;
+    let one = analysis.facts.definition(id?).filter(|one| one.kind.is_function())?;
     let argument = commas(&cursor, open);
     let signatures: Vec<_> = one.detail.lines().map(|line| signature(one, line)).collect();
     let fits = |one: &SignatureInformation| {

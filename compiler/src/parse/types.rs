@@ -5,21 +5,6 @@ use crate::ast::{Ident, Size, TypeExpr, TypeExprKind};
 use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 
-/// The words that are types by themselves.
-const SCALARS: &[Keyword] = &[
-    Keyword::U8,
-    Keyword::U16,
-    Keyword::U32,
-    Keyword::U64,
-    Keyword::I8,
-    Keyword::I16,
-    Keyword::I32,
-    Keyword::I64,
-    Keyword::Bool,
-    Keyword::Char,
-    Keyword::Void,
-];
-
 /// Maps that belong to a kernel object and have no size of their own.
 const STORAGE: &[&str] = &["task_storage", "inode_storage", "sk_storage", "cgroup_storage"];
 
@@ -40,7 +25,7 @@ impl Parser<'_> {
             }
             TokenKind::Keyword(Keyword::Str) => self.str_type()?,
             TokenKind::Keyword(Keyword::Fn) => self.fn_type()?,
-            TokenKind::Keyword(word) if SCALARS.contains(&word) => {
+            TokenKind::Keyword(word) if Keyword::SCALARS.contains(&word) => {
                 self.advance();
                 TypeExprKind::Name(word.text().into())
             }
@@ -180,7 +165,7 @@ impl Parser<'_> {
         }
         match self.ahead(ahead).kind {
             TokenKind::Keyword(Keyword::Str | Keyword::Fn) => true,
-            TokenKind::Keyword(word) => SCALARS.contains(&word),
+            TokenKind::Keyword(word) => Keyword::SCALARS.contains(&word),
             _ => false,
         }
     }

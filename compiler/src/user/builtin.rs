@@ -10,7 +10,7 @@ use super::perf::control::Control;
 use super::perf::{self, push_handle};
 use super::runtime::Routine;
 use crate::builtins::perf::attachment as attachment_fields;
-use crate::hir::{Expr, ExprKind, FuncId, MapId, ReadForm, UserBuiltin};
+use crate::hir::{Expr, FuncId, MapId, ReadForm, UserBuiltin};
 use crate::source::Span;
 use crate::types::IntType;
 
@@ -66,7 +66,7 @@ impl FnCx<'_, '_> {
             UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } => {
                 return Err(unsupported(span, "this result as a number is"));
             }
-            other => return Err(unsupported(span, ExprKind::User(other.clone()).describe())),
+            other => return Err(unsupported(span, other.describe())),
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! The conformance table of the language reference (chapter 12), as far as the front end decides it.
 //!
 //! One test per row, `lf_NNN_what_it_says`, in files by chapter. What a row says about a running program is tested where
-//! programs run; [`rows`] lists those rows with the reason.
+//! programs run; [`rows`] lists those rows with the reason. [`corpus`] holds whole scripts against the front end.
 
-#[allow(dead_code, reason = "each test binary uses its own part")]
 #[path = "../support/mod.rs"]
 mod support;
 
 mod builtins;
 mod control;
+mod corpus;
 mod grammar;
 mod lexical;
 mod memory;

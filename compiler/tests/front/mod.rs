@@ -1,9 +1,8 @@
-//! What the tests of diagnostics share: the front end over files in memory, and lists of what does not hold yet.
+//! What the tests of diagnostics share: the front end over files in memory.
 
 mod kernel;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use ks_compiler::diag::{Code, Severity};
@@ -66,44 +65,8 @@ pub fn codes(files: &[File], flags: &[String]) -> Found {
     found
 }
 
-/// The names in a list of what does not hold yet; `#` begins a comment.
-pub fn pending(list: &str) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(tests().join(list)).expect("the list is there");
-    let name = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
-    text.lines().map(name).filter(|name| !name.is_empty()).collect()
-}
-
-/// Holds a list to what is so: each name with a reason in `failing` is in it and no other. With `UPDATE_PENDING=1` names
-/// that hold now leave the list; to put one in takes an editor.
-pub fn hold_to(list: &str, failing: &[(String, String)]) {
-    let listed = pending(list);
-    let names: BTreeSet<String> = failing.iter().map(|(name, _)| name.clone()).collect();
-    let broken: Vec<_> = failing
-        .iter()
-        .filter(|(name, _)| !listed.contains(name))
-        .map(|(name, why)| format!("  {name}: {why}"))
-        .collect();
-    let held: Vec<_> = listed.difference(&names).cloned().collect();
-    if !held.is_empty() && std::env::var_os("UPDATE_PENDING").is_some() {
-        remove(&tests().join(list), &held);
-    } else {
-        assert!(
-            held.is_empty(),
-            "{list}: take these out, they hold now (or run with UPDATE_PENDING=1):\n{held:#?}"
-        );
-    }
-    assert!(broken.is_empty(), "{} do not hold and are not in {list}:\n{}", broken.len(), broken.join("\n"));
-}
-
-fn remove(list: &Path, names: &[String]) {
-    let text = std::fs::read_to_string(list).expect("the list is there");
-    let stays =
-        |line: &&str| !names.iter().any(|name| line.split('#').next().unwrap_or_default().trim() == name);
-    let kept: String = text.lines().filter(stays).map(|line| format!("{line}\n")).collect();
-    std::fs::write(list, kept).expect("the list can be written");
-}
-
-/// The folder of this crate's tests.
-pub fn tests() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
+/// Nothing may fail: each name comes with its reason.
+pub fn expect_none(failing: &[(String, String)]) {
+    let shown: Vec<_> = failing.iter().map(|(name, why)| format!("  {name}: {why}")).collect();
+    assert!(shown.is_empty(), "{} do not hold:\n{}", shown.len(), shown.join("\n"));
 }

@@ -86,7 +86,7 @@ fn reserved_words_are_those_of_the_scanner() {
     let all: BTreeSet<String> = groups.iter().flatten().cloned().collect();
     assert_eq!(all, set(Keyword::ALL.iter().map(|keyword| keyword.text())));
     assert_eq!(groups.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "each word has one colour");
-    assert_eq!(groups[0], set(words::SCALARS.iter().map(|keyword| keyword.text())));
+    assert_eq!(groups[0], set(words::type_words().map(|keyword| keyword.text())));
 }
 
 #[test]

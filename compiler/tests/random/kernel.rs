@@ -37,7 +37,7 @@ fn object(script: &str) -> Result<Vec<u8>, Failure> {
         checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect();
     let Some(hir) = checked.hir else { return Err(refused("check", &errors)) };
     let split = split::split(&hir);
-    let later = pending::kernel(&hir, &split);
+    let later = pending::check(&hir, &split);
     if !later.is_empty() {
         return Err(refused("pending", &later));
     }

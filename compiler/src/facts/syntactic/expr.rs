@@ -69,7 +69,7 @@ impl Collector<'_> {
         self.facts.refer(span, id);
         match self.facts.definition(id) {
             // A function's type is that of its result, which its name alone does not have.
-            Some(one) if !is_called(one.kind) => one.ty.clone(),
+            Some(one) if !one.kind.is_function() => one.ty.clone(),
             _ => Ty::Unknown,
         }
     }
@@ -77,7 +77,7 @@ impl Collector<'_> {
     fn field(&mut self, base: &Expr, name: &Ident) -> Ty {
         let (id, _) = self.field_def(base, name);
         match id.and_then(|id| self.facts.definition(id)) {
-            Some(one) if !is_called(one.kind) => one.ty.clone(),
+            Some(one) if !one.kind.is_function() => one.ty.clone(),
             _ => Ty::Unknown,
         }
     }
@@ -124,7 +124,7 @@ impl Collector<'_> {
         let Some(id) = firm.or_else(|| self.lookup(name)) else { return Ty::Unknown };
         self.facts.refer(span, id);
         match self.facts.definition(id) {
-            Some(one) if is_called(one.kind) => one.ty.clone(),
+            Some(one) if one.kind.is_function() => one.ty.clone(),
             Some(one) => self.unalias(&one.ty).result(),
             None => Ty::Unknown,
         }
@@ -136,7 +136,7 @@ impl Collector<'_> {
         match (&base, one.name.as_str()) {
             (Ty::Ring(record, _), "reserve") => Ty::Ptr(record.clone()),
             (Ty::Keyless(..), "pop" | "peek") => base.element(),
-            _ if is_called(one.kind) => one.ty.clone(),
+            _ if one.kind.is_function() => one.ty.clone(),
             _ => self.unalias(&one.ty).result(),
         }
     }
@@ -194,19 +194,6 @@ impl Collector<'_> {
         }
         first
     }
-}
-
-/// Whether a definition's type is that of what a call gives.
-fn is_called(kind: DefKind) -> bool {
-    matches!(
-        kind,
-        DefKind::Function
-            | DefKind::Program
-            | DefKind::Helper
-            | DefKind::Method
-            | DefKind::Extern
-            | DefKind::Builtin
-    )
 }
 
 fn unary(op: UnaryOp, ty: Ty) -> Ty {

@@ -94,21 +94,10 @@ const WORDS: &[(&str, &str)] = &[
     ("str", "`str(N)`: text of at most N - 1 bytes, zeros behind it."),
 ];
 
-/// The reserved words that are types.
-pub const SCALARS: &[Keyword] = &[
-    Keyword::U8,
-    Keyword::U16,
-    Keyword::U32,
-    Keyword::U64,
-    Keyword::I8,
-    Keyword::I16,
-    Keyword::I32,
-    Keyword::I64,
-    Keyword::Bool,
-    Keyword::Char,
-    Keyword::Void,
-    Keyword::Str,
-];
+/// The reserved words that are types, or begin one.
+pub fn type_words() -> impl Iterator<Item = Keyword> {
+    Keyword::SCALARS.iter().copied().chain([Keyword::Str])
+}
 
 /// What a reserved word means.
 pub fn word_docs(word: &str) -> Option<&'static str> {

@@ -144,7 +144,7 @@ impl Choice<'_> {
     }
 
     fn types(&mut self, top: bool) {
-        self.items.extend(words::SCALARS.iter().map(|one| word(*one)));
+        self.items.extend(words::type_words().map(word));
         let is_type = |id: &DefId| {
             self.definition(*id).is_some_and(|one| one.kind.is_type() || one.kind == DefKind::Module)
         };

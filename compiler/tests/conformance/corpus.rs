@@ -5,19 +5,12 @@
 //! `// expect: KS0401` (several codes: each error must be one of them) and, if the words matter, `// expect-text: words`.
 //! `// mode: strict` is 0.1.1's rules, `// mode: tests` test mode, `// mode: kernel` a kernel whose types are known.
 //! Headers and modules lie in `lib`.
-//!
-//! `corpus/pending.txt` names the files that do not hold yet. It may only shrink: a pending file that holds fails the
-//! test as well. `KS_CORPUS=table` prints every file's outcome, `KS_CORPUS=pending` writes the list anew.
 
-#[allow(dead_code, reason = "each test binary uses its own part")]
-mod support;
-
-use std::collections::BTreeSet;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
-use support::{Options, Outcome, check};
+use crate::support::{Options, Outcome, check};
 
 /// One script with what its head says about it.
 struct Case {
@@ -44,27 +37,9 @@ struct Difference {
 
 #[test]
 fn the_corpus_holds() {
-    let pending = read_pending();
-    let mut rows = Vec::new();
-    let mut failing = BTreeSet::new();
-    let cases = all_cases();
-    for case in &cases {
-        let difference = case.difference();
-        if difference.is_some() {
-            failing.insert(case.name.clone());
-        }
-        rows.push((case, difference));
-    }
-    match env::var("KS_CORPUS").as_deref() {
-        Ok("table") => println!("{}", table(&rows, |_, _| true)),
-        Ok("pending") => fs::write(pending_path(), list(&failing)).expect("the list can be written"),
-        _ => {}
-    }
-    let unknown: Vec<_> =
-        pending.iter().filter(|name| cases.iter().all(|case| case.name != **name)).collect();
-    assert!(unknown.is_empty(), "pending.txt names files that are not there: {unknown:?}");
-    let surprises = table(&rows, |name, fails| fails != pending.contains(name));
-    assert!(surprises.is_empty(), "other than pending.txt says:\n{surprises}");
+    let differences: String =
+        all_cases().iter().filter_map(|case| case.difference().map(|one| one.shown(&case.name))).collect();
+    assert!(differences.is_empty(), "these do not hold:\n{differences}");
 }
 
 #[test]
@@ -122,32 +97,14 @@ impl Case {
     }
 }
 
-fn table(rows: &[(&Case, Option<Difference>)], wanted: impl Fn(&String, bool) -> bool) -> String {
-    rows.iter()
-        .filter(|(case, difference)| wanted(&case.name, difference.is_some()))
-        .map(|(case, difference)| match difference {
-            Some(Difference { expected, got }) => {
-                format!("{}\n    expected: {expected}\n    got:      {got}\n", case.name)
-            }
-            None => format!("{}\n    holds\n", case.name),
-        })
-        .collect()
+impl Difference {
+    fn shown(&self, name: &str) -> String {
+        format!("{name}\n    expected: {}\n    got:      {}\n", self.expected, self.got)
+    }
 }
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
-}
-
-fn pending_path() -> PathBuf {
-    corpus().join("pending.txt")
-}
-
-fn read_pending() -> BTreeSet<String> {
-    fs::read_to_string(pending_path()).unwrap_or_default().lines().map(String::from).collect()
-}
-
-fn list(names: &BTreeSet<String>) -> String {
-    names.iter().map(|name| format!("{name}\n")).collect()
 }
 
 fn all_cases() -> Vec<Case> {
