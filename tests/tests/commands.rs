@@ -29,3 +29,33 @@ fn a_pipe_as_output_stays_a_pipe() {
     let kind = std::fs::symlink_metadata(&pipe).expect("the pipe is still there").file_type();
     assert!(kind.is_fifo(), "{kind:?}");
 }
+
+#[test]
+fn a_script_is_compiled_and_run_in_one_step() {
+    let folder = Folder::new();
+    folder.write("sums.ks", "fn sum(a: u32, b: u32) -> u32 {\n    return a + b\n}\n");
+    let script = folder.write(
+        "adds.ks",
+        "import sums from \"sums.ks\"\n\nfn main() -> i32 {\n    var n = sums.sum(20, 3)\n    \
+         print(\"the sum is %u\", n)\n    return 3\n}\n",
+    );
+    let ran = finish(command("ks-host").arg(&script));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (3, "the sum is 23\n", ""), "{ran:#?}");
+    let shown = finish(command("ks-host").args(["inspect", "--json"]).arg(&script));
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    assert_eq!(shown["manifests"][0]["source"]["file"], "adds.ks", "{shown:#}");
+}
+
+#[test]
+fn a_script_with_errors_is_not_run() {
+    let folder = Folder::new();
+    let script =
+        folder.write("wrong.ks", "fn main() -> i32 {\n    print(\"started\")\n    return nothing\n}\n");
+    let ran = finish(command("ks-host").arg(&script));
+    assert_eq!((ran.code, ran.stdout.as_str()), (127, ""), "{ran:#?}");
+    let place = format!("{}:3:12", script.display());
+    assert!(ran.stderr.contains(&place) && ran.stderr.contains("error[KS"), "{ran:#?}");
+    let missing = finish(command("ks-host").arg(folder.path("missing.ks")));
+    assert_eq!(missing.code, 127, "{missing:#?}");
+    assert!(missing.stderr.contains("cannot read") && missing.stderr.contains("missing.ks"), "{missing:#?}");
+}

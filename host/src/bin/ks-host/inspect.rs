@@ -14,7 +14,7 @@ use crate::read_plugin;
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plugin file.
+    /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,
     /// Writes JSON, for tools.
     #[arg(long)]

@@ -2,9 +2,12 @@
 
 mod inspect;
 mod run;
+#[cfg(feature = "script")]
+mod script;
 mod signals;
 mod trace;
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,13 +16,14 @@ use ks_host::plugin::{Plugin, PluginError};
 
 /// Exit code of a host that failed; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
-/// Exit code for a file that is not a plugin.
+/// Exit code for a file that is not a plugin, nor a script that makes one.
 const NOT_A_PLUGIN: u8 = 127;
 
 /// Runs a KernelScript plugin in a sandbox: `ks-host PLUGIN -- WORDS`.
 ///
-/// Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host failed; 127
-/// if the file is not a plugin; 130 if it had to be ended. Ctrl-C asks the plugin to stop; a second one ends it.
+/// A file with the ending `.ks` is a script, which is compiled first. Exit codes: the plugin's own (low 8 bits); 124 if
+/// it ran into --timeout; 125 if it trapped or the host failed; 127 if the file is not a plugin or a script without
+/// errors; 130 if it had to be ended. Ctrl-C asks the plugin to stop; a second one ends it.
 #[derive(Debug, Parser)]
 #[command(name = "ks-host", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
@@ -61,9 +65,30 @@ fn main() -> ExitCode {
     }))
 }
 
-/// Reads a plugin; says on standard error why a file is none.
+/// Reads a plugin, or compiles a script to one; says on standard error why a file is neither.
 fn read_plugin(path: &Path) -> Result<Plugin, u8> {
+    if path.extension() == Some(OsStr::new("ks")) {
+        return read_script(path);
+    }
     Plugin::from_file(path).map_err(|error| not_a_plugin(path, &error))
+}
+
+#[cfg(feature = "script")]
+fn read_script(path: &Path) -> Result<Plugin, u8> {
+    let bytes = script::compile(path).map_err(|error| {
+        eprintln!("ks-host: {error:#}");
+        NOT_A_PLUGIN
+    })?;
+    Plugin::from_bytes(bytes).map_err(|error| not_a_plugin(path, &error))
+}
+
+#[cfg(not(feature = "script"))]
+fn read_script(path: &Path) -> Result<Plugin, u8> {
+    let script = path.display();
+    eprintln!(
+        "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"
+    );
+    Err(NOT_A_PLUGIN)
 }
 
 /// Says why a file is not a plugin, and gives the exit code for it.

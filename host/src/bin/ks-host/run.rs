@@ -12,7 +12,7 @@ use crate::{not_a_plugin, read_plugin, signals};
 /// What to run, and how.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plugin file.
+    /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,
     /// Asks the plugin to stop after so many seconds; the exit code is then 124.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

@@ -1,0 +1,72 @@
+//! `ks-host SCRIPT.ks`: a script becomes a plugin in memory, for this machine and against the running kernel.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use ks_compiler::diag::render::{self, Style};
+use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::pipeline::{self, Checked, Options, Target};
+use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_wit::section::Arch;
+
+/// The running kernel's types.
+const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Where tracefs may be mounted; readable for root only.
+const EVENT_LISTS: [&str; 2] =
+    ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
+
+/// Compiles a script to the bytes of a plugin. Errors and warnings of the script are shown on standard error.
+pub(crate) fn compile(script: &Path) -> anyhow::Result<Vec<u8>> {
+    let name = script.display().to_string();
+    let text = std::fs::read(script).with_context(|| format!("cannot read {name}"))?;
+    let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    ensure!(!project.is_empty(), "{name} has no name that is text");
+    let kernel = KernelTypes::fetched(|| std::fs::read(OWN_BTF).ok()).with_events(own_events);
+    let options = Options {
+        files: Arc::new(Beside { folder: script.parent().unwrap_or(Path::new("")).to_owned() }),
+        kernel: Arc::new(kernel),
+        ..Options::new(project)
+    };
+    let mut checked = pipeline::parse(&name, &text, options)?.check();
+    let built = checked.build(Arch::HOST.map_or(Target::Every, Target::One));
+    show(&checked);
+    match built {
+        Ok(built) => Ok(built.plugin),
+        Err(_) => bail!("{name} has errors"),
+    }
+}
+
+/// Modules and headers, by their paths from the folder of the script.
+#[derive(Debug)]
+struct Beside {
+    folder: PathBuf,
+}
+
+impl Files for Beside {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let path = self.folder.join(path);
+        let small = std::fs::metadata(&path)
+            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
+        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
+        small.then(|| std::fs::read(path).ok()).flatten()
+    }
+}
+
+fn own_events() -> Option<String> {
+    let mut lists = EVENT_LISTS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    lists.find(|list| !list.is_empty())
+}
+
+fn show(checked: &Checked) {
+    let mut stderr = io::stderr().lock();
+    let plain = !stderr.is_terminal()
+        || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let style = if plain { Style::Plain } else { Style::Coloured };
+    for diagnostic in checked.diagnostics.sorted() {
+        // Nobody is left to be told if standard error is closed; the exit code still says what came of it.
+        let _ = writeln!(stderr, "{}\n", render::render(diagnostic, &checked.sources, style));
+    }
+}
