@@ -128,6 +128,7 @@ impl Pending<'_> {
             builtin,
             UserBuiltin::Load { .. }
                 | UserBuiltin::Attach { .. }
+                | UserBuiltin::AttachTarget { .. }
                 | UserBuiltin::Read { .. }
                 | UserBuiltin::Detach(_)
                 | UserBuiltin::DetachProgram(_)
@@ -139,6 +140,11 @@ impl Pending<'_> {
                 | UserBuiltin::Stopping
                 | UserBuiltin::Exit(_)
                 | UserBuiltin::Daemon
+                | UserBuiltin::Exec(_)
+                | UserBuiltin::Python { .. }
+                | UserBuiltin::PidOf(_)
+                | UserBuiltin::CommOf(_)
+                | UserBuiltin::CpuCount
                 | UserBuiltin::Id(_)
                 | UserBuiltin::PerCpu { .. }
         )

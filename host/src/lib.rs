@@ -24,6 +24,7 @@ pub mod explain;
 pub mod perf;
 pub mod plugin;
 mod run;
+mod tasks;
 pub mod world;
 
 pub use run::{Host, PreparedPlugin, RunOptions};

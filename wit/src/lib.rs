@@ -17,5 +17,7 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("console.wit", include_str!("../console.wit")),
     ("clock.wit", include_str!("../clock.wit")),
     ("args.wit", include_str!("../args.wit")),
+    ("system.wit", include_str!("../system.wit")),
+    ("exec.wit", include_str!("../exec.wit")),
     ("world.wit", include_str!("../world.wit")),
 ];

@@ -47,6 +47,7 @@ impl FnCx<'_, '_> {
             ExprKind::User(UserBuiltin::Read { attachment, form }) => {
                 self.read_counter(attachment, *form, to, expr.span)?;
             }
+            ExprKind::User(UserBuiltin::CommOf(pid)) => self.comm_of(pid, expr.ty, to)?,
             ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
                 self.per_cpu(*map, key, cpu, to, expr.span)?;
             }

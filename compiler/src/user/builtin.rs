@@ -35,6 +35,18 @@ impl FnCx<'_, '_> {
                 let addr = self.aggregate_addr(attachment)?;
                 self.load(IntType { bits: 64, signed: false }, addr.plus(offset));
             }
+            UserBuiltin::AttachTarget { program, target, flags } => {
+                self.attach_target(program, target, flags, span)?;
+            }
+            UserBuiltin::CpuCount => {
+                let count = self.cx.host("system", "cpu-count");
+                self.code.call(count);
+            }
+            UserBuiltin::PidOf(name) => self.pid_of(name)?,
+            UserBuiltin::Exec(file) => self.exec(file, span),
+            UserBuiltin::Python { module, function, args } => {
+                self.python((module, function), args, span)?;
+            }
             UserBuiltin::Sleep(ms) => {
                 let sleep = self.cx.routine(Routine::Sleep);
                 self.scalar(ms)?;
@@ -167,10 +179,11 @@ impl FnCx<'_, '_> {
 
     fn detach_program(&mut self, program: &Expr) -> Lower<()> {
         let detach = self.cx.host("bpf", "[method]program.detach-all");
+        let links = self.cx.routine(Routine::DropLinks);
         let handle = self.temp(ValType::I32);
         self.scalar(program)?;
         self.code.tee(handle).if_();
-        self.code.get(handle).call(detach).end();
+        self.code.get(handle).call(links).get(handle).call(detach).end();
         Ok(())
     }
 

@@ -36,6 +36,8 @@ pub enum Kept {
     ThrownCode,
     /// The last deferred call that waits: the address of its record, or 0.
     Deferred,
+    /// The newest link: the address of its record, or 0.
+    Links,
 }
 
 /// Where a global variable of the script lives.
@@ -248,6 +250,7 @@ pub fn routine_code(routine: Routine) -> Code {
     Code::new(routine.signature().0.len())
 }
 
-fn base_name(path: &str) -> &str {
+/// The file of a path.
+pub fn base_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }

@@ -20,6 +20,16 @@ impl FnCx<'_, '_> {
     /// Prints, and pushes 0.
     pub fn print(&mut self, format: &[u8], args: &[Expr]) -> Lower<()> {
         let print = self.cx.host("console", "print");
+        let values = self.printed(format, args)?;
+        let format = self.cx.text(format);
+        self.push_text(format);
+        self.push_addr(values);
+        self.code.u32(args.len() as u32).call(print).i32(0);
+        Ok(())
+    }
+
+    /// Builds the values for the host, one after the other.
+    pub fn printed(&mut self, format: &[u8], args: &[Expr]) -> Lower<Addr> {
         let abi = self.cx.abi;
         let value = abi.named("console", "value");
         let values = self.slot_bytes(u64::from(value.size()) * args.len() as u64, 8);
@@ -33,11 +43,7 @@ impl FnCx<'_, '_> {
                 self.print_value(value, arg, &args[position + 1..], to)?;
             }
         }
-        let format = self.cx.text(format);
-        self.push_text(format);
-        self.push_addr(values);
-        self.code.u32(args.len() as u32).call(print).i32(0);
-        Ok(())
+        Ok(values)
     }
 
     /// Builds one value at `to`; `later` are the values behind it.

@@ -10,7 +10,7 @@ use super::cx::{Cx, routine_code};
 use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
-use super::{defer, errors, heap, load, maps, number, perf, text, variables};
+use super::{defer, errno, errors, heap, link, load, maps, number, perf, tasks, text, variables};
 use crate::hir::{FuncId, Hir};
 
 /// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address, length).
@@ -78,6 +78,16 @@ pub enum Routine {
     PerfControl(perf::control::Control),
     /// `where` -> handle, or 0.
     Load(FuncId),
+    /// Program handle, target (address, length), flags, `where` -> 0 or errno.
+    AttachTarget,
+    /// Program handle: drops its links, the newest first.
+    DropLinks,
+    /// Address of an `error` -> its errno, or the one that its kind comes nearest to.
+    Errno,
+    /// Name (address, length) -> pid, or -1.
+    PidOf,
+    /// Destination, its size, pid.
+    CommOf,
     /// Milliseconds -> 0 or EINTR.
     Sleep,
     /// Returns when the host asks the plugin to stop.
@@ -116,6 +126,11 @@ impl Routine {
             Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
             Routine::PerfCount => (&[I64, I32], &[I64]),
             Routine::PerfControl(_) => (&[I32; 3], &[I32]),
+            Routine::AttachTarget => (&[I32, I32, I32, I64, I32, I32], &[I32]),
+            Routine::DropLinks => (&[I32], &[]),
+            Routine::Errno => (&[I32], &[I32]),
+            Routine::PidOf => (&[I32; 2], &[I32]),
+            Routine::CommOf => (&[I32; 3], &[]),
             Routine::Sleep => (&[I64], &[I32]),
             Routine::Wait => (&[], &[]),
         }
@@ -155,6 +170,11 @@ impl Routine {
             Routine::PerfCount => "count",
             Routine::PerfControl(control) => control.name(),
             Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
+            Routine::AttachTarget => "attach_target",
+            Routine::DropLinks => "drop_links",
+            Routine::Errno => "errno",
+            Routine::PidOf => "pid_of",
+            Routine::CommOf => "comm_of",
             Routine::Sleep => "sleep",
             Routine::Wait => "wait",
         };
@@ -196,6 +216,11 @@ impl Routine {
             Routine::PerfCount => perf::count::code(cx, &mut code),
             Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
             Routine::Load(program) => load::load(cx, &mut code, program),
+            Routine::AttachTarget => link::attach(cx, &mut code),
+            Routine::DropLinks => link::drop_all(cx, &mut code),
+            Routine::Errno => errno::of_error(cx, &mut code),
+            Routine::PidOf => tasks::pid_of(cx, &mut code),
+            Routine::CommOf => tasks::comm_of(cx, &mut code),
             Routine::Sleep => load::sleep(cx, &mut code),
             Routine::Wait => load::wait(cx, &mut code),
         }

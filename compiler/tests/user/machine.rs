@@ -25,6 +25,8 @@ pub struct Outcome {
     pub aborted: Option<String>,
     /// The messages of `warn`.
     pub warned: Vec<String>,
+    /// What was asked of programs and of the world outside, in order.
+    pub calls: Vec<String>,
 }
 
 /// The state of a run.
@@ -217,6 +219,97 @@ fn sleep(mut caller: Caller<'_, Machine>, _duration: u64, result: u32) {
     write(&mut caller, result, &[0]);
 }
 
+fn note(caller: &mut Caller<'_, Machine>, call: String) {
+    caller.data_mut().outcome.calls.push(call);
+}
+
+fn program_load(mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u32) {
+    let name = text(&caller, name, len);
+    note(&mut caller, format!("load {name}"));
+    let handle = name.len() as u32;
+    write(&mut caller, result, &[0; 8]);
+    write(&mut caller, result + 4, &handle.to_le_bytes());
+}
+
+/// A link whose handle is the number of calls so far. The target `gone` does not exist, and `taken` has an errno.
+fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, flags: u32, result: u32) {
+    let target = text(&caller, at, len);
+    note(&mut caller, format!("attach {program} {target} {flags}"));
+    match target.as_str() {
+        "gone" => fail(&mut caller, result, 4),
+        "taken" => {
+            fail(&mut caller, result, 4);
+            write(&mut caller, result + 4 + 8, &[1, 0, 0, 0, 17, 0, 0, 0]);
+        }
+        _ => {
+            let link = caller.data().outcome.calls.len() as u32;
+            write(&mut caller, result, &[0; 8]);
+            write(&mut caller, result + 4, &link.to_le_bytes());
+        }
+    }
+}
+
+/// Programs, tasks, and what is outside of the sandbox.
+fn define_outside(linker: &mut Linker<Machine>) {
+    let (bpf, system) = ("kernelscript:host/bpf@0.1.0", "kernelscript:host/system@0.1.0");
+    let exec = "kernelscript:host/exec@0.1.0";
+    linker.func_wrap(bpf, "[static]program.load", program_load).expect("new");
+    linker.func_wrap(bpf, "[method]program.attach", program_attach).expect("new");
+    let detach =
+        |mut caller: Caller<'_, Machine>, program: u32| note(&mut caller, format!("detach {program}"));
+    linker.func_wrap(bpf, "[method]program.detach-all", detach).expect("new");
+    let drop = |mut caller: Caller<'_, Machine>, link: u32| note(&mut caller, format!("drop {link}"));
+    linker.func_wrap(bpf, "[resource-drop]link", drop).expect("new");
+    linker.func_wrap(system, "cpu-count", |_: Caller<'_, Machine>| CPUS as u32).expect("new");
+    let pid_of = |mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u32| {
+        let found = text(&caller, name, len) == "walnut";
+        write(&mut caller, result, &[found.into(), 0, 0, 0, 42, 0, 0, 0]);
+    };
+    linker.func_wrap(system, "pid-of", pid_of).expect("new");
+    linker.func_wrap(system, "comm-of", comm_of).expect("new");
+    let run = |mut caller: Caller<'_, Machine>, file: u32, len: u32, result: u32| {
+        let file = text(&caller, file, len);
+        note(&mut caller, format!("run {file}"));
+        fail(&mut caller, result, 4);
+    };
+    linker.func_wrap(exec, "run", run).expect("new");
+    let call = |caller: Caller<'_, Machine>, module, module_len, name, name_len, values, count, result| {
+        python_call(caller, (module, module_len), (name, name_len), (values, count), result);
+    };
+    linker.func_wrap(exec, "call", call).expect("new");
+}
+
+/// Task 7 has a name that is as long as the kernel's may be.
+fn comm_of(mut caller: Caller<'_, Machine>, pid: u32, result: u32) -> Result<(), wasmi::Error> {
+    let name: &[u8] = if pid == 7 { b"fifteen_letters" } else { b"" };
+    let realloc = caller.get_export("cabi_realloc").and_then(Extern::into_func).expect("exported");
+    let realloc = realloc.typed::<(u32, u32, u32, u32), u32>(&caller).expect("of the right type");
+    let address = realloc.call(&mut caller, (0, 0, 1, name.len() as u32))?;
+    write(&mut caller, address, name);
+    write(&mut caller, result, &address.to_le_bytes());
+    write(&mut caller, result + 4, &(name.len() as u32).to_le_bytes());
+    Ok(())
+}
+
+/// Refused, but for the function `allowed`, which gives the number of its arguments.
+fn python_call(
+    mut caller: Caller<'_, Machine>,
+    (module, module_len): (u32, u32),
+    (function, function_len): (u32, u32),
+    (values, count): (u32, u32),
+    result: u32,
+) {
+    let args: Vec<_> = (0..count).map(|index| value(&caller, values + 16 * index)).collect();
+    let (module, function) = (text(&caller, module, module_len), text(&caller, function, function_len));
+    note(&mut caller, format!("call {module} {function} {args:?}"));
+    if function == "allowed" {
+        write(&mut caller, result, &[0]);
+        write(&mut caller, result + 8, &u64::from(count).to_le_bytes());
+    } else {
+        fail(&mut caller, result, 8);
+    }
+}
+
 /// A plugin without words, on a machine that has its maps.
 pub fn run_with(core: &[u8], hir: &Hir) -> Outcome {
     run_for(core, hir, FUEL)
@@ -267,6 +360,7 @@ fn define(linker: &mut Linker<Machine>) {
     linker.func_wrap(clock, "sleep", sleep).expect("new");
     let stopping = |caller: Caller<'_, Machine>| u32::from(caller.data().sleeps >= 2);
     linker.func_wrap(clock, "stopping", stopping).expect("new");
+    define_outside(linker);
     linker.func_wrap(maps, "[static]map.open", map_open).expect("new");
     linker.func_wrap(maps, "[method]map.lookup", map_lookup).expect("new");
     linker.func_wrap(maps, "[method]map.delete", map_delete).expect("new");

@@ -8,6 +8,7 @@ mod leaving;
 mod machine;
 mod maps;
 mod memory;
+mod outside;
 mod programs;
 mod shared;
 

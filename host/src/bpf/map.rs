@@ -45,6 +45,18 @@ impl UpdateMode {
     }
 }
 
+/// The number of possible CPUs: per-CPU maps have so many values in each slot.
+///
+/// # Errors
+/// If `/sys/devices/system/cpu/possible` cannot be read.
+pub fn possible_cpus() -> Result<usize, BpfError> {
+    libbpf_rs::num_possible_cpus().map_err(|_| BpfError::Kernel {
+        tried: "count the possible CPUs".into(),
+        call: "libbpf_num_possible_cpus",
+        errno: Errno::last(),
+    })
+}
+
 /// A created map, with a descriptor of its own.
 #[derive(Debug)]
 pub struct Map {
@@ -61,11 +73,7 @@ impl Map {
         let name = map.name().to_string_lossy().into_owned();
         let per_cpu = map.map_type().is_percpu();
         let refused = |call, errno| BpfError::Kernel { tried: format!("open the map `{name}`"), call, errno };
-        let slots = if per_cpu {
-            libbpf_rs::num_possible_cpus().map_err(|_| refused("libbpf_num_possible_cpus", Errno::last()))?
-        } else {
-            1
-        };
+        let slots = if per_cpu { possible_cpus()? } else { 1 };
         let raw = RawMap::of(map, slots).map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;

@@ -22,7 +22,7 @@ mod verifier_log;
 pub use error::{BpfError, LoadError};
 pub use globals::Variable;
 pub use link::Link;
-pub use map::{Map, MapShape, UpdateMode};
+pub use map::{Map, MapShape, UpdateMode, possible_cpus};
 pub use object::Object;
 pub use program::{Program, ProgramInfo, ProgramKind};
 pub use tracepoint::tracepoint_id;

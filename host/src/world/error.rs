@@ -19,6 +19,11 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// The policy under which the plugin runs does not allow it.
+    pub(super) fn denied(message: String) -> HostError {
+        HostError::Guest(Error { kind: ErrorKind::DeniedByPolicy, errno: None, message })
+    }
+
     /// A wait was cut short.
     pub(super) fn interrupted() -> HostError {
         HostError::Guest(Error {

@@ -11,11 +11,13 @@ mod bpf;
 mod clock;
 mod console;
 mod error;
+mod exec;
 mod format;
 mod globals;
 mod maps;
 mod perf;
 mod state;
+mod system;
 mod words;
 
 use wasmtime::component::{HasSelf, Linker};

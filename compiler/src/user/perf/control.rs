@@ -2,16 +2,14 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::super::code::{Code, Var, mem};
+use super::super::code::{Code, Var};
 use super::super::cx::Cx;
 use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 use super::push_handle;
 
-/// EIO of `include/uapi/asm-generic/errno-base.h`: a failure without a number of its own.
-const EIO: i32 = 5;
-/// EBADF of the same: there is no attachment.
+/// EBADF of `include/uapi/asm-generic/errno-base.h`: there is no attachment.
 const EBADF: i32 = 9;
 
 /// Which.
@@ -41,7 +39,7 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
     let (attachment, place, place_len) = (Var(0), Var(1), Var(2));
     let function = format!("[method]attachment.{}", control.name());
     let call = cx.host("perf", &function);
-    let err = cx.abi.result("perf", &function).err();
+    let err = cx.abi.result("perf", &function).err().offset;
     let warn = cx.routine(Routine::WarnError);
     let handle = code.local(ValType::I32);
     push_handle(cx, code, attachment, handle);
@@ -53,10 +51,9 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
     push_failed(cx, code);
     code.op(I::I32Eqz).if_();
     code.i32(0).op(I::Return).end();
-    code.get(place).get(place_len).u32(cx.returned + err.offset).call(warn);
-    let errno = err.field("errno");
-    code.u32(cx.returned).op(I::I32Load8U(mem(errno.offset))).if_value(ValType::I32);
-    code.u32(cx.returned).op(I::I32Load(mem(errno.some().offset))).else_().i32(EIO).end();
+    code.get(place).get(place_len).u32(cx.returned + err).call(warn);
+    let errno = cx.routine(Routine::Errno);
+    code.u32(cx.returned + err).call(errno);
 }
 
 /// One line: a builtin was given an attachment that never was one.

@@ -1,0 +1,55 @@
+//! `exec` and functions of Python modules: the host decides, and what it does not do is one line and 0.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::mem;
+use super::cx::{Lower, base_name};
+use super::func::FnCx;
+use super::runtime::{Routine, push_failed, reset_arena};
+use crate::hir::Expr;
+use crate::source::Span;
+
+impl FnCx<'_, '_> {
+    /// `exec("x.py")`.
+    pub fn exec(&mut self, file: &[u8], span: Span) {
+        let run = self.cx.host("exec", "run");
+        let err = self.cx.abi.result("exec", "run").err().offset;
+        let file = self.cx.text(file);
+        reset_arena(&mut self.code);
+        self.push_text(file);
+        let returned = self.cx.returned;
+        self.code.u32(returned).call(run);
+        push_failed(self.cx, &mut self.code);
+        self.code.if_();
+        self.warn_refused(err, span);
+        self.code.end();
+    }
+
+    /// `MODULE.f(..)`: pushes the result.
+    pub fn python(&mut self, (module, function): (&str, &str), args: &[Expr], span: Span) -> Lower<()> {
+        let call = self.cx.host("exec", "call");
+        let shape = self.cx.abi.result("exec", "call");
+        let (ok, err) = (shape.ok().offset, shape.err().offset);
+        let values = self.printed(b"", args)?;
+        // Where the build machine keeps the file is nobody's business.
+        let (module, function) = (self.cx.text(base_name(module)), self.cx.text(function));
+        reset_arena(&mut self.code);
+        self.push_text(module);
+        self.push_text(function);
+        self.push_addr(values);
+        let returned = self.cx.returned;
+        self.code.u32(args.len() as u32).u32(returned).call(call);
+        push_failed(self.cx, &mut self.code);
+        self.code.if_value(ValType::I64);
+        self.warn_refused(err, span);
+        self.code.i64(0).else_().u32(returned).op(I::I64Load(mem(ok))).end();
+        Ok(())
+    }
+
+    fn warn_refused(&mut self, err: u32, span: Span) {
+        let warn = self.cx.routine(Routine::WarnError);
+        self.push_line(span);
+        let returned = self.cx.returned;
+        self.code.u32(returned + err).call(warn);
+    }
+}

@@ -1,0 +1,114 @@
+//! `attach` of a program to a target, and its links.
+//!
+//! The language has no word for a link: `detach` names the program. So the links stand in a list, the newest first, in
+//! records of the heap: the next record, the handle of the program, the handle of the link.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, Kept, Lower};
+use super::errno::EINVAL;
+use super::func::FnCx;
+use super::heap;
+use super::runtime::{
+    Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
+};
+use crate::hir::Expr;
+use crate::source::Span;
+
+/// Where the parts of a record lie, and its size.
+const NEXT: u32 = 0;
+const PROGRAM: u32 = 4;
+const LINK: u32 = 8;
+const RECORD: u32 = 12;
+
+impl FnCx<'_, '_> {
+    /// `attach(h, target, flags)`.
+    pub fn attach_target(&mut self, program: &Expr, target: &Expr, flags: &Expr, span: Span) -> Lower<()> {
+        let attach = self.cx.routine(Routine::AttachTarget);
+        let handle = self.temp(ValType::I32);
+        self.scalar(program)?;
+        self.code.set(handle);
+        let text = self.stable_addr(target, std::slice::from_ref(flags))?;
+        self.code.get(handle);
+        self.push_text_at(text, target.ty);
+        self.scalar(flags)?;
+        self.push_line(span);
+        self.code.call(attach);
+        Ok(())
+    }
+}
+
+/// [`Routine::AttachTarget`].
+pub fn attach(cx: &mut Cx<'_>, code: &mut Code) {
+    let [program, target, target_len] = [0, 1, 2].map(Var);
+    let (flags, place, place_len) = (Var(3), Var(4), Var(5));
+    let call = cx.host("bpf", "[method]program.attach");
+    let shape = cx.abi.result("bpf", "[method]program.attach");
+    let warn = cx.routine(Routine::WarnError);
+    let errno = cx.routine(Routine::Errno);
+    code.get(program).op(I::I32Eqz).if_();
+    warn_null(cx, code, [place, place_len], [target, target_len]);
+    code.i32(EINVAL).op(I::Return).end();
+    reset_arena(code);
+    code.get(program).get(target).get(target_len);
+    // What does not fit the contract's 32 bits is refused there as any unknown flag is.
+    code.i32(-1).get(flags).op(I::I32WrapI64).get(flags).i64(i64::from(u32::MAX));
+    code.ops_of([I::I64GtU, I::Select]).u32(cx.returned).call(call);
+    push_failed(cx, code);
+    code.if_();
+    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn);
+    code.u32(cx.returned + shape.err().offset).call(errno).op(I::Return).end();
+    let link = code.local(ValType::I32);
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(link);
+    keep(cx, code, program, link, [place, place_len]);
+    code.i32(0);
+}
+
+/// Puts a link in front of the list.
+fn keep(cx: &mut Cx<'_>, code: &mut Code, program: Var, link: Var, [place, place_len]: [Var; 2]) {
+    let links = cx.kept(Kept::Links, 0);
+    let allocate = cx.routine(Routine::Allocate);
+    let (class, bytes) = heap::class(RECORD);
+    let record = code.local(ValType::I32);
+    code.u32(class).u32(bytes).get(place).get(place_len).call(allocate).set(record);
+    code.get(record).get_global(links).op(I::I32Store(mem(NEXT)));
+    code.get(record).get(program).op(I::I32Store(mem(PROGRAM)));
+    code.get(record).get(link).op(I::I32Store(mem(LINK)));
+    code.get(record).set_global(links);
+}
+
+/// [`Routine::DropLinks`].
+pub fn drop_all(cx: &mut Cx<'_>, code: &mut Code) {
+    let program = Var(0);
+    let links = cx.kept(Kept::Links, 0);
+    let drop = cx.drop_handle("bpf", "link");
+    let free = cx.routine(Routine::Free);
+    let [at, before, next] = [(); 3].map(|()| code.local(ValType::I32));
+    code.get_global(links).set(at);
+    let done = code.block();
+    let again = code.loop_();
+    code.get(at).op(I::I32Eqz).br_if(done);
+    code.get(at).op(I::I32Load(mem(NEXT))).set(next);
+    code.get(at).op(I::I32Load(mem(PROGRAM))).get(program).op(I::I32Eq).if_();
+    code.get(at).op(I::I32Load(mem(LINK))).call(drop);
+    code.get(before).if_();
+    code.get(before).get(next).op(I::I32Store(mem(NEXT))).else_();
+    code.get(next).set_global(links).end();
+    code.get(at).op(I::I64ExtendI32U).i32(0).i32(0).call(free).else_();
+    code.get(at).set(before).end();
+    code.get(next).set(at).br(again).end().end();
+}
+
+/// One line: the program is not loaded.
+fn warn_null(cx: &mut Cx<'_>, code: &mut Code, place: [Var; 2], target: [Var; 2]) {
+    let warn = cx.host("console", "warn");
+    reset_arena(code);
+    let start = begin_message(code);
+    append_vars(cx, code, place[0], place[1]);
+    append_text(cx, code, "cannot attach to `");
+    append_vars(cx, code, target[0], target[1]);
+    append_text(cx, code, "`: the program is not loaded: test the handle that `load` gave for null");
+    end_message(code, start);
+    code.call(warn);
+}

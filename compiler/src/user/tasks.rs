@@ -1,0 +1,64 @@
+//! `pid_of` and `comm_of`.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::abi::LIST_LEN;
+use super::addr::Addr;
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, Lower};
+use super::func::FnCx;
+use super::runtime::{Routine, reset_arena};
+use crate::hir::Expr;
+use crate::types::TypeId;
+
+impl FnCx<'_, '_> {
+    /// `pid_of(name)`.
+    pub fn pid_of(&mut self, name: &Expr) -> Lower<()> {
+        let find = self.cx.routine(Routine::PidOf);
+        let text = self.aggregate_addr(name)?;
+        self.push_text_at(text, name.ty);
+        self.code.call(find);
+        Ok(())
+    }
+
+    /// `comm_of(pid)`, a string of type `ty`, goes to `to`.
+    pub fn comm_of(&mut self, pid: &Expr, ty: TypeId, to: Addr) -> Lower<()> {
+        let find = self.cx.routine(Routine::CommOf);
+        let var = self.temp(ValType::I32);
+        self.scalar(pid)?;
+        self.code.set(var);
+        self.push_addr(to);
+        let size = self.cx.hir.types.size(ty) as u32;
+        self.code.u32(size).get(var).call(find);
+        Ok(())
+    }
+
+    /// Pushes address and length of the text of a string.
+    pub fn push_text_at(&mut self, text: Addr, ty: TypeId) {
+        let length = self.cx.routine(Routine::TextLength);
+        let size = self.cx.hir.types.size(ty) as u32;
+        self.push_addr(text);
+        self.push_addr(text);
+        self.code.u32(size).call(length);
+    }
+}
+
+/// [`Routine::PidOf`].
+pub fn pid_of(cx: &mut Cx<'_>, code: &mut Code) {
+    let call = cx.host("system", "pid-of");
+    let found = cx.abi.result("system", "pid-of").some().offset;
+    reset_arena(code);
+    code.get(Var(0)).get(Var(1)).u32(cx.returned).call(call);
+    code.u32(cx.returned).op(I::I32Load8U(mem(0))).if_value(ValType::I32);
+    code.u32(cx.returned).op(I::I32Load(mem(found))).else_().i32(-1).end();
+}
+
+/// [`Routine::CommOf`].
+pub fn comm_of(cx: &mut Cx<'_>, code: &mut Code) {
+    let call = cx.host("system", "comm-of");
+    let copy = cx.routine(Routine::TextCopy);
+    reset_arena(code);
+    code.get(Var(2)).u32(cx.returned).call(call);
+    code.get(Var(0)).get(Var(1));
+    code.u32(cx.returned).op(I::I32Load(mem(0))).u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).call(copy);
+}

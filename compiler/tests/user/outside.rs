@@ -1,0 +1,70 @@
+//! Programs and their targets, tasks, and what the host decides: the calls that a script makes of them.
+
+use crate::compile;
+use crate::machine::{Outcome, run};
+use crate::programs::lines;
+
+/// Two programs beside a `main` with these statements.
+fn with_programs(body: &str) -> Outcome {
+    let text = format!(
+        "@xdp\nfn first(ctx: *xdp_md) -> xdp_action {{ return XDP_PASS }}\n\
+         @xdp\nfn second(ctx: *xdp_md) -> xdp_action {{ return XDP_PASS }}\n\
+         fn main() -> i32 {{\n{body}\nreturn 0\n}}\n"
+    );
+    run(&compile(&text).core)
+}
+
+#[test]
+fn a_program_is_loaded_once() {
+    let outcome = with_programs("var a = load(first)\nvar b = load(first)\nvar c = load(second)\ndetach(a)");
+    assert_eq!(outcome.calls, ["load first", "load second", "detach 5"]);
+}
+
+#[test]
+fn a_program_is_detached_from_its_targets_the_newest_first_and_others_stay() {
+    let body = "var a = load(first)\nvar b = load(second)\nvar where: str(16) = \"one\"\n\
+                print(\"%u %u\", attach(a, where, 0), attach(b, where, 2))\nattach(a, \"two\", 4)\n\
+                detach(a)\ndetach(a)\nattach(a, \"three\", 0)\ndetach(b)\ndetach(a)";
+    let outcome = with_programs(body);
+    assert_eq!((outcome.code, lines(&outcome)), (Some(0), vec!["0 0".to_owned()]));
+    let expected = "load first,load second,attach 5 one 0,attach 6 one 2,attach 5 two 4,drop 5,drop 3,detach 5,\
+                    detach 5,attach 5 three 0,drop 4,detach 6,drop 10,detach 5";
+    assert_eq!(outcome.calls.join(","), expected);
+}
+
+#[test]
+fn a_refused_attach_gives_an_errno_and_a_line() {
+    // No errno, one of the kernel's, flags that do not fit 32 bits, and no program at all.
+    let body = "var a = load(first)\nvar none = a\nnone = null\n\
+                print(\"%u %u %u\", attach(a, \"gone\", 0), attach(a, \"taken\", 0x100000001), \
+                attach(none, \"one\", 0))\ndetach(none)";
+    let outcome = with_programs(body);
+    assert_eq!(lines(&outcome), ["2 17 22"]);
+    assert_eq!(outcome.calls, ["load first", "attach 5 gone 0", &format!("attach 5 taken {}", u32::MAX)]);
+    let null = "test.ks:9: cannot attach to `one`: the program is not loaded: test the handle that `load` gave \
+                for null";
+    assert_eq!(outcome.warned, ["test.ks:9: ", "test.ks:9: ", null]);
+}
+
+#[test]
+fn tasks_have_ids_and_names() {
+    let text = "fn main() -> i32 {\n    var name: str(8) = \"walnut\"\n    \
+                print(\"%d %d %u\", pid_of(name), pid_of(\"none\"), cpu_count())\n    \
+                print(\"%s|%s|\", comm_of(7), comm_of(8))\n    return 0\n}\n";
+    let outcome = run(&compile(text).core);
+    assert_eq!(lines(&outcome), ["42 -1 3", "fifteen_letters "]);
+}
+
+#[test]
+fn what_the_host_refuses_to_run_is_a_line_and_the_script_goes_on() {
+    let text = "import util from \"dir/util.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \
+                var word: str(4) = \"ab\"\n    print(\"%u %u\", util.f(), util.allowed(-3, word))\n    return 0\n}\n";
+    let outcome = run(&compile(text).core);
+    assert_eq!(lines(&outcome), ["0 2"]);
+    let args = "[Number(\"i64\", 18446744073709551613), Text(\"ab\")]";
+    assert_eq!(
+        outcome.calls,
+        ["run ./report.py", "call util.py f []", &format!("call util.py allowed {args}")]
+    );
+    assert_eq!(outcome.warned, ["test.ks:3: ", "test.ks:5: "]);
+}
