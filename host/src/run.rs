@@ -7,14 +7,16 @@ use ks_wit::section::BpfRecord;
 use wasmtime::component::Linker;
 
 use crate::plugin::{
-    self, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError, Prepared, StopHandle,
-    Watch,
+    self, Cache, CodeOrigin, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError,
+    Prepared, StopHandle, Watch,
 };
 use crate::world::{self, Setup, State};
 
 /// The engine and the world; one per process.
 pub struct Host {
     engine: Engine,
+    linker: Linker<State>,
+    cache: Option<Cache>,
 }
 
 /// How a plugin is run.
@@ -59,19 +61,26 @@ impl Host {
     /// # Errors
     /// If this machine lacks what generated code needs.
     pub fn new() -> Result<Host, EngineError> {
-        Ok(Host { engine: Engine::new()? })
+        let engine = Engine::new()?;
+        let linker = world::linker(&engine)?;
+        Ok(Host { engine, linker, cache: None })
     }
 
-    /// Compiles a plugin and finds its imports.
+    /// Keeps compiled code in this cache.
+    #[must_use]
+    pub fn with_cache(self, cache: Cache) -> Host {
+        Host { cache: Some(cache), ..self }
+    }
+
+    /// Compiles a plugin, or takes its code from the cache, and finds its imports.
     ///
     /// # Errors
     /// If it is not valid, or is not a plugin for this host.
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let object = plugin.object_for_host()?.cloned();
-        let component = self.engine.compile(plugin)?;
-        let linker: Linker<State> = world::linker(&self.engine)?;
-        let prepared = Prepared::new(&linker, &component)?;
-        Ok(PreparedPlugin { engine: self.engine.clone(), prepared, object })
+        let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
+        let prepared = Prepared::new(&self.linker, &component)?;
+        Ok(PreparedPlugin { engine: self.engine.clone(), prepared, object, code })
     }
 }
 
@@ -80,9 +89,15 @@ pub struct PreparedPlugin {
     engine: Engine,
     prepared: Prepared<State>,
     object: Option<BpfRecord>,
+    code: CodeOrigin,
 }
 
 impl PreparedPlugin {
+    /// Where its code came from.
+    pub fn code(&self) -> &CodeOrigin {
+        &self.code
+    }
+
     /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
     pub fn run(&self, options: RunOptions) -> Outcome {
         let watch = Watch { stop: options.stop.clone(), timeout: options.timeout, grace: options.grace };

@@ -1,9 +1,13 @@
 //! The process-wide engine: how Wasm is compiled and interrupted.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use wasmtime::component::Component;
 use wasmtime::{Config, OptLevel};
 
+use super::cache::{Cache, CacheError, EntryName};
 use super::file::{Plugin, PluginError};
+use super::sys;
 
 /// Deepest stack of a guest, in bytes. A guest that recurses without end traps here, long before the thread's own
 /// stack ends.
@@ -18,7 +22,20 @@ pub struct Engine {
 /// The engine refuses its configuration on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the WebAssembly engine: {0}")]
-pub struct EngineError(String);
+pub struct EngineError(pub(crate) String);
+
+/// Where the code of a plugin came from.
+#[derive(Debug)]
+pub enum CodeOrigin {
+    /// It was in the cache.
+    Cached,
+    /// It was compiled, and is in the cache now.
+    Stored,
+    /// It was compiled; there is no cache.
+    Compiled,
+    /// It was compiled, and could not be written to the cache.
+    NotStored(CacheError),
+}
 
 impl Engine {
     /// Starts the engine.
@@ -43,6 +60,37 @@ impl Engine {
     pub fn compile(&self, plugin: &Plugin) -> Result<Component, PluginError> {
         Component::new(&self.inner, plugin.bytes())
             .map_err(|error| PluginError::Component(format!("the component is not valid: {error:#}")))
+    }
+
+    /// The code of a plugin: from the cache if it is there, else compiled and put there.
+    ///
+    /// # Errors
+    /// As [`Engine::compile`]. A cache that does not work is told of in the result.
+    pub fn code(
+        &self,
+        plugin: &Plugin,
+        cache: Option<&Cache>,
+    ) -> Result<(Component, CodeOrigin), PluginError> {
+        let Some(cache) = cache else { return Ok((self.compile(plugin)?, CodeOrigin::Compiled)) };
+        let name = EntryName::new(plugin.bytes(), self.compatibility());
+        // What the engine does not take (it was made with other options) is written anew.
+        if let Some(component) = cache.load(&name).and_then(|code| sys::load(&self.inner, &code).ok()) {
+            return Ok((component, CodeOrigin::Cached));
+        }
+        let component = self.compile(plugin)?;
+        let code = component
+            .serialize()
+            .map_err(|error| PluginError::Component(format!("the code cannot be written: {error:#}")))?;
+        let origin = cache.store(&name, &code).map_or_else(CodeOrigin::NotStored, |()| CodeOrigin::Stored);
+        Ok((component, origin))
+    }
+
+    /// A number for everything of the engine that compiled code depends on. Another number for the same only costs a
+    /// compilation: what fits is checked when code is loaded.
+    fn compatibility(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.inner.precompile_compatibility_hash().hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Makes every running guest look whether it must end.

@@ -3,14 +3,17 @@
 //! In: the bytes of a plugin file, untrusted. Out: checked sections, and an [`Instance`] around the caller's state.
 //! Not here: what a plugin may import. Programs, events and text belong to `world`.
 
+mod cache;
 mod engine;
 mod file;
 mod instance;
 mod outcome;
 mod stop;
+mod sys;
 mod thread;
 
-pub use engine::{Engine, EngineError};
+pub use cache::{Cache, CacheError};
+pub use engine::{CodeOrigin, Engine, EngineError};
 pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError};
 pub use instance::{Instance, Limits, PluginState, Prepared};
 pub use outcome::{Abort, Exit, Outcome};

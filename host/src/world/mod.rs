@@ -22,7 +22,7 @@ mod words;
 
 use wasmtime::component::{HasSelf, Linker};
 
-use crate::plugin::{Engine, PluginError};
+use crate::plugin::{Engine, EngineError};
 
 pub use state::{Setup, State};
 
@@ -30,9 +30,9 @@ pub use state::{Setup, State};
 ///
 /// # Errors
 /// If two interfaces define the same name, which a test would show.
-pub fn linker(engine: &Engine) -> Result<Linker<State>, PluginError> {
+pub fn linker(engine: &Engine) -> Result<Linker<State>, EngineError> {
     let mut linker = engine.linker();
     bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
-        .map_err(|error| PluginError::Component(format!("{error:#}")))?;
+        .map_err(|error| EngineError(format!("{error:#}")))?;
     Ok(linker)
 }

@@ -1,14 +1,13 @@
 //! `ks-host inspect PLUGIN`: what a plugin contains and asks for, without running it.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use ks_host::plugin::Plugin;
 use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
 
+use crate::output::{self, printable};
 use crate::read_plugin;
 
 /// What to show, and how.
@@ -27,12 +26,12 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
     };
-    let text = if args.json { json(&plugin)? } else { text(&plugin) };
-    match io::stdout().write_all(text.as_bytes()) {
-        // A reader that has seen enough (`| head`) is no failure.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
-        _ => Ok(0),
+    if args.json {
+        json(&plugin)?
+    } else {
+        output::show(&text(&plugin))?
     }
+    Ok(0)
 }
 
 /// The JSON form. Members are added, never changed.
@@ -51,7 +50,7 @@ struct ObjectDescription<'a> {
     bytes: usize,
 }
 
-fn json(plugin: &Plugin) -> anyhow::Result<String> {
+fn json(plugin: &Plugin) -> anyhow::Result<()> {
     let objects = plugin
         .objects()
         .iter()
@@ -67,7 +66,7 @@ fn json(plugin: &Plugin) -> anyhow::Result<String> {
         objects,
         manifests: plugin.manifests(),
     };
-    Ok(serde_json::to_string_pretty(&description)? + "\n")
+    output::show_json(&description)
 }
 
 fn text(plugin: &Plugin) -> String {
@@ -137,22 +136,6 @@ fn table(out: &mut String, heading: &str, rows: Vec<Vec<String>>) {
     if rows.is_empty() {
         return;
     }
-    let rows: Vec<Vec<String>> =
-        rows.into_iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
-        .map(Option::unwrap_or_default)
-        .collect();
     let _ = writeln!(out, "\n{heading}");
-    for row in &rows {
-        let line: String =
-            row.iter().zip(&widths).map(|(cell, &width)| format!("  {cell:<width$}")).collect();
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-}
-
-/// A plugin's own words cannot move the cursor or colour the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    out.push_str(&output::aligned(&rows));
 }

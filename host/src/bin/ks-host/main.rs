@@ -1,6 +1,11 @@
 //! `ks-host`: runs plugins, and shows what they ask for before they run.
 
+mod cache;
+mod fleet;
 mod inspect;
+mod output;
+mod prepare;
+mod progress;
 mod run;
 #[cfg(feature = "script")]
 mod script;
@@ -16,16 +21,22 @@ use ks_host::plugin::{Plugin, PluginError};
 
 /// Exit code of a host that failed; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
+/// Exit code of what had to be ended.
+const ENDED: u8 = 130;
 /// Exit code for a file that is not a plugin, nor a script that makes one.
 const NOT_A_PLUGIN: u8 = 127;
 
-/// Runs a KernelScript plugin in a sandbox: `ks-host PLUGIN -- WORDS`.
+/// Runs KernelScript plugins in a sandbox: `ks-host PLUGIN -- WORDS`.
 ///
-/// A file with the ending `.ks` is a script, which is compiled first. Exit codes: the plugin's own (low 8 bits); 124 if
-/// it ran into --timeout; 125 if it trapped or the host failed; 127 if the file is not a plugin or a script without
-/// errors; 130 if it had to be ended. Ctrl-C asks the plugin to stop; a second one ends it.
+/// A file with the ending `.ks` is a script, which is compiled first.
 #[derive(Debug, Parser)]
-#[command(name = "ks-host", version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(
+    name = "ks-host",
+    version,
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    after_long_help = MORE_HELP
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -36,10 +47,28 @@ struct Cli {
     verbose: u8,
 }
 
+const MORE_HELP: &str = "\
+Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin files again; \
+what they pinned stays.
+
+Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host failed; 127 if \
+a file is not a plugin, or a script with errors; 130 if it had to be ended. Of several plugins, the code of the first \
+that is not 0.
+
+Examples:
+  ks-host examples/perf/group.ks
+  ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
+  ks-host inspect examples/perf/page_faults.ks
+  ks-host precompile examples/perf/page_faults.ks";
+
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs plugins; what `ks-host PLUGIN` does.
+    Run(run::Args),
     /// Shows what a plugin contains and asks for, without running it.
     Inspect(inspect::Args),
+    /// Compiles plugins ahead, so that their first run starts as fast as all others.
+    Precompile(cache::PrecompileArgs),
 }
 
 fn main() -> ExitCode {
@@ -54,8 +83,9 @@ fn main() -> ExitCode {
     };
     trace::start(cli.verbose);
     let code = match (cli.command, cli.run) {
+        (Some(Command::Run(args)), _) | (None, Some(args)) => run::run(args),
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
-        (None, Some(args)) => run::run(args),
+        (Some(Command::Precompile(args)), _) => cache::precompile(args),
         // clap shows the help if there is neither.
         (None, None) => Ok(HOST_FAILURE),
     };

@@ -1,62 +1,102 @@
-//! `ks-host PLUGIN`: runs a plugin in the foreground.
+//! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use ks_host::plugin::{Outcome, StopHandle};
-use ks_host::{Host, RunOptions};
+use anyhow::{Context, ensure};
+use ks_host::Host;
 
-use crate::{not_a_plugin, read_plugin, signals};
+use crate::fleet::{Fleet, Member, Restart};
+use crate::output::Form;
+use crate::{cache, prepare, signals};
 
-/// What to run, and how.
+/// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
+/// subcommands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The plugin file, or a script (`.ks`).
-    plugin: PathBuf,
-    /// Asks the plugin to stop after so many seconds; the exit code is then 124.
+    /// Plugin files, or scripts (`.ks`); several run side by side, and one that ends does not end the others.
+    #[arg(required = true, value_name = "PLUGIN")]
+    plugins: Vec<PathBuf>,
+    /// Asks the plugins to stop after so many seconds; the exit code is then 124.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+    /// Prints as JSON, one object a line: `time`, `plugin` and `line`.
+    #[arg(long)]
+    json: bool,
+    /// Whether a plugin that ended is started again.
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "never")]
+    restart: Restart,
+    /// Keeps compiled code in this folder, by default /var/cache/ks-host for root, else ~/.cache/ks-host. It must belong
+    /// to this user alone (mode 0700).
+    #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
+    cache: Option<PathBuf>,
+    /// Compiles anew, and keeps nothing.
+    #[arg(long)]
+    no_cache: bool,
     /// The plugin's words.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
 }
 
-/// Runs the plugin and gives the exit code.
+/// Runs the plugins and gives the exit code: that of the first, in the order given, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
-    // Before any thread starts: all threads inherit the blocked signals.
-    let stop = StopHandle::new();
-    signals::stop_on_signals(stop.clone()).context("cannot handle signals")?;
-    let plugin = match read_plugin(&args.plugin) {
-        Ok(plugin) => plugin,
-        Err(code) => return Ok(code),
+    let several = args.plugins.len() > 1;
+    ensure!(!several || args.words.is_empty(), "words after `--` are for one plugin, and there are several");
+    let fleet = Arc::new(Fleet::new());
+    // Before any other thread starts: all threads inherit the blocked signals.
+    signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
+    let host = Host::new()?;
+    let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
+    let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
+    let form = match (args.json, several) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Named,
+        (false, false) => Form::Plain,
     };
-    let prepared = match Host::new()?.prepare(&plugin) {
-        Ok(prepared) => prepared,
-        Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
-    };
-    let name = name_of(&args.plugin);
-    let options =
-        RunOptions { words: args.words, stop, timeout: args.timeout, ..RunOptions::new(name.clone()) };
-    let outcome = prepared.run(options);
-    match &outcome {
-        Outcome::Trapped(reason) => eprintln!("{name}: {reason}"),
-        Outcome::Failed(reason) => eprintln!("ks-host: {reason}"),
-        Outcome::TimedOut => eprintln!("{name}: stopped after the time limit"),
-        Outcome::Killed => eprintln!("{name}: ended"),
-        Outcome::Returned(_) | Outcome::Exited(_) => {}
-    }
-    Ok(outcome.exit_code())
+    let names = names_of(&args.plugins);
+    let members = args.plugins.into_iter().zip(names).zip(prepared).map(|((path, name), prepared)| Member {
+        path,
+        name,
+        prepared,
+        words: args.words.clone(),
+        timeout: args.timeout,
+        restart: args.restart,
+        form,
+    });
+    Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
 }
 
-/// The file name, which messages begin with.
-fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+/// What messages call the plugins: their file names; paths where two have one file name.
+fn names_of(paths: &[PathBuf]) -> Vec<String> {
+    let file_name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let mut sorted: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
+    sorted.sort();
+    let twice = |name: &String| {
+        let first = sorted.partition_point(|other| other < name);
+        sorted.get(first + 1) == Some(name)
+    };
+    let name = |path: &PathBuf| {
+        let name = file_name(path);
+        if twice(&name) { path.display().to_string() } else { name }
+    };
+    paths.iter().map(name).collect()
 }
 
 /// A positive number of seconds, with a fraction or without.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
     if duration.is_zero() { Err("must be more than 0".into()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_of_one_file_name_are_called_by_their_paths() {
+        let paths = ["a/count.wasm", "b/count.wasm", "b/rest.wasm"].map(PathBuf::from);
+        assert_eq!(names_of(&paths), ["a/count.wasm", "b/count.wasm", "rest.wasm"]);
+    }
 }

@@ -1,24 +1,36 @@
-//! Ctrl-C and SIGTERM: the first asks the plugin to stop, the second ends it.
+//! Ctrl-C and SIGTERM: the first asks the plugins to stop, the second ends them. SIGHUP: changed plugin files are read
+//! again, unless the terminal has gone.
 
-use ks_host::plugin::{StopHandle, StopReason};
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+
 use nix::sys::signal::{SigSet, Signal};
+
+use crate::fleet::Fleet;
 
 /// Blocks the signals in the calling thread, and so in all that it starts, and waits for them on a thread of its own:
 /// no code runs in a signal handler.
-pub(crate) fn stop_on_signals(stop: StopHandle) -> anyhow::Result<()> {
+pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block()?;
+    let terminals = terminals();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut asked = false;
         // The set holds valid signals only, so waiting does not fail.
-        while signals.wait().is_ok() {
-            if asked {
-                stop.kill();
+        while let Ok(signal) = signals.wait() {
+            // A shell passes a hang-up on as if somebody had sent it: what tells is that a terminal is none any more.
+            if signal == Signal::SIGHUP && terminals == self::terminals() {
+                let fleet = Arc::clone(&fleet);
+                // Compiling takes its time, and Ctrl-C must not wait for it.
+                std::thread::spawn(move || fleet.reload());
             } else {
-                stop.ask(StopReason::Asked);
-                asked = true;
+                fleet.stop();
             }
         }
     })?;
     Ok(())
+}
+
+/// Which of the standard files are a terminal that is still there.
+fn terminals() -> [bool; 3] {
+    [io::stdin().is_terminal(), io::stdout().is_terminal(), io::stderr().is_terminal()]
 }

@@ -1,0 +1,61 @@
+//! Which cache of compiled code a command uses, and `ks-host precompile`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use ks_host::Host;
+use ks_host::plugin::{Cache, CacheError, CodeOrigin};
+
+use crate::{output, prepare};
+
+/// The host with the cache in this folder, by default this user's. A plugin runs without one, too: why there is none is
+/// said aloud only if a folder was named.
+pub(crate) fn use_in(host: Host, folder: Option<&Path>) -> Host {
+    match open(folder) {
+        Some(Ok(cache)) => host.with_cache(cache),
+        Some(Err(error)) if folder.is_some() => {
+            eprintln!("ks-host: {error}");
+            host
+        }
+        Some(Err(error)) => {
+            tracing::debug!(target: "ks_host", "{error}");
+            host
+        }
+        None => host,
+    }
+}
+
+fn open(folder: Option<&Path>) -> Option<Result<Cache, CacheError>> {
+    let default = || Cache::default_folder(|name| std::env::var_os(name).map(PathBuf::from));
+    folder.map(Path::to_owned).or_else(default).map(|folder| Cache::open(&folder))
+}
+
+/// What to compile ahead.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PrecompileArgs {
+    /// Plugin files, or scripts (`.ks`).
+    #[arg(required = true, value_name = "PLUGIN")]
+    plugins: Vec<PathBuf>,
+    /// Keeps compiled code in this folder instead of this user's; name it with --cache when the plugin is run.
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+}
+
+/// Fills the cache, so that the first run starts as fast as all others. Exit code 127 if a file is no plugin.
+pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
+    let cache = open(args.cache.as_deref());
+    let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
+    let folder = cache.path().display().to_string();
+    let host = Host::new()?.with_cache(cache);
+    let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
+    for (path, prepared) in args.plugins.iter().zip(prepared) {
+        let came = match prepared.plugin.code() {
+            CodeOrigin::Cached => "was there",
+            CodeOrigin::Stored => "compiled",
+            CodeOrigin::Compiled => bail!("{} was compiled without a cache", path.display()),
+            CodeOrigin::NotStored(error) => bail!("{error}"),
+        };
+        output::show(&format!("{}: {came}, in {folder}\n", path.display()))?;
+    }
+    Ok(0)
+}

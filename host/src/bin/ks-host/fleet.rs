@@ -1,0 +1,242 @@
+//! The plugins of one `ks-host`: each runs on its own, is started again if that is wanted, and gives way to a changed
+//! file on SIGHUP.
+
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ks_host::plugin::{Outcome, StopHandle, StopReason};
+use ks_host::{Host, RunOptions};
+
+use crate::output::Form;
+use crate::prepare::{self, Prepared};
+
+/// Stack of a thread that waits for a plugin; the plugin has one of its own.
+const KEEPER_STACK_BYTES: usize = 128 << 10;
+
+/// The pause before the first restart, doubled with each that follows.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause before a restart.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// When a plugin that ended is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Restart {
+    /// It is not.
+    Never,
+    /// If it trapped or its exit code is not 0. The pause before it doubles from 0.1 to 30 seconds.
+    OnFailure,
+}
+
+/// A plugin that is to run.
+pub(crate) struct Member {
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// What messages call it.
+    pub(crate) name: String,
+    /// Its code.
+    pub(crate) prepared: Prepared,
+    /// Its words.
+    pub(crate) words: Vec<String>,
+    /// How long it may run.
+    pub(crate) timeout: Option<Duration>,
+    /// When it is started again.
+    pub(crate) restart: Restart,
+    /// The form of its prints.
+    pub(crate) form: Form,
+}
+
+/// What signals and the plugins' threads share.
+pub(crate) struct Fleet {
+    slots: Mutex<Slots>,
+    changed: Condvar,
+    host: OnceLock<Host>,
+}
+
+#[derive(Default)]
+struct Slots {
+    /// How often somebody asked all plugins to stop.
+    asked: u32,
+    /// Empty until the plugins are prepared.
+    slots: Vec<Slot>,
+}
+
+/// The part of a plugin that others may change while it runs.
+struct Slot {
+    path: PathBuf,
+    name: String,
+    digest: [u8; 32],
+    /// Of the run that goes on, or of the last.
+    stop: StopHandle,
+    /// What takes its place as soon as it has stopped.
+    next: Option<Prepared>,
+    ended: bool,
+}
+
+impl Fleet {
+    /// No plugins yet.
+    pub(crate) fn new() -> Fleet {
+        Fleet { slots: Mutex::default(), changed: Condvar::new(), host: OnceLock::new() }
+    }
+
+    /// Runs all to their ends, and gives their exit codes in the same order.
+    pub(crate) fn run(&self, host: Host, members: Vec<Member>) -> Vec<u8> {
+        let slot = |member: &Member| Slot {
+            path: member.path.clone(),
+            name: member.name.clone(),
+            digest: member.prepared.digest,
+            stop: StopHandle::new(),
+            next: None,
+            ended: false,
+        };
+        self.lock().slots = members.iter().map(slot).collect();
+        // Set once: this is the only place, and a fleet runs once.
+        let _ = self.host.set(host);
+        std::thread::scope(|scope| {
+            let mut others = members.into_iter().enumerate();
+            let first = others.next();
+            let keepers: Vec<_> = others
+                .map(|(place, member)| {
+                    let name = member.name.clone();
+                    let keeper = std::thread::Builder::new().stack_size(KEEPER_STACK_BYTES);
+                    let keeper = keeper.spawn_scoped(scope, move || self.keep(place, member));
+                    keeper.map_err(|error| {
+                        eprintln!("ks-host: cannot start a thread for {name}: {error}");
+                        crate::HOST_FAILURE
+                    })
+                })
+                .collect();
+            let mut codes: Vec<u8> =
+                first.map(|(place, member)| self.keep(place, member)).into_iter().collect();
+            codes.extend(keepers.into_iter().map(|keeper| match keeper {
+                Ok(keeper) => keeper.join().unwrap_or(crate::HOST_FAILURE),
+                Err(code) => code,
+            }));
+            codes
+        })
+    }
+
+    /// Runs one plugin until it shall not be started again.
+    fn keep(&self, place: usize, mut member: Member) -> u8 {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let stop = self.start(place);
+            let began = Instant::now();
+            let options = RunOptions {
+                words: member.words.clone(),
+                stdout: member.form.writer(&member.name),
+                stop: stop.clone(),
+                timeout: member.timeout,
+                ..RunOptions::new(member.name.clone())
+            };
+            let outcome = member.prepared.plugin.run(options);
+            if let Some(next) = self.take_next(place) {
+                member.prepared = next;
+                continue;
+            }
+            tell(&member.name, &outcome);
+            if began.elapsed() > LONGEST_PAUSE {
+                pause = FIRST_PAUSE;
+            }
+            let again = member.restart == Restart::OnFailure && failed(&outcome) && !stop.stopping();
+            if !again {
+                self.lock().slots[place].ended = true;
+                return outcome.exit_code();
+            }
+            eprintln!("ks-host: {} starts again in {:.1} s", member.name, pause.as_secs_f64());
+            if self.wait_for_restart(place, pause) {
+                return outcome.exit_code();
+            }
+            pause = LONGEST_PAUSE.min(pause * 2);
+            if let Some(next) = self.take_next(place) {
+                member.prepared = next;
+            }
+        }
+    }
+
+    /// A handle for the run that is to start. It is asked to stop at once if all were before.
+    fn start(&self, place: usize) -> StopHandle {
+        let mut slots = self.lock();
+        let stop = StopHandle::new();
+        if slots.asked > 0 {
+            stop.ask(StopReason::Asked);
+        }
+        slots.slots[place].stop = stop.clone();
+        stop
+    }
+
+    fn take_next(&self, place: usize) -> Option<Prepared> {
+        let mut slots = self.lock();
+        let stopping = slots.asked > 0;
+        slots.slots[place].next.take().filter(|_| !stopping)
+    }
+
+    /// Waits before a restart. True if it shall not be, because all were asked to stop.
+    fn wait_for_restart(&self, place: usize, pause: Duration) -> bool {
+        let waiting = |slots: &mut Slots| slots.asked == 0 && slots.slots[place].next.is_none();
+        let waited = self.changed.wait_timeout_while(self.lock(), pause, waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).0.asked > 0
+    }
+
+    /// Asks all plugins to stop; the second time it ends them.
+    pub(crate) fn stop(&self) {
+        let mut slots = self.lock();
+        if slots.slots.is_empty() {
+            // They are still compiled: nothing is attached yet.
+            std::process::exit(crate::ENDED.into());
+        }
+        slots.asked += 1;
+        for slot in &slots.slots {
+            if slots.asked == 1 { slot.stop.ask(StopReason::Asked) } else { slot.stop.kill() }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Reads every plugin's file again, and replaces those that have changed. One that cannot be used any more stays as
+    /// it is.
+    pub(crate) fn reload(&self) {
+        let Some(host) = self.host.get() else { return };
+        let files: Vec<_> = {
+            let slots = self.lock();
+            let running = slots.slots.iter().enumerate().filter(|(_, slot)| !slot.ended);
+            running.map(|(place, slot)| (place, slot.path.clone(), slot.digest)).collect()
+        };
+        for (place, path, digest) in files {
+            match prepare::changed(host, &path, digest) {
+                Ok(Some(next)) => self.replace(place, next),
+                Ok(None) => {}
+                Err(_) => eprintln!("ks-host: {} runs on as it was", path.display()),
+            }
+        }
+    }
+
+    fn replace(&self, place: usize, next: Prepared) {
+        let mut slots = self.lock();
+        let slot = &mut slots.slots[place];
+        eprintln!("ks-host: {} has changed and is started again", slot.name);
+        slot.digest = next.digest;
+        slot.next = Some(next);
+        slot.stop.ask(StopReason::Asked);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        // No change of the slots can panic half-way.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A time limit is no failure: somebody wanted the end.
+fn failed(outcome: &Outcome) -> bool {
+    !matches!(outcome, Outcome::TimedOut) && outcome.exit_code() != 0
+}
+
+fn tell(name: &str, outcome: &Outcome) {
+    match outcome {
+        Outcome::Trapped(reason) => eprintln!("{name}: {reason}"),
+        Outcome::Failed(reason) => eprintln!("ks-host: {reason}"),
+        Outcome::TimedOut => eprintln!("{name}: stopped after the time limit"),
+        Outcome::Killed => eprintln!("{name}: ended"),
+        Outcome::Returned(_) | Outcome::Exited(_) => {}
+    }
+}

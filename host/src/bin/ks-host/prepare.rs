@@ -1,0 +1,81 @@
+//! From files to plugins that can run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ks_host::{Host, PreparedPlugin};
+use sha2::{Digest, Sha256};
+
+use crate::{not_a_plugin, progress, read_plugin};
+
+/// A plugin that can run, and what it was made from.
+pub(crate) struct Prepared {
+    /// The plugin.
+    pub(crate) plugin: PreparedPlugin,
+    /// SHA-256 of the plugin's bytes: whether a file has changed.
+    pub(crate) digest: [u8; 32],
+}
+
+/// What is wrong with a file was said on standard error.
+#[derive(Debug)]
+pub(crate) struct Told;
+
+/// Prepares all, on as many threads as there are CPUs.
+pub(crate) fn all(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Told> {
+    let what = match paths {
+        [path] => format!("compiling {}", path.display()),
+        paths => format!("compiling {} plugins", paths.len()),
+    };
+    progress::during(&what, || match paths {
+        [path] => one(host, path).map(|prepared| vec![prepared]),
+        paths => in_parallel(host, paths),
+    })
+}
+
+fn in_parallel(host: &Host, paths: &[PathBuf]) -> Result<Vec<Prepared>, Told> {
+    let results: Vec<_> = paths.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(paths.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let (Some(path), Some(result)) = (paths.get(place), results.get(place)) else { return };
+                    *result.lock().expect("nobody panics with the lock") = Some(one(host, path));
+                }
+            });
+        }
+    });
+    let result = |result: Mutex<Option<_>>| result.into_inner().expect("nobody panics").unwrap_or(Err(Told));
+    results.into_iter().map(result).collect()
+}
+
+fn one(host: &Host, path: &Path) -> Result<Prepared, Told> {
+    let plugin = read_plugin(path).map_err(|_| Told)?;
+    let digest = Sha256::digest(plugin.bytes()).into();
+    prepare(host, path, &plugin, digest)
+}
+
+/// Prepares a file again if it is another plugin than that of this digest.
+pub(crate) fn changed(host: &Host, path: &Path, digest: [u8; 32]) -> Result<Option<Prepared>, Told> {
+    let plugin = read_plugin(path).map_err(|_| Told)?;
+    let now: [u8; 32] = Sha256::digest(plugin.bytes()).into();
+    if now == digest { Ok(None) } else { prepare(host, path, &plugin, now).map(Some) }
+}
+
+fn prepare(
+    host: &Host,
+    path: &Path,
+    plugin: &ks_host::plugin::Plugin,
+    digest: [u8; 32],
+) -> Result<Prepared, Told> {
+    match host.prepare(plugin) {
+        Ok(plugin) => Ok(Prepared { plugin, digest }),
+        Err(error) => {
+            not_a_plugin(path, &error);
+            Err(Told)
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What takes more than a second says on the terminal that it goes on.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Does the work; from the first second on, `what` and the seconds stand on the terminal until it is done. Nothing is
+/// written to a standard error that is no terminal.
+pub(crate) fn during<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, ended) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || show(what, &ended));
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+fn show(what: &str, ended: &Receiver<()>) {
+    let began = Instant::now();
+    let mut shown = false;
+    while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+        // A terminal that has gone is no reason to stop the work.
+        let _ = write!(io::stderr(), "\r\x1b[Kks-host: {what}: {} s", began.elapsed().as_secs());
+        shown = true;
+    }
+    if shown {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+}

@@ -1,0 +1,297 @@
+//! Compiled code on disk, so that a plugin is compiled once.
+//!
+//! In: the bytes of a plugin and the code that the engine made of them. Out: that code again, byte for byte, or nothing.
+//! Loading code is as good as running it, so nothing is taken that somebody else could have put there: the folder
+//! belongs to the effective user with mode 0700 and is not reached through a link, each entry carries an authentication
+//! code made with a key that is kept there, and a process with more rights than its user has no cache at all.
+//! Not here: turning bytes into code.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit, Mac};
+use nix::fcntl::{self, AtFlags, OFlag};
+use nix::sys::stat::Mode;
+use nix::unistd::{self, UnlinkatFlags};
+use sha2::{Digest, Sha256};
+
+/// Bytes of all entries together; the oldest are removed when a new one would exceed it. Guards the disk against a cache
+/// that only grows.
+const MAX_CACHE_BYTES: u64 = 512 << 20;
+
+/// The file that holds the key.
+const KEY: &str = "key";
+const KEY_BYTES: usize = 32;
+const TAG_BYTES: usize = 32;
+
+/// A folder of compiled code.
+#[derive(Debug)]
+pub struct Cache {
+    path: PathBuf,
+    folder: OwnedFd,
+    key: [u8; KEY_BYTES],
+}
+
+/// Why there is no cache, or an entry cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// A call failed.
+    #[error("the cache of compiled code {}: {tried}: {source}", .path.display())]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What was tried.
+        tried: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Somebody else owns the folder or may write to it.
+    #[error(
+        "the cache of compiled code {} is not safe to use: {what}; remove it, or name another with --cache",
+        .path.display()
+    )]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Whoever else runs as this user could lend himself the capabilities of this process.
+    #[error(
+        "no cache of compiled code: this process has capabilities that its user has not, and the user could write to \
+         the cache"
+    )]
+    Privileged,
+}
+
+/// Names an entry: by the plugin's bytes and by whatever of the engine its code depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EntryName(String);
+
+impl EntryName {
+    /// The name of what an engine with this `compatibility` makes of these bytes.
+    pub(super) fn new(plugin: &[u8], compatibility: u64) -> EntryName {
+        EntryName(format!("{}-{compatibility:016x}", Hex(&Sha256::digest(plugin))))
+    }
+}
+
+/// Code that this user's host wrote into its cache, as it was written.
+pub(super) struct TrustedCode(Vec<u8>);
+
+impl TrustedCode {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Cache {
+    /// Where the cache of this user lies: `/var/cache/ks-host` for root, else `ks-host` in `XDG_CACHE_HOME` or in
+    /// `.cache` of `HOME`. None if no home is known.
+    pub fn default_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+        if unistd::geteuid().is_root() {
+            return Some("/var/cache/ks-host".into());
+        }
+        let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+        absolute("XDG_CACHE_HOME")
+            .or_else(|| Some(absolute("HOME")?.join(".cache")))
+            .map(|caches| caches.join("ks-host"))
+    }
+
+    /// Opens a cache; makes the folder and its key if they are not there.
+    ///
+    /// # Errors
+    /// [`CacheError::Unsafe`] if the folder is a link, or is not the effective user's alone; [`CacheError::Privileged`];
+    /// [`CacheError::Io`].
+    pub fn open(path: &Path) -> Result<Cache, CacheError> {
+        if more_rights_than_the_user() {
+            return Err(CacheError::Privileged);
+        }
+        let failed = |tried| move |source: io::Error| CacheError::Io { path: path.into(), tried, source };
+        make_folder(path).map_err(failed("make the folder"))?;
+        let folder = open_folder(path)?;
+        let key = match read_key(&folder) {
+            Some(key) => key,
+            None => make_key(&folder).map_err(failed("make the key"))?,
+        };
+        Ok(Cache { path: path.into(), folder, key })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The code of this name, if it is there and was written by somebody who knows the key.
+    pub(super) fn load(&self, name: &EntryName) -> Option<TrustedCode> {
+        let mut entry = read_file(&self.folder, &name.0).ok()?;
+        let tag = entry.split_off(entry.len().checked_sub(TAG_BYTES)?);
+        self.mac(name, &entry).verify_slice(&tag).ok()?;
+        Some(TrustedCode(entry))
+    }
+
+    /// Writes the code of this name: a reader sees all of it or nothing. Removes the oldest entries if the cache would
+    /// become too large; code that alone is too large is not kept.
+    ///
+    /// # Errors
+    /// [`CacheError::Io`].
+    pub(super) fn store(&self, name: &EntryName, code: &[u8]) -> Result<(), CacheError> {
+        let len = (code.len() + TAG_BYTES) as u64;
+        if len > MAX_CACHE_BYTES {
+            return Ok(());
+        }
+        self.make_room(len);
+        let tag = self.mac(name, code).finalize().into_bytes();
+        write_file(&self.folder, &name.0, &[code, &tag], Replace::Yes).map_err(|source| CacheError::Io {
+            path: self.path.clone(),
+            tried: "write an entry",
+            source,
+        })
+    }
+
+    fn mac(&self, name: &EntryName, code: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes a key of any length");
+        // All names have one length, so no name and code denote the same bytes as another pair.
+        mac.update(name.0.as_bytes());
+        mac.update(code);
+        mac
+    }
+
+    /// Removes the oldest entries until so many bytes fit. What cannot be removed stays: the cache is then too large,
+    /// and nothing else is wrong.
+    fn make_room(&self, bytes: u64) {
+        let Ok(listed) = std::fs::read_dir(&self.path) else { return };
+        let mut entries: Vec<_> = listed
+            .flatten()
+            .filter(|entry| entry.file_name() != KEY)
+            .filter_map(|entry| {
+                let found = entry.metadata().ok()?;
+                Some((found.modified().ok()?, found.len(), entry.file_name()))
+            })
+            .collect();
+        entries.sort();
+        let mut total: u64 = entries.iter().map(|(_, len, _)| len).sum();
+        for (_, len, name) in entries {
+            if total.saturating_add(bytes) <= MAX_CACHE_BYTES {
+                return;
+            }
+            if unistd::unlinkat(&self.folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir).is_ok() {
+                total -= len;
+            }
+        }
+    }
+}
+
+/// Makes the folder with mode 0700, and what is above it as the user's mask says.
+fn make_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd, CacheError> {
+    let refused = |what: String| CacheError::Unsafe { path: path.into(), what };
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let folder = fcntl::open(path, flags, Mode::empty())
+        .map_err(|errno| refused(format!("it is a link or no folder ({errno})")))?;
+    let found = nix::sys::stat::fstat(&folder).map_err(|errno| refused(errno.to_string()))?;
+    let user = unistd::geteuid().as_raw();
+    if found.st_uid != user {
+        return Err(refused(format!("it belongs to user {}, not to {user}", found.st_uid)));
+    }
+    let mode = found.st_mode & 0o7777;
+    if mode != 0o700 {
+        return Err(refused(format!("its mode is {mode:04o}, not 0700")));
+    }
+    Ok(folder)
+}
+
+/// A file of the folder, if it is a plain file that only this user can read and write.
+fn read_file(folder: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let mut file = File::from(fcntl::openat(folder, name, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    let own = found.is_file() && found.uid() == unistd::geteuid().as_raw() && found.mode() & 0o7777 == 0o600;
+    if !own || found.len() > MAX_CACHE_BYTES {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut bytes = Vec::with_capacity(found.len() as usize);
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replace {
+    Yes,
+    No,
+}
+
+/// Writes a file under another name first, so that nobody reads a part. `Replace::No` keeps what is there.
+fn write_file(folder: &OwnedFd, name: &str, parts: &[&[u8]], replace: Replace) -> io::Result<()> {
+    let part = format!(".{name}.{}-{:?}.part", std::process::id(), std::thread::current().id());
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    // What a process of the same number left behind when it was killed.
+    let _ = unistd::unlinkat(folder, part.as_str(), UnlinkatFlags::NoRemoveDir);
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    let mut file = File::from(fcntl::openat(folder, part.as_str(), flags, mode)?);
+    let written = parts.iter().try_for_each(|bytes| file.write_all(bytes)).and_then(|()| {
+        match replace {
+            Replace::Yes => fcntl::renameat(folder, part.as_str(), folder, name),
+            Replace::No => unistd::linkat(folder, part.as_str(), folder, name, AtFlags::empty()),
+        }
+        .map_err(io::Error::from)
+    });
+    if written.is_err() || replace == Replace::No {
+        // The first error is the one to tell.
+        let _ = unistd::unlinkat(folder, part.as_str(), UnlinkatFlags::NoRemoveDir);
+    }
+    written
+}
+
+fn read_key(folder: &OwnedFd) -> Option<[u8; KEY_BYTES]> {
+    read_file(folder, KEY).ok()?.try_into().ok()
+}
+
+/// Makes the key. Of several processes that do so at once, one wins and all read its key.
+fn make_key(folder: &OwnedFd) -> io::Result<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    match write_file(folder, KEY, &[&key], Replace::No) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        // Either it is ours, or another process was first.
+        _ => match read_key(folder) {
+            Some(key) => Ok(key),
+            // A file that is no key: entries that were made with one before it are worth nothing either.
+            None => write_file(folder, KEY, &[&key], Replace::Yes).map(|()| key),
+        },
+    }
+}
+
+/// Whether the process holds capabilities although its user is not root: a file's capabilities, or ambient ones. What
+/// else runs as that user has not got them, and must not get them through code in the cache.
+fn more_rights_than_the_user() -> bool {
+    let (real, effective) = (unistd::getuid(), unistd::geteuid());
+    if real != effective {
+        return true;
+    }
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+    let none = permitted.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()) == Some(0);
+    !effective.is_root() && !none
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

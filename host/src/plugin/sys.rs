@@ -1,0 +1,17 @@
+//! The one call of wasmtime that believes its argument.
+#![expect(unsafe_code, reason = "loading code that was compiled before")]
+
+use wasmtime::component::Component;
+
+use super::cache::TrustedCode;
+
+/// Loads code that an engine like this one made.
+///
+/// # Errors
+/// If it was made by another version, or for another machine or configuration.
+pub(super) fn load(engine: &wasmtime::Engine, code: &TrustedCode) -> wasmtime::Result<Component> {
+    // SAFETY: the bytes are what `Component::serialize` gave: a `TrustedCode` is made by `Cache::load` only, which
+    // checks that they were written by somebody who knows the key, and the key is readable only for the user whom this
+    // process runs as. The engine checks its own version and configuration, which are written in the bytes.
+    unsafe { Component::deserialize(engine, code.bytes()) }
+}
