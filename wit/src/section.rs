@@ -11,6 +11,10 @@ pub const BPF: &str = "kernelscript:bpf";
 /// Holds [`crate::manifest::Manifest`]s as JSON, one a record.
 pub const MANIFEST: &str = "kernelscript:manifest";
 
+/// Before the name of a program of an object of `ks`: the global variable, 8 bytes, that counts how often runs of the
+/// program ended by a fault (the language reference, 8.7).
+pub const FAULT_COUNT_PREFIX: &str = "__faults_";
+
 /// A record longer than this is refused: no BPF object or manifest that makes sense comes near it.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
 

@@ -14,7 +14,13 @@ const MAX_FRAMES: u32 = 8;
 /// The verifier rounds each frame up to this. Source: kernel/bpf/verifier.c, `round_up_stack_depth`, v6.12.
 const FRAME_ROUNDING: u32 = 32;
 
-/// Frames as they were allocated: refuses programs whose chain of calls needs more stack or frames than there are.
+/// The programs whose chain of calls needs more stack than there is, frames as they were allocated.
+pub fn overfull(hir: &Hir, frames: &BTreeMap<FuncId, u32>) -> BTreeSet<FuncId> {
+    let programs = frames.keys().filter(|id| hir.functions[**id].kind.is_program());
+    programs.copied().filter(|program| deepest(hir, frames, *program).bytes > STACK_BYTES).collect()
+}
+
+/// Refuses programs whose chain of calls needs more stack or frames than there are.
 pub fn stack(hir: &Hir, frames: &BTreeMap<FuncId, u32>) -> Vec<Diagnostic> {
     let programs = frames.keys().filter(|id| hir.functions[**id].kind.is_program());
     let mut errors = Vec::new();

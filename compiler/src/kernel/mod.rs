@@ -15,17 +15,21 @@ pub mod mir;
 mod object;
 mod pass;
 mod regalloc;
+mod scratch;
 
 use std::collections::BTreeMap;
 
 use ks_wit::section::Arch;
 
+pub use scratch::SLOTS as SCRATCH_SLOTS;
+
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
 
-use crate::diag::{self, Diagnostic};
+use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
+use scratch::Plan;
 
 /// The kernel half in SSA form, after all passes.
 pub struct Mir<'a> {
@@ -34,10 +38,10 @@ pub struct Mir<'a> {
 }
 
 /// The kernel half as BPF instructions.
-pub struct Code<'a> {
+struct Code<'a> {
     assembly: object::Assembly<'a>,
     /// Bytes of each function's stack frame.
-    pub frames: BTreeMap<FuncId, u32>,
+    frames: BTreeMap<FuncId, u32>,
 }
 
 /// The kernel half as a file, with its earlier stages as text.
@@ -65,21 +69,38 @@ impl Object {
     }
 }
 
+/// What is tried in turn where the frames are too large: slots from so many bytes on go to scratch memory, first those
+/// that are worth it; in the end also functions within others and values kept for later, which take more of a frame, are
+/// given up.
+const WITH_SCRATCH: &[(u32, Effort)] =
+    &[(128, Effort::Full), (32, Effort::Full), (1, Effort::Full), (1, Effort::SmallFrames)];
+
 /// Compiles the kernel half for an architecture; [`Arch::Any`] if no code depends on it (`Split::arch_dependent`).
 ///
 /// # Errors
 /// What this version cannot compile (KS9901).
 pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap, arch: Arch) -> Result<Object, Vec<Diagnostic>> {
     let mir = lower(hir, split, arch)?;
-    match mir.generate(split, sources) {
-        Ok(code) => object(&mir, code),
-        Err(errors) if errors.iter().any(|error| error.code == MISTAKE) => Err(errors),
-        // Functions within others and values that are kept for later take more of a frame.
-        Err(_) => {
-            let apart = lower_with(hir, split, arch, Effort::SmallFrames, &mut |_, _| {})?;
-            object(&apart, apart.generate(split, sources)?)
+    let code = mir.code(split, sources)?;
+    let mut errors = limits::stack(hir, &code.frames);
+    if errors.is_empty() {
+        return object(&mir, code);
+    }
+    let overfull = limits::overfull(hir, &code.frames);
+    let plain = lower::lower(hir, split, arch, None)?;
+    for (least, effort) in WITH_SCRATCH {
+        let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
+        let mir = lower_with(hir, split, arch, *effort, Some(&plan), &mut |_, _| {})?;
+        let code = mir.code(split, sources)?;
+        let left = limits::stack(hir, &code.frames);
+        if left.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
+            return object(&mir, code);
+        }
+        if !left.is_empty() {
+            errors = left;
         }
     }
+    Err(errors)
 }
 
 fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
@@ -105,7 +126,7 @@ pub fn lower_watched<'a>(
     arch: Arch,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    lower_with(hir, split, arch, Effort::Full, watch)
+    lower_with(hir, split, arch, Effort::Full, None, watch)
 }
 
 fn lower_with<'a>(
@@ -113,9 +134,10 @@ fn lower_with<'a>(
     split: &Split,
     arch: Arch,
     effort: Effort,
+    plan: Option<&Plan>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    let mut program = lower::lower(hir, split, arch)?;
+    let mut program = lower::lower(hir, split, arch, plan)?;
     pass::run(&mut program, effort, watch).map_err(|error| {
         let broken = program.functions.iter().find(|one| one.name == error.function);
         mistake(broken.map(|one| one.span), &error)
@@ -130,12 +152,12 @@ impl<'a> Mir<'a> {
     }
 
     /// Selects instructions and registers.
-    ///
-    /// # Errors
-    /// Programs that need more stack than the kernel gives.
-    pub fn generate(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
+    fn code(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
         let mut assembly =
             object::Assembly::new(self.hir, split, self.program.functions.iter().map(|one| one.id));
+        if self.program.scratch_bytes > 0 {
+            assembly.add_scratch(self.program.scratch_bytes);
+        }
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
             let selected = isel::select(function);
@@ -146,14 +168,13 @@ impl<'a> Mir<'a> {
             frames.insert(function.id, code.frame_bytes);
             assembly.define(function.id, code, sources);
         }
-        let errors = limits::stack(self.hir, &frames);
-        if errors.is_empty() { Ok(Code { assembly, frames }) } else { Err(errors) }
+        Ok(Code { assembly, frames })
     }
 }
 
 impl Code<'_> {
     /// As text, with the names of maps, variables and functions.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         self.assembly.text()
     }
 
@@ -161,14 +182,11 @@ impl Code<'_> {
     ///
     /// # Errors
     /// What the file format cannot express.
-    pub fn object(self) -> Result<Vec<u8>, Vec<Diagnostic>> {
+    fn object(self) -> Result<Vec<u8>, Vec<Diagnostic>> {
         let span = self.assembly.any_span();
         self.assembly.finish().map_err(|error| mistake(span, &error))
     }
 }
-
-/// The code of [`mistake`].
-const MISTAKE: diag::Code = diag::Code(9902);
 
 /// A stage broke its promise: no fault of the script, but its author is the one who must hear of it.
 fn mistake(span: Option<Span>, error: &dyn std::error::Error) -> Vec<Diagnostic> {

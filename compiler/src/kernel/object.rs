@@ -1,10 +1,13 @@
 //! Code, maps and global variables to an ELF object with type information and the script's lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ks_wit::section::FAULT_COUNT_PREFIX;
 
 use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
 use super::mir::Kfunc;
+use super::scratch::SLOTS;
 use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, KfuncRef, MapRef, disasm};
 use crate::btf::{self, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
 use crate::elf::{
@@ -25,6 +28,8 @@ pub struct Assembly<'a> {
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
+    scratch: Option<MapRef>,
+    faults: BTreeMap<FuncId, GlobalRef>,
     code: Vec<(String, Vec<Insn>)>,
 }
 
@@ -39,6 +44,8 @@ impl<'a> Assembly<'a> {
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
+            scratch: None,
+            faults: BTreeMap::new(),
             code: Vec::new(),
         };
         split.maps.iter().for_each(|id| assembly.add_map(*id));
@@ -84,6 +91,50 @@ impl<'a> Assembly<'a> {
             pinning: Pinning::None,
         };
         self.configs.insert(id, self.builder.add_map(map));
+    }
+
+    /// The map of scratch slots, so many bytes each.
+    pub fn add_scratch(&mut self, bytes: u32) {
+        let name = self.unused_name("__scratch");
+        let btf = self.builder.btf();
+        let key = btf.int("u32", 4, IntEncoding::Unsigned);
+        let byte = btf.int("u8", 1, IntEncoding::Unsigned);
+        let value = btf.array(byte, bytes.next_multiple_of(8));
+        self.scratch = Some(self.builder.add_map(MapDef {
+            name,
+            map_type: map_type(MapKind::PercpuArray),
+            key: MapSide::Type(key),
+            value: MapSide::Type(value),
+            max_entries: SLOTS,
+            flags: 0,
+            pinning: Pinning::None,
+        }));
+    }
+
+    /// The variable that counts a program's faults.
+    fn fault_count(&mut self, program: FuncId) -> GlobalRef {
+        if let Some(found) = self.faults.get(&program) {
+            return *found;
+        }
+        let name = self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.hir.functions[program].name));
+        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
+        let (section, initial) = (DataSection::Bss, Vec::new());
+        let added = self.builder.add_global(GlobalDef { name, section, ty, bytes: 8, align: 8, initial });
+        self.faults.insert(program, added);
+        added
+    }
+
+    /// A name that nothing of the script has.
+    fn unused_name(&self, wanted: &str) -> String {
+        let maps = self.hir.maps.iter().map(|map| &map.name);
+        let globals = self.hir.globals.iter().map(|global| &global.name);
+        let functions = self.hir.functions.iter().map(|function| &function.name);
+        let taken: BTreeSet<_> = maps.chain(globals).chain(functions).collect();
+        let mut name = wanted.to_owned();
+        while taken.contains(&name) {
+            name.push('_');
+        }
+        name
     }
 
     fn add_global(&mut self, id: GlobalId) {
@@ -236,6 +287,8 @@ impl Symbols for Assembly<'_> {
             Symbol::Map(id) => Imm64::Map(self.maps[&id]),
             Symbol::Config(id) => Imm64::Map(self.configs[&id]),
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
+            Symbol::Scratch => Imm64::Map(self.scratch.expect("a program that claims a slot has the map")),
+            Symbol::Faults(id) => Imm64::Global { global: self.fault_count(id), offset: 0 },
         }
     }
 

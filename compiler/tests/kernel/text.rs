@@ -1,9 +1,7 @@
 //! What the stages print, what is refused, and that nothing changes from build to build.
 
-use ks_compiler::diag::Severity;
-
 use crate::kernel::Loaded;
-use crate::{build, object, perf_program};
+use crate::{object, perf_program};
 
 #[test]
 fn a_program_that_counts_is_five_instructions() {
@@ -21,12 +19,19 @@ fn the_same_script_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_chain_of_frames_beyond_the_stack_is_not_supported_yet() {
-    let helper = "@helper\nfn deep(n: u32) -> u32 {\nvar a: u8[400] = [0]\na[n] = 1\nreturn a[n]\n}";
-    let script = perf_program(helper, "var b: u8[400] = [0]\nb[3] = 2\nreturn deep(b[3])");
-    let errors = build(&script, &[]).expect_err("800 bytes of stack");
-    assert_eq!(errors[0].code.to_string(), "KS9901");
-    assert_eq!(errors[0].severity, Severity::Error);
+fn frames_that_do_not_fit_use_scratch_memory_and_others_do_not() {
+    let helper =
+        "@helper\nfn deep(n: u32) -> u32 {\nvar a: u8[400] = [0]\na[n] = 1\nreturn a[n] + a[n / 2]\n}";
+    let large = perf_program(
+        helper,
+        "var b: u8[400] = [0]\nb[ctx->sample_period] = 2\nif (deep(b[3]) + deep(b[ctx->addr]) > 1) { return 1 }\nreturn 0",
+    );
+    assert!(object(&large).mir().contains("scratch_map"), "{}", object(&large).mir());
+    let small = perf_program(
+        "",
+        "var b: u8[400] = [0]\nb[ctx->sample_period] = 2\nif (b[ctx->addr] == 2) { return 1 }\nreturn 0",
+    );
+    assert!(!object(&small).mir().contains("scratch_map"), "{}", object(&small).mir());
 }
 
 #[test]

@@ -117,8 +117,6 @@ fn attempt(fs: &BpfFs, name: &str, script: &Node) -> Result<(), Failure> {
 /// What is known to be refused, a few times in a thousand scripts.
 fn is_known_limit(failure: &Failure) -> bool {
     let known = [
-        // Frames that do not fit the kernel's stack, until they can be kept elsewhere.
-        ("compile:", "bytes of stack"),
         // Nested loops with many map accesses: more than the verifier's million instructions.
         ("load:", "BPF program is too large"),
         // An element of a local array in a helper that a loop calls: the verifier forgets that the array was written.

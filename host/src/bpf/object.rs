@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ks_wit::section::BpfRecord;
+use ks_wit::section::{BpfRecord, FAULT_COUNT_PREFIX};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
 use object::read::elf::ElfFile64;
@@ -148,6 +148,15 @@ impl Object {
             .get(name)
             .cloned()
             .ok_or_else(|| not_found("variable", name, self.variables.keys().cloned().collect()))
+    }
+
+    /// The programs of which runs ended by a fault, and how many.
+    pub fn faults(&self) -> Vec<(String, u64)> {
+        let counts = self.variables.iter().filter_map(|(name, variable)| {
+            let program = name.strip_prefix(FAULT_COUNT_PREFIX)?;
+            Some((program.to_owned(), self.get(variable).ok()?))
+        });
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// A variable's value by one atomic load, extended with zeros.

@@ -124,6 +124,20 @@ impl State {
     }
 }
 
+/// However the plugin ends, it hears of runs of its programs that did not do all they should.
+impl Drop for State {
+    fn drop(&mut self) {
+        let ObjectSlot::Opened(object) = &self.object else { return };
+        for (program, count) in object.faults() {
+            let runs = if count == 1 { "run" } else { "runs" };
+            self.warn(&format!(
+                "{count} {runs} of program `{program}` ended by a fault: a loop reached its limit, or no scratch slot \
+                 was free"
+            ));
+        }
+    }
+}
+
 fn open_object(slot: &mut ObjectSlot) -> Result<&mut Object, BpfError> {
     if let ObjectSlot::Unopened(record) = slot {
         *slot = match Object::open(record.clone()) {

@@ -43,6 +43,10 @@ pub enum Symbol {
     Map(MapId),
     /// The map of a config block.
     Config(ConfigId),
+    /// The map of scratch slots.
+    Scratch,
+    /// How often runs of a program ended by a fault.
+    Faults(FuncId),
     /// A byte of a global variable.
     Global(GlobalId, u32),
 }

@@ -199,6 +199,14 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Config(*config) })
             }
+            Some(Op::ScratchMap) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Scratch })
+            }
+            Some(Op::FaultCount(program)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Faults(*program) })
+            }
             // In a register these are their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner)) => return self.register(*inner),
             Some(Op::Truncate(inner)) if !self.uses.wide[value] => return self.register(*inner),

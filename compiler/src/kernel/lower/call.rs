@@ -1,10 +1,11 @@
 //! Calls of helpers, and how helpers find their parameters.
 //!
 //! The hidden parameters come first: the address for an aggregate result, then the address of the status word if the helper
-//! may fail (`errors`). Scalars are passed as they are, aggregates by the address of a copy. More than five in all:
+//! may fail (`errors`), then the scratch slot's if the helper uses it (`kernel::scratch`). Scalars are passed as they are, aggregates by the address of a copy. More than five in all:
 //! the first four go in registers, the others to a block of 8-byte words in the caller's frame, whose address is the fifth.
 
 use super::super::mir::{Callee, Op, Origin, Size, Slot, Type, Value};
+use super::super::scratch;
 use super::errors::Status;
 use super::memory::{Addr, Base};
 use super::pointer::Pointer;
@@ -39,8 +40,12 @@ impl Lowerer<'_> {
         }
         let returns_aggregate = !self.is_scalar(source.ret);
         let may_fail = self.may_fail(id);
+        let uses_scratch = self.program.uses_scratch(id);
         let hidden = usize::from(returns_aggregate) + usize::from(may_fail);
         let mut types = vec![Type::Ptr(Origin::Memory); hidden];
+        if uses_scratch {
+            types.push(Type::Ptr(Origin::Entry));
+        }
         for local in &source.params {
             types.push(self.parameter_type(&source.locals[*local])?);
         }
@@ -50,6 +55,9 @@ impl Lowerer<'_> {
         }
         if may_fail && let Some(pointer) = values.next() {
             self.status = Status::Passed(pointer);
+        }
+        if uses_scratch && let Some(pointer) = values.next() {
+            self.scratch = Some(scratch::Base { pointer, before: None });
         }
         for (local, value) in source.params.iter().zip(values) {
             self.bind_parameter(*local, value)?;
@@ -133,6 +141,9 @@ impl Lowerer<'_> {
         }
         let status = self.may_fail(func).then(|| self.clear_status());
         values.extend(status);
+        if self.program.uses_scratch(func) {
+            values.extend(self.scratch.map(|scratch| scratch.pointer));
+        }
         for arg in args {
             values.push(match arg {
                 Argument::Value(value) => *value,

@@ -5,7 +5,7 @@
 //! The word is 0 if all is well.
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{BinaryOp, Block, Condition, Op, Size, Slot, Type, Value};
+use super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Size, Slot, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, arithmetic, not_yet};
 use crate::hir::{Catch, CatchPattern, Expr, FuncId, Stmt};
@@ -189,7 +189,7 @@ impl Lowerer<'_> {
             let (fault, thrown) = (self.builder.block(), self.builder.block());
             self.builder.branch(faulted, fault, thrown);
             self.builder.switch_to_sealed(fault);
-            self.return_zero();
+            self.end_by_fault();
             self.builder.switch_to_sealed(thrown);
         }
         if throws {
@@ -200,7 +200,7 @@ impl Lowerer<'_> {
             let code = self.builder.value(Type::I32, Op::Truncate(status));
             self.throw_code(code);
         } else {
-            self.return_zero();
+            self.end_by_fault();
         }
         self.builder.switch_to_sealed(fine);
     }
@@ -211,11 +211,16 @@ impl Lowerer<'_> {
             let value = self.builder.constant(Type::I64, FAULT);
             self.builder.effect(Op::Store { size: Size::DW, base, offset: 0, value });
         }
-        self.return_zero();
+        self.end_by_fault();
     }
 
-    /// Leaves the MIR function, deferred calls left undone.
-    fn return_zero(&mut self) {
+    /// Leaves the MIR function, deferred calls left undone. A fault is counted where it ends the program.
+    pub(super) fn end_by_fault(&mut self) {
+        if let Some(program) = self.builder.program() {
+            let base = self.builder.value(Type::Ptr(Origin::Global), Op::FaultCount(program));
+            let value = self.builder.constant(Type::I64, 1);
+            self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
+        }
         self.destroy_iterators(0);
         let zero = self.builder.constant(self.builder.result_type(), 0);
         self.builder.ret(zero);

@@ -85,7 +85,7 @@ impl Lowerer<'_> {
         self.found(map, key, miss)
     }
 
-    fn found(&mut self, map: Value, key: Value, miss: Block) -> Value {
+    pub(super) fn found(&mut self, map: Value, key: Value, miss: Block) -> Value {
         let callee = Callee::Helper(Helper::MapLookup);
         let entry = self.builder.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
         let null = self.builder.value(Type::I32, Op::IsNull(entry));

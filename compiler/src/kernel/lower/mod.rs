@@ -26,6 +26,7 @@ mod matching;
 mod memory;
 mod place;
 mod pointer;
+mod scratch;
 mod sink;
 mod stmt;
 mod strings;
@@ -37,6 +38,7 @@ use ks_wit::section::Arch;
 
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, Origin, Type, Value};
+use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
 use crate::diag::Diagnostic;
 use crate::hir::{self, FuncId, Function, Hir, LocalId};
 use crate::index::IndexVec;
@@ -55,28 +57,45 @@ fn not_yet<T>(span: Span, what: &str) -> Lower<T> {
     Err(Box::new(Diagnostic::not_yet(span, what)))
 }
 
-/// Lowers the kernel half.
+/// Lowers the kernel half. A plan says what goes to scratch memory.
 ///
 /// # Errors
 /// One diagnostic for each function with something that this version cannot compile.
-pub fn lower(hir: &Hir, split: &Split, arch: Arch) -> Result<mir::Program, Vec<Diagnostic>> {
+pub fn lower(
+    hir: &Hir,
+    split: &Split,
+    arch: Arch,
+    plan: Option<&Plan>,
+) -> Result<mir::Program, Vec<Diagnostic>> {
     let program = Context {
         hir,
         arch,
+        plan,
         faulting: loops::faulting_functions(hir, split),
         with_defers: defer::rewritten(hir, split),
         inlined: inline::inlined(hir, split),
         values: values::of(hir, split),
     };
     let mut functions = Vec::new();
+    let mut bases = BTreeMap::new();
     let mut errors: Vec<_> = split.maps.iter().filter_map(|id| unsupported_map(&hir.maps[*id])).collect();
     for id in split.kernel.iter().filter(|id| !program.inlined.contains(id)) {
         match Lowerer::function(&program, *id) {
-            Ok(function) => functions.push(function),
+            Ok(Lowered { function, scratch }) => {
+                bases.extend(scratch.map(|base| (function.id, base)));
+                functions.push(function);
+            }
             Err(diagnostic) => errors.push(*diagnostic),
         }
     }
-    if errors.is_empty() { Ok(mir::Program { functions }) } else { Err(errors) }
+    let scratch_bytes = plan.map_or(0, |plan| move_slots(&mut functions, &bases, plan));
+    if errors.is_empty() { Ok(mir::Program { functions, scratch_bytes }) } else { Err(errors) }
+}
+
+/// A function, and its scratch slot if it has one.
+struct Lowered {
+    function: mir::Function,
+    scratch: Option<ScratchBase>,
 }
 
 /// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
@@ -90,6 +109,7 @@ fn unsupported_map(map: &hir::Map) -> Option<Diagnostic> {
 struct Context<'a> {
     hir: &'a Hir,
     arch: Arch,
+    plan: Option<&'a Plan>,
     /// Functions in which a loop may reach its limit, which ends the program.
     faulting: BTreeSet<FuncId>,
     /// Functions that defer calls, as [`defer::rewritten`] gives them.
@@ -104,6 +124,11 @@ impl<'a> Context<'a> {
     /// A function as it is lowered.
     fn function(&'a self, id: FuncId) -> &'a Function {
         self.with_defers.get(&id).unwrap_or(&self.hir.functions[id])
+    }
+
+    /// Whether a function gets the address of a scratch slot.
+    fn uses_scratch(&self, id: FuncId) -> bool {
+        self.plan.is_some_and(|plan| plan.uses(id))
     }
 }
 
@@ -138,13 +163,14 @@ struct Lowerer<'a> {
     builder: Builder,
     loops: Vec<loops::Frame>,
     status: Status,
+    scratch: Option<ScratchBase>,
     pointers: Pointers,
     /// The null pointer.
     null: Value,
 }
 
 impl<'a> Lowerer<'a> {
-    fn function(program: &'a Context<'a>, id: FuncId) -> Lower<mir::Function> {
+    fn function(program: &'a Context<'a>, id: FuncId) -> Lower<Lowered> {
         let mut kinds = Vec::new();
         loop {
             let (function, found) = Self::with_kinds(program, id, kinds.clone())?;
@@ -155,7 +181,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    fn with_kinds(program: &'a Context<'a>, id: FuncId, kinds: Kinds) -> Lower<(mir::Function, Kinds)> {
+    fn with_kinds(program: &'a Context<'a>, id: FuncId, kinds: Kinds) -> Lower<(Lowered, Kinds)> {
         let source = program.function(id);
         let is_program = source.kind.is_program();
         let ret = program.hir.types.scalar(source.ret).map_or(Type::I32, int_type);
@@ -178,12 +204,21 @@ impl<'a> Lowerer<'a> {
             builder,
             loops: Vec::new(),
             status: Status::None,
+            scratch: None,
             pointers: Pointers::new(kinds),
             null,
         };
         lowerer.parameters(id)?;
+        let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
+        if let Some(claim) = claim {
+            lowerer.scratch = Some(claim.base);
+        }
         lowerer.whole_body()?;
-        Ok((lowerer.builder.finish(), lowerer.pointers.found))
+        let mut function = lowerer.builder.finish();
+        if let Some(claim) = claim {
+            release(&mut function, claim.base, claim.none_free);
+        }
+        Ok((Lowered { function, scratch: lowerer.scratch }, lowerer.pointers.found))
     }
 
     fn types(&self) -> &'a Types {

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use super::{
     Block, BlockData, Callee, Condition, Function, Inst, Op, Slot, SlotData, Target, Terminator, Type, Value,
 };
+use crate::hir::FuncId;
 use crate::id_type;
 use crate::index::{Id, IndexVec};
 use crate::source::Span;
@@ -81,6 +82,11 @@ impl Builder {
     /// The entry block.
     pub fn entry(&self) -> Block {
         self.function.entry()
+    }
+
+    /// Which program it is, if it is one.
+    pub fn program(&self) -> Option<FuncId> {
+        self.function.is_program.then_some(self.function.id)
     }
 
     /// The type of the function's result.

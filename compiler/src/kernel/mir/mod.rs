@@ -359,6 +359,10 @@ pub enum Op {
     MapAddr(MapId),
     /// The map of a config block.
     ConfigAddr(ConfigId),
+    /// The map of scratch slots.
+    ScratchMap,
+    /// How often runs of a program ended by a fault: 8 bytes, a global variable.
+    FaultCount(FuncId),
     /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
     PtrDiff(Value, Value),
     /// A pointer moved by a 64-bit number of bytes that was checked.
@@ -430,7 +434,9 @@ impl Op {
             | Op::StackAddr { .. }
             | Op::GlobalAddr { .. }
             | Op::MapAddr(_)
-            | Op::ConfigAddr(_) => {}
+            | Op::ConfigAddr(_)
+            | Op::ScratchMap
+            | Op::FaultCount(_) => {}
             Op::IsNull(value)
             | Op::Narrow { value, .. }
             | Op::SwapBytes { value, .. }
@@ -634,4 +640,6 @@ impl Function {
 pub struct Program {
     /// The functions.
     pub functions: Vec<Function>,
+    /// Bytes of each scratch slot; 0 if all values fit the stack.
+    pub scratch_bytes: u32,
 }

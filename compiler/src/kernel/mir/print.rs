@@ -114,6 +114,8 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         }
         Op::MapAddr(map) => format!("map_addr {}", hir.maps[*map].name),
         Op::ConfigAddr(config) => format!("config_addr {}", hir.configs[*config].name),
+        Op::ScratchMap => "scratch_map".into(),
+        Op::FaultCount(program) => format!("fault_count {}", hir.functions[*program].name),
         Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),
         Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),
         Op::Load { size, base, offset } => format!("load{} {} + {offset}", size.bytes(), Name(*base)),

@@ -198,6 +198,8 @@ impl Checker<'_> {
             | Op::GlobalAddr { .. }
             | Op::MapAddr(_)
             | Op::ConfigAddr(_)
+            | Op::ScratchMap
+            | Op::FaultCount(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
@@ -222,8 +224,10 @@ impl Checker<'_> {
                 require(data.position.is_multiple_of(8), || "a slot is aligned to 8".into())?;
                 require(gives(Origin::Stack), mismatch)
             }
-            Op::GlobalAddr { .. } => require(gives(Origin::Global), mismatch),
-            Op::MapAddr(_) | Op::ConfigAddr(_) => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
+            Op::GlobalAddr { .. } | Op::FaultCount(_) => require(gives(Origin::Global), mismatch),
+            Op::MapAddr(_) | Op::ConfigAddr(_) | Op::ScratchMap => {
+                require(result == Some(Type::Ptr(Origin::Map)), mismatch)
+            }
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
                 let memory = matches!(ty, Type::Ptr(origin) if origin.is_memory());

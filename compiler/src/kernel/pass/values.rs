@@ -325,6 +325,12 @@ fn is_shared(op: &Op) -> bool {
 fn is_leaf(op: &Op) -> bool {
     matches!(
         op,
-        Op::Const(_) | Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) | Op::ConfigAddr(_)
+        Op::Const(_)
+            | Op::StackAddr { .. }
+            | Op::GlobalAddr { .. }
+            | Op::MapAddr(_)
+            | Op::ConfigAddr(_)
+            | Op::ScratchMap
+            | Op::FaultCount(_)
     )
 }

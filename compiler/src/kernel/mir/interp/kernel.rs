@@ -45,6 +45,7 @@ impl Machine<'_> {
     pub(super) fn helper(&mut self, helper: Helper, args: &[Datum]) -> Result<Datum, Stuck> {
         match (helper, args) {
             (Helper::MapLookup, [Datum::Config(config), Datum::Pointer(_)]) => self.config(*config),
+            (Helper::MapLookup, [Datum::Scratch, Datum::Pointer(_)]) => self.scratch(),
             (Helper::MapLookup, [Datum::Map(map), Datum::Pointer(key)]) => self.lookup(*map, *key),
             (
                 Helper::MapUpdate,

@@ -16,6 +16,8 @@ pub enum Datum {
     Map(MapId),
     /// The map of a config block.
     Config(ConfigId),
+    /// The map of scratch slots.
+    Scratch,
 }
 
 impl Datum {
@@ -23,7 +25,7 @@ impl Datum {
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) => None,
+            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch => None,
         }
     }
 }
@@ -127,7 +129,7 @@ impl Memory {
     pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), Stuck> {
         match value {
             Datum::Bits(bits) => self.write(at, &bits.to_le_bytes()[..bytes]),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) => {
+            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch => {
                 self.write(at, &[0; 8])?;
                 self.regions[at.region].pointers.insert(at.offset as usize, value);
                 Ok(())

@@ -104,6 +104,7 @@ pub fn run(
     let mut memory = Memory::default();
     let globals: Vec<_> = around.globals.iter().map(|content| memory.place(content)).collect();
     let configs: Vec<_> = around.configs.iter().map(|content| memory.place(content)).collect();
+    let faults = memory.place(&[0; 8]);
     let mut machine = Machine {
         program,
         around,
@@ -111,6 +112,7 @@ pub fn run(
         memory,
         globals,
         configs,
+        faults,
         entries: BTreeMap::new(),
         turns: BTreeMap::new(),
         fuel,
@@ -133,6 +135,8 @@ struct Machine<'a> {
     memory: Memory,
     globals: Vec<Pointer>,
     configs: Vec<Pointer>,
+    /// The count of faults.
+    faults: Pointer,
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
     /// Running iterators, by their place: the next number and the end.
     turns: BTreeMap<Pointer, (i32, i32)>,
@@ -256,6 +260,8 @@ impl<'a> Machine<'a> {
             Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
             Op::ConfigAddr(config) => return Ok(Some(Datum::Config(*config))),
+            Op::ScratchMap => return Ok(Some(Datum::Scratch)),
+            Op::FaultCount(_) => self.faults,
             Op::PtrDiff(a, b) => {
                 let (a, b) = (frame.pointer(*a)?, frame.pointer(*b)?);
                 return Ok(Some(Datum::Bits(a.address().wrapping_sub(b.address()))));
@@ -284,6 +290,13 @@ impl<'a> Machine<'a> {
 
     fn global(&self, global: GlobalId) -> Result<Pointer, Stuck> {
         self.globals.get(global.index()).copied().map_or_else(|| fault("no such global variable"), Ok)
+    }
+
+    /// A scratch slot that nobody uses. The bytes behind its mark are unknown, as another run left them.
+    fn scratch(&mut self) -> Result<Datum, Stuck> {
+        let slot = self.memory.reserve(self.program.scratch_bytes as usize);
+        self.memory.write(slot, &[0; 8])?;
+        Ok(Datum::Pointer(slot))
     }
 
     /// The fields of a config block.

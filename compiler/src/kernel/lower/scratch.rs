@@ -1,0 +1,58 @@
+//! How a program gets a scratch slot when it starts; `kernel::scratch` says what for, and gives it back.
+
+use super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Size, Type, Value};
+use super::super::scratch::{Base, SLOTS};
+use super::Lowerer;
+use super::memory::{Addr, Base as Memory};
+
+/// A program's scratch slot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    pub base: Base,
+    /// Where the program ends because all slots are in use.
+    pub none_free: Block,
+}
+
+impl Lowerer<'_> {
+    /// Claims a scratch slot; ends the program by a fault if none is free.
+    ///
+    /// The mark of a slot is the number of runs that want it. Who adds one and then reads one has it: whoever comes later,
+    /// in between or on top, reads more, takes its own one back and asks for the next slot. Kernels and instruction sets
+    /// without atomics that answer can do that, too.
+    pub(super) fn claim_scratch(&mut self) -> Claim {
+        let key = self.builder.lasting_slot(4);
+        let counter = self.builder.variable(Type::I32);
+        let first = self.builder.constant(Type::I32, 0);
+        self.builder.set(counter, first);
+        let [head, taken, none_free, claimed] = std::array::from_fn(|_| self.builder.block());
+        self.builder.jump(head);
+        self.builder.switch_to(head);
+        let index = self.builder.get(counter);
+        let at = Addr::of(Memory::Slot(key));
+        self.store(at, Size::W, index);
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::ScratchMap);
+        let key_pointer = self.pointer(at);
+        let pointer = self.found(map, key_pointer, none_free);
+        let mark = Addr::of(Memory::Pointer(pointer));
+        self.add_to_mark(mark, 1);
+        let wanted_by = self.load(mark, Size::DW);
+        let mine = self.builder.compare_const(Condition::Eq, wanted_by, 1);
+        self.builder.branch(mine, claimed, taken);
+        self.builder.switch_to_sealed(taken);
+        self.add_to_mark(mark, u64::MAX);
+        let next = self.builder.binary_const(BinaryOp::Add, index, 1);
+        self.builder.set(counter, next);
+        let more = self.builder.compare_const(Condition::Lt, next, u64::from(SLOTS));
+        self.builder.branch(more, head, none_free);
+        self.builder.seal(head);
+        self.builder.switch_to_sealed(none_free);
+        self.end_by_fault();
+        self.builder.switch_to_sealed(claimed);
+        Claim { base: Base { pointer, before: Some(key) }, none_free }
+    }
+
+    fn add_to_mark(&mut self, mark: Addr, number: u64) {
+        let number: Value = self.builder.constant(Type::I64, number);
+        self.atomic_add(mark, Size::DW, number);
+    }
+}

@@ -1,0 +1,267 @@
+//! What does not fit the stack: slots of frames that live in scratch memory instead.
+//!
+//! ```text
+//! frames too large -> Plan (which functions, from which size on) -> lowered again -> move_slots
+//! ```
+//!
+//! A program that is part of the plan claims one of [`SLOTS`] scratch slots of its CPU when it starts and gives it back
+//! where it ends (`lower::scratch`); functions that it calls get the slot's address as a hidden parameter. Each function
+//! has bytes of its own in the slot, as frames have on the stack: those that are never active together share them.
+//!
+//! Programs run with migration disabled, so a slot stays on its CPU; they may be preempted, and one that runs in an
+//! interrupt or an NMI comes between any two instructions. So several runs are under way on one CPU, and each has its
+//! slot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::mir::{Block, Callee, Function, Inst, Op, Origin, Size, Slot, SlotData, Terminator, Type, Value};
+use crate::hir::FuncId;
+use crate::index::IndexVec;
+
+/// How many runs of an object's programs can use scratch memory on one CPU at a time: an NMI within an interrupt within a
+/// softirq within a task that preempted others.
+pub const SLOTS: u32 = 8;
+
+/// Bytes of the mark at the start of each slot, which says whether it is in use.
+pub const MARK_BYTES: u32 = 8;
+
+/// Most bytes of a slot. Source: include/linux/percpu.h, `PCPU_MIN_UNIT_SIZE`, v6.12, which bounds the values of per-CPU
+/// maps.
+pub const MAX_BYTES: u32 = 32 << 10;
+
+/// Which functions use scratch memory, and what for.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    users: BTreeSet<FuncId>,
+    candidates: BTreeSet<FuncId>,
+    least: u32,
+}
+
+/// Where a function finds its scratch slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Base {
+    /// The slot's address.
+    pub pointer: Value,
+    /// A slot of the frame that is in use before there is an address.
+    pub before: Option<Slot>,
+}
+
+impl Plan {
+    /// Moves slots of at least so many bytes out of the frames of programs that need too much stack, and of all that they
+    /// call. `None` if there is no such slot.
+    pub fn new(functions: &[Function], overfull: &BTreeSet<FuncId>, least: u32) -> Option<Plan> {
+        let callees: BTreeMap<_, BTreeSet<FuncId>> =
+            functions.iter().map(|one| (one.id, callees(one).collect())).collect();
+        let mut candidates = BTreeSet::new();
+        let mut open: Vec<_> = overfull.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            if candidates.insert(id) {
+                open.extend(callees.get(&id).into_iter().flatten());
+            }
+        }
+        let moves = |one: &&Function| candidates.contains(&one.id) && !movable(one, least, None).is_empty();
+        let mut users: BTreeSet<_> = functions.iter().filter(moves).map(|one| one.id).collect();
+        if users.is_empty() {
+            return None;
+        }
+        loop {
+            let calls_user = |id: &FuncId| callees[id].iter().any(|callee| users.contains(callee));
+            let more: Vec<_> =
+                callees.keys().filter(|id| !users.contains(id) && calls_user(id)).copied().collect();
+            if more.is_empty() {
+                return Some(Plan { users, candidates, least });
+            }
+            users.extend(more);
+        }
+    }
+
+    /// Whether the function gets the address of a scratch slot.
+    pub fn uses(&self, id: FuncId) -> bool {
+        self.users.contains(&id)
+    }
+}
+
+/// Moves slots from the frames of functions, helpers before those that call them, to scratch memory. Gives the bytes that
+/// a scratch slot needs; more than [`MAX_BYTES`] cannot be had.
+pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, plan: &Plan) -> u32 {
+    let mut moved = BTreeMap::new();
+    let mut starts: BTreeMap<FuncId, u32> = BTreeMap::new();
+    let mut total = MARK_BYTES;
+    // Callers come first, so that where a function's bytes start is known when its turn comes.
+    for function in functions.iter().rev() {
+        let Some(base) = bases.get(&function.id) else { continue };
+        let slots = if plan.candidates.contains(&function.id) {
+            movable(function, plan.least, base.before)
+        } else {
+            BTreeSet::new()
+        };
+        let start = starts.get(&function.id).copied().unwrap_or(MARK_BYTES);
+        let positions = Compact::new(function, |slot| slots.contains(&slot));
+        let end = start.saturating_add(positions.bytes);
+        for callee in callees(function) {
+            let other = starts.entry(callee).or_insert(end);
+            *other = end.max(*other);
+        }
+        total = total.max(end);
+        moved.insert(function.id, Moved { base: base.pointer, start, slots, positions });
+    }
+    for function in functions {
+        if let Some(moved) = moved.get(&function.id) {
+            moved.apply(function);
+        }
+    }
+    total
+}
+
+fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
+    function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
+        Op::Call { callee: Callee::Function(id), .. } => Some(id),
+        _ => None,
+    })
+}
+
+/// The slots of so many bytes that may be anywhere: the kernel keeps pointers, and the state of iterators, on the stack only.
+fn movable(function: &Function, least: u32, before: Option<Slot>) -> BTreeSet<Slot> {
+    let large = function.slots.iter_enumerated().filter(|(_, data)| data.size >= least);
+    let mut slots: BTreeSet<_> = large.map(|(slot, _)| slot).filter(|slot| Some(*slot) != before).collect();
+    let definitions = function.definitions();
+    let slot_of = |value: Value| match definitions[value] {
+        Some(Op::StackAddr { slot, .. }) => Some(*slot),
+        _ => None,
+    };
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        let stays = match &inst.op {
+            Op::Store { base, value, .. } if matches!(function.values[*value], Type::Ptr(_)) => {
+                slot_of(*base)
+            }
+            Op::Call { callee: Callee::Kfunc(_), args } => args.first().and_then(|arg| slot_of(*arg)),
+            _ => None,
+        };
+        if let Some(slot) = stays {
+            slots.remove(&slot);
+        }
+    }
+    slots
+}
+
+/// Positions of some of a function's slots, without the bytes that only others used: what overlapped does so still, and
+/// what did not does not.
+struct Compact {
+    /// For each byte of the frame, how many bytes of these slots lie below.
+    below: Vec<u32>,
+    bytes: u32,
+}
+
+impl Compact {
+    fn new(function: &Function, wanted: impl Fn(Slot) -> bool) -> Compact {
+        let mut used = vec![false; function.slot_bytes as usize];
+        for (_, data) in function.slots.iter_enumerated().filter(|(slot, _)| wanted(*slot)) {
+            let end = data.position.saturating_add(data.size.next_multiple_of(8));
+            used[data.position as usize..end as usize].fill(true);
+        }
+        let mut bytes = 0;
+        let mut below = Vec::with_capacity(used.len());
+        for used in used {
+            below.push(bytes);
+            bytes += u32::from(used);
+        }
+        Compact { below, bytes }
+    }
+
+    fn position(&self, data: SlotData) -> u32 {
+        self.below.get(data.position as usize).copied().unwrap_or(self.bytes)
+    }
+}
+
+/// What leaves a function's frame.
+struct Moved {
+    base: Value,
+    /// Where the function's bytes of the scratch slot start.
+    start: u32,
+    slots: BTreeSet<Slot>,
+    positions: Compact,
+}
+
+impl Moved {
+    fn apply(&self, function: &mut Function) {
+        let rest = Compact::new(function, |slot| !self.slots.contains(&slot));
+        let mut scratch: IndexVec<Slot, u32> = IndexVec::new();
+        for slot in function.slots.ids() {
+            let data = function.slots[slot];
+            scratch.push(self.start.saturating_add(self.positions.position(data)));
+            function.slots[slot] = if self.slots.contains(&slot) {
+                SlotData { size: 0, position: 0 }
+            } else {
+                SlotData { position: rest.position(data), ..data }
+            };
+        }
+        function.slot_bytes = rest.bytes;
+        for block in function.blocks.iter_mut() {
+            let insts = std::mem::take(&mut block.insts);
+            for mut inst in insts {
+                if let Op::StackAddr { slot, offset } = inst.op
+                    && self.slots.contains(&slot)
+                {
+                    let bytes = function.values.push(Type::I64);
+                    let op = Op::Const(u64::from(scratch[slot]) + u64::from(offset));
+                    block.insts.push(Inst { result: Some(bytes), op, span: inst.span });
+                    inst.op = Op::PtrAdd(self.base, bytes);
+                }
+                block.insts.push(inst);
+            }
+        }
+        retype(function);
+    }
+}
+
+/// Pointers that were made from moved slots point to a map's entry now.
+fn retype(function: &mut Function) {
+    let stack = Type::Ptr(Origin::Stack);
+    loop {
+        let mut changed = false;
+        for block in function.blocks.ids() {
+            let mut turned = Vec::new();
+            for inst in &function.blocks[block].insts {
+                if let (Some(result), Op::PtrAdd(from, _) | Op::NonNull(from)) = (inst.result, &inst.op)
+                    && function.values[result] == stack
+                    && function.values[*from] != stack
+                {
+                    turned.push((result, function.values[*from]));
+                }
+            }
+            for target in function.blocks[block].term.targets() {
+                for (arg, param) in target.args.iter().zip(&function.blocks[target.block].params) {
+                    if function.values[*param] == stack && function.values[*arg] != stack {
+                        turned.push((*param, Type::Ptr(Origin::Memory)));
+                    }
+                }
+            }
+            changed |= !turned.is_empty();
+            for (value, ty) in turned {
+                function.values[value] = ty;
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
+}
+
+/// Gives a program's scratch slot back wherever it ends, but for the block where it ends without one.
+pub fn release(function: &mut Function, base: Base, without: Block) {
+    let span = function.span;
+    for id in function.reverse_postorder() {
+        if id == without || !matches!(function.blocks[id].term, Terminator::Return(_)) {
+            continue;
+        }
+        let value = function.values.push(Type::I64);
+        let block = &mut function.blocks[id];
+        block.insts.push(Inst { result: Some(value), op: Op::Const(u64::MAX), span });
+        let size = Size::DW;
+        block.insts.push(Inst {
+            result: None,
+            op: Op::AtomicAdd { size, base: base.pointer, offset: 0, value },
+            span,
+        });
+    }
+}
