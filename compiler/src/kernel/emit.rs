@@ -211,7 +211,9 @@ impl Emitter<'_> {
             Kind::FrameAddr { offset, .. } => {
                 let dst = regs.reg();
                 self.push(Insn::mov(dst, Reg::R10));
-                self.push(Insn::alu(AluOp::Add, dst, *offset));
+                if *offset != 0 {
+                    self.push(Insn::alu(AluOp::Add, dst, *offset));
+                }
                 self.written(dst);
             }
             Kind::Mov32 { .. } => {

@@ -13,6 +13,29 @@ fn a_program_that_counts_is_five_instructions() {
 }
 
 #[test]
+fn an_addition_to_a_bound_entry_is_atomic_at_any_index() {
+    let script = perf_program(
+        "var m: hash<u32, u64[8]>(4)\nvar i: u32 = 1",
+        "var b = m[1]\nb[i] += 2\nb[3] += 4\nreturn 0",
+    );
+    let text = object(&script).disassembly().to_owned();
+    assert_eq!(text.matches("lock *(u64 *)").count(), 2, "{text}");
+}
+
+#[test]
+fn what_others_may_write_is_read_again_behind_a_call() {
+    let script = perf_program(
+        "var flag: u64 = 0\nvar out: u64 = 0",
+        "var a = flag\nvar t = time_ns()\nout = (flag - a) + t\nreturn 0",
+    );
+    let text = object(&script).disassembly().to_owned();
+    let clock = text.find("call bpf_ktime_get_ns").expect("the clock is asked");
+    for half in [&text[..clock], &text[clock..]] {
+        assert_eq!(half.matches(" = *(u64 *)").count(), 1, "{text}");
+    }
+}
+
+#[test]
 fn the_same_script_gives_the_same_bytes() {
     let script = include_str!("cases/maps.ks");
     assert_eq!(object(script).elf(), object(script).elf());

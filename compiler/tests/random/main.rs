@@ -119,8 +119,6 @@ fn is_known_limit(failure: &Failure) -> bool {
     let known = [
         // Nested loops with many map accesses: more than the verifier's million instructions.
         ("load:", "BPF program is too large"),
-        // An element of a local array in a helper that a loop calls: the verifier forgets that the array was written.
-        ("load:", "invalid read from stack R var_off"),
     ];
     known.iter().any(|(stage, reason)| failure.kind.starts_with(stage) && failure.kind.contains(reason))
 }

@@ -245,6 +245,15 @@ impl Selector<'_> {
         (Base::Reg(self.register(base)), offset)
     }
 
+    /// The top of the frame in a register that something is added to. In a function that is called nothing may be added to
+    /// which the frame is added: the verifier takes the sum for an address in the frame of the program.
+    /// Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, which leaves out `frameno`, v6.12.
+    fn frame(&mut self) -> VReg {
+        let dst = self.fresh();
+        self.push(Kind::FrameAddr { dst, offset: 0 });
+        dst
+    }
+
     /// For the address of an element in a slot, where the slot starts: its register holds the top of the frame and the
     /// index, and each access adds the start.
     fn indexed_frame(&self, value: Value) -> Option<i32> {
@@ -321,9 +330,13 @@ impl Selector<'_> {
                 self.push(Kind::Alu { op: AluOp::Sub, width: Width::W64, dst, lhs, rhs });
             }
             Op::PtrAdd(_, index) if self.indexed_frame(result).is_some() => {
-                let lhs = self.register(*index);
+                let index = self.register(*index);
+                let (lhs, rhs) = match self.function.is_program {
+                    true => (index, Rhs::Frame),
+                    false => (self.frame(), Rhs::Reg(index)),
+                };
                 let dst = self.define(result);
-                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs: Rhs::Frame });
+                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
             Op::PtrAdd(base, offset) => {
                 let lhs = self.register(*base);

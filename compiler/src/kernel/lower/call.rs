@@ -110,8 +110,8 @@ impl Lowerer<'_> {
             Home::Scalar(variable)
         } else {
             let home = self.memory_home(id, Base::Pointer(value));
-            if let Home::Alias { pointer, .. } = home {
-                self.builder.set(pointer, value);
+            if let Home::Alias(alias) = home {
+                self.unbind(alias);
             }
             home
         };

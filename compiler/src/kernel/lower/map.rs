@@ -2,7 +2,7 @@
 
 use super::super::mir::{Block, Callee, Condition, Helper, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
-use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Alias, Home, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
 use crate::types::IntType;
@@ -225,9 +225,10 @@ impl Lowerer<'_> {
                 let bytes = self.size(ty, span)?;
                 self.copy(Addr::of(base), entry, bytes, span)?;
             }
-            Home::Alias { pointer, .. } => {
+            Home::Alias(alias) => {
                 let value = self.pointer(entry);
-                self.builder.set(pointer, value);
+                self.builder.set(alias.pointer, value);
+                self.builder.set(alias.entry, value);
             }
         }
         self.set_present(home, true);
@@ -260,13 +261,19 @@ impl Lowerer<'_> {
                 let bytes = self.size(data.ty, span)?;
                 self.zero(Addr::of(base), bytes, span)?;
             }
-            Home::Alias { pointer, own } => {
+            Home::Alias(alias) => {
                 let bytes = self.size(data.ty, span)?;
-                self.zero(Addr::of(own), bytes, span)?;
-                let value = self.pointer(Addr::of(own));
-                self.builder.set(pointer, value);
+                self.zero(Addr::of(alias.own), bytes, span)?;
+                self.unbind(alias);
             }
         }
         Ok(())
+    }
+
+    /// The value is in private memory from here on.
+    pub(super) fn unbind(&mut self, alias: Alias) {
+        let own = self.pointer(Addr::of(alias.own));
+        self.builder.set(alias.pointer, own);
+        self.builder.set(alias.entry, self.null);
     }
 }

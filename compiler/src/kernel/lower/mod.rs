@@ -143,8 +143,19 @@ enum Home {
     Pointer(PointerHome),
     /// In memory: a slot, or what a parameter points to.
     Memory(Base),
-    /// At the pointer; `own` is its private memory, where the pointer points when it is not bound.
-    Alias { pointer: Variable, own: Base },
+    /// At an entry of a map, or in private memory.
+    Alias(Alias),
+}
+
+/// The home of a struct or array that may be bound to an entry of a map.
+#[derive(Clone, Copy)]
+struct Alias {
+    /// Where the value is.
+    pointer: Variable,
+    /// The entry, or null where the value is in private memory.
+    entry: Variable,
+    /// The private memory.
+    own: Base,
 }
 
 /// A local that has been declared.
@@ -282,7 +293,9 @@ impl<'a> Lowerer<'a> {
         let local = &self.active.source.locals[id];
         let is_copied = self.is_scalar(local.ty) || matches!(self.types().kind(local.ty), TypeKind::Str(_));
         if local.binding && !is_copied {
-            Home::Alias { pointer: self.builder.variable(Type::Ptr(Origin::Memory)), own }
+            let pointer = self.builder.variable(Type::Ptr(Origin::Memory));
+            let entry = self.builder.variable(Type::Ptr(Origin::MemoryOrNull));
+            Home::Alias(Alias { pointer, entry, own })
         } else {
             Home::Memory(own)
         }

@@ -187,7 +187,7 @@ impl Lowerer<'_> {
     fn local_addr(&mut self, id: LocalId) -> Lower<Addr> {
         let base = match self.declare(id)?.home {
             Home::Memory(base) => base,
-            Home::Alias { pointer, .. } => Base::Pointer(self.builder.get(pointer)),
+            Home::Alias(alias) => Base::Pointer(self.builder.get(alias.pointer)),
             Home::Scalar(_) | Home::Fixed(_) | Home::Pointer(_) => {
                 return not_yet(self.active.source.locals[id].span, "a part of this value is");
             }
@@ -291,10 +291,9 @@ impl Lowerer<'_> {
             }
             Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "an array of these is"),
             Home::Memory(own) => self.copy_prepared(from, Addr::of(own), bytes, span)?,
-            Home::Alias { pointer, own } => {
-                self.copy_prepared(from, Addr::of(own), bytes, span)?;
-                let own = self.pointer(Addr::of(own));
-                self.builder.set(pointer, own);
+            Home::Alias(alias) => {
+                self.copy_prepared(from, Addr::of(alias.own), bytes, span)?;
+                self.unbind(alias);
             }
         }
         self.set_present(home, true);

@@ -1,10 +1,10 @@
 //! Statements.
 
-use super::super::mir::{BinaryOp, Value};
-use super::memory::{Addr, access_size};
+use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
+use super::memory::{Addr, Base, access_size};
 use super::place::{Access, Prepared, Root};
 use super::sink::Sink;
-use super::{Home, LocalHome, Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Alias, Home, LocalHome, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind, Walk,
@@ -98,10 +98,9 @@ impl Lowerer<'_> {
                 self.set_pointer_local(id, home, pointer, value.span)?;
             }
             Home::Memory(base) => self.lower_into(value, Addr::of(base))?,
-            Home::Alias { pointer, own } => {
-                self.lower_into(value, Addr::of(own))?;
-                let own = self.pointer(Addr::of(own));
-                self.builder.set(pointer, own);
+            Home::Alias(alias) => {
+                self.lower_into(value, Addr::of(alias.own))?;
+                self.unbind(alias);
             }
         }
         Ok(())
@@ -140,13 +139,12 @@ impl Lowerer<'_> {
         if self.active.exposed.contains(&id) || mentions(self.hir, value, Root::Local(id)) {
             let bytes = self.size(value.ty, value.span)?;
             let from = self.temporary(value)?;
-            let (Home::Memory(own) | Home::Alias { own, .. }) = home.home else {
+            let (Home::Memory(own) | Home::Alias(Alias { own, .. })) = home.home else {
                 return not_yet(value.span, "this assignment is");
             };
             self.copy(Addr::of(own), from, bytes, value.span)?;
-            if let Home::Alias { pointer, own } = home.home {
-                let own = self.pointer(Addr::of(own));
-                self.builder.set(pointer, own);
+            if let Home::Alias(alias) = home.home {
+                self.unbind(alias);
             }
         } else {
             self.set_local(id, home, value)?;
@@ -215,6 +213,9 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
+        if let Some(alias) = self.alias(&prepared).filter(|_| prepared.is_indexed()) {
+            return self.compound_bound(alias, &prepared, int, change);
+        }
         change.shared = self.is_shared(&prepared);
         let Access { addr, miss } = self.resolve(&prepared)?;
         self.apply_change(addr, int, change);
@@ -226,17 +227,43 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether others may change the place at the same time. Memory that may be the stack counts as private where an
-    /// index is added: the verifier takes no atomic instruction at a place on the stack that it does not know.
+    /// The home of the binding that a place is a part of.
+    fn alias(&self, prepared: &Prepared) -> Option<Alias> {
+        let Root::Local(id) = prepared.root else { return None };
+        match self.active.locals[id]?.home {
+            Home::Alias(alias) => Some(alias),
+            _ => None,
+        }
+    }
+
+    /// `x[i] op= value` where `x` may be bound to an entry. The two places are told apart: the verifier takes no atomic
+    /// instruction at a place on the stack that it does not know.
+    fn compound_bound(&mut self, alias: Alias, part: &Prepared, int: IntType, change: Change) -> Lower<()> {
+        let entry = self.builder.get(alias.entry);
+        let (bound, own, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        let is_own = self.builder.value(Type::I32, Op::IsNull(entry));
+        self.builder.branch(is_own, own, bound);
+        for (block, shared) in [(bound, true), (own, false)] {
+            self.builder.switch_to_sealed(block);
+            let base = match shared {
+                true => Base::Pointer(self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(entry))),
+                false => alias.own,
+            };
+            let Access { addr, miss } = self.resolve(&part.with_root(Root::Value(Addr::of(base))))?;
+            self.apply_change(addr, int, Change { shared, ..change });
+            self.join_miss(miss, |_| Ok(()))?;
+            self.builder.jump(join);
+        }
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    /// Whether others may change the place at the same time.
     fn is_shared(&self, prepared: &Prepared) -> bool {
         match prepared.root {
             Root::Global(_) => true,
             Root::Element(map, _) => !self.hir.maps[map].kind.is_per_cpu(),
-            Root::Local(id) => {
-                let is_alias =
-                    self.active.locals[id].is_some_and(|home| matches!(home.home, Home::Alias { .. }));
-                is_alias && !prepared.is_indexed()
-            }
+            Root::Local(_) => self.alias(prepared).is_some(),
             Root::Pointer(..) | Root::Value(_) | Root::Config(_) => false,
         }
     }

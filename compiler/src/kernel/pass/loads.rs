@@ -1,5 +1,9 @@
 //! Reads no memory whose content is known: what was stored or read before, and the entry of a key that was looked up.
 //!
+//! Other CPUs and the userspace half change what is shared at any time: of a global variable or an entry of a map, nothing
+//! is known any more behind a call, which may tell the time or be answered elsewhere. So a script that waits, or reads
+//! before and after, sees what the others wrote.
+//!
 //! What is known at the start of a block is what all blocks before it agree on; nothing, where a loop comes back.
 
 use super::places::{Place, Places, Root};
@@ -220,10 +224,15 @@ impl Finder<'_> {
     }
 
     fn call(&mut self, callee: Callee, args: &[Value], result: Option<Value>, known: &mut Known) {
-        if let (Callee::Helper(Helper::MapLookup), [map, key], Some(result)) = (callee, args, result) {
-            return self.lookup(*map, *key, result, known);
+        if let (Callee::Helper(Helper::MapLookup), [map, key], Some(result)) = (callee, args, result)
+            && self.lookup(*map, *key, result, known)
+        {
+            return;
         }
-        known.contents.retain(|one| !self.places.call_writes(callee, args, one.place));
+        let is_kept = |one: &Content| {
+            one.place.root == Root::Frame && !self.places.call_writes(callee, args, one.place)
+        };
+        known.contents.retain(is_kept);
         let keeps_entries = match callee {
             Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
             | Callee::Helper(Helper::GetCurrentComm) => true,
@@ -235,15 +244,19 @@ impl Finder<'_> {
         }
     }
 
-    /// Two lookups of one key in one map, with nothing in between that adds or removes entries, are one.
-    fn lookup(&mut self, map: Value, key: Value, result: Value, known: &mut Known) {
+    /// Two lookups of one key in one map, with nothing in between that adds or removes entries, are one. Gives whether this
+    /// one is not made.
+    fn lookup(&mut self, map: Value, key: Value, result: Value, known: &mut Known) -> bool {
         let map = self.replacements.resolve(map);
-        let Some(key) = self.key(self.places.argument(key), known) else { return };
-        match known.entries.iter().find(|one| one.map == map && one.key == key) {
-            Some(entry) => self.replacements.replace(result, entry.result),
-            None if known.entries.len() < MAX_FACTS => known.entries.push(Entry { map, key, result }),
-            None => {}
+        let Some(key) = self.key(self.places.argument(key), known) else { return false };
+        if let Some(entry) = known.entries.iter().find(|one| one.map == map && one.key == key) {
+            self.replacements.replace(result, entry.result);
+            return true;
         }
+        if known.entries.len() < MAX_FACTS {
+            known.entries.push(Entry { map, key, result });
+        }
+        false
     }
 
     /// The values that a slot holds from a place on, if they are known for all of its bytes.

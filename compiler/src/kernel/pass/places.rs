@@ -2,7 +2,7 @@
 
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Callee, Function, Helper, Kfunc, Op, Origin, Slot, Type, Value};
+use crate::kernel::mir::{Block, Callee, Function, Helper, Op, Origin, Slot, Type, Value};
 
 /// Where a pointer was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,21 +154,14 @@ impl<'a> Places<'a> {
         self.escaped[start..end].contains(&true)
     }
 
-    /// Whether a call may write there.
+    /// Whether a call may write to the frame there.
     pub fn call_writes(&self, callee: Callee, args: &[Value], place: Place) -> bool {
         match callee {
-            Callee::Helper(Helper::MapUpdate) => {
-                matches!(place.root, Root::Pointer(pointer) if !matches!(self.origin(pointer), Some(Origin::Stack | Origin::Global)))
-            }
+            Callee::Helper(Helper::MapUpdate) => false,
             Callee::Helper(helper) if !helper.has_effects() => false,
-            Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
-            | Callee::Helper(Helper::GetCurrentComm) => {
-                args.first().is_none_or(|arg| self.overlap(self.argument(*arg), place))
-            }
             _ => {
-                place.root != Root::Frame
-                    || self.is_escaped(place)
-                    || args.iter().any(|arg| self.overlap(self.argument(*arg), place))
+                let escaped = matches!(callee, Callee::Function(_)) && self.is_escaped(place);
+                escaped || args.iter().any(|arg| self.overlap(self.argument(*arg), place))
             }
         }
     }
