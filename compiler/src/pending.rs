@@ -120,6 +120,9 @@ impl Pending<'_> {
                 | KernelBuiltin::Cpu
                 | KernelBuiltin::Comm
                 | KernelBuiltin::CgroupId
+                | KernelBuiltin::Reserve(_)
+                | KernelBuiltin::Submit(..)
+                | KernelBuiltin::Discard(..)
         )
     }
 

@@ -5,6 +5,7 @@
 //! programs, events or policy.
 
 pub mod manifest;
+pub mod object;
 pub mod section;
 
 /// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.

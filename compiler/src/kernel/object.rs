@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ks_wit::section::FAULT_COUNT_PREFIX;
 
+use ks_wit::object;
+
 use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
-use super::mir::Kfunc;
+use super::mir::{Kfunc, Lost};
 use super::scratch::SLOTS;
 use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, KfuncRef, MapRef, disasm};
 use crate::btf::{self, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
@@ -14,7 +16,7 @@ use crate::elf::{
     CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
     MapSide, ObjectBuilder, Pinning,
 };
-use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
+use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind, RingId};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -25,6 +27,8 @@ pub struct Assembly<'a> {
     builder: ObjectBuilder,
     maps: BTreeMap<MapId, MapRef>,
     configs: BTreeMap<ConfigId, MapRef>,
+    rings: BTreeMap<RingId, MapRef>,
+    lost: BTreeMap<Lost, GlobalRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
@@ -41,6 +45,8 @@ impl<'a> Assembly<'a> {
             builder: ObjectBuilder::new(),
             maps: BTreeMap::new(),
             configs: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            lost: BTreeMap::new(),
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
@@ -50,6 +56,7 @@ impl<'a> Assembly<'a> {
         };
         split.maps.iter().for_each(|id| assembly.add_map(*id));
         split.configs.iter().for_each(|id| assembly.add_config(*id));
+        split.rings.iter().for_each(|id| assembly.add_ring(*id));
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
         functions.for_each(|id| assembly.declare(id));
         assembly
@@ -135,6 +142,39 @@ impl<'a> Assembly<'a> {
             name.push('_');
         }
         name
+    }
+
+    fn add_ring(&mut self, id: RingId) {
+        let ring = &self.hir.rings[id];
+        let map = MapDef {
+            name: ring.name.clone(),
+            map_type: RING_BUFFER,
+            key: MapSide::None,
+            value: MapSide::None,
+            max_entries: ring.bytes,
+            flags: 0,
+            pinning: Pinning::None,
+        };
+        self.rings.insert(id, self.builder.add_map(map));
+    }
+
+    /// The variable that counts something lost.
+    fn lost(&mut self, lost: Lost) -> GlobalRef {
+        if let Some(found) = self.lost.get(&lost) {
+            return *found;
+        }
+        let Lost::Record(ring) = lost;
+        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
+        let added = self.builder.add_global(GlobalDef {
+            name: object::lost_variable(&self.hir.rings[ring].name),
+            section: DataSection::Bss,
+            ty,
+            bytes: 8,
+            align: 8,
+            initial: Vec::new(),
+        });
+        self.lost.insert(lost, added);
+        added
     }
 
     fn add_global(&mut self, id: GlobalId) {
@@ -286,6 +326,8 @@ impl Symbols for Assembly<'_> {
         match symbol {
             Symbol::Map(id) => Imm64::Map(self.maps[&id]),
             Symbol::Config(id) => Imm64::Map(self.configs[&id]),
+            Symbol::Ring(id) => Imm64::Map(self.rings[&id]),
+            Symbol::Lost(lost) => Imm64::Global { global: self.lost(lost), offset: 0 },
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
             Symbol::Scratch => Imm64::Map(self.scratch.expect("a program that claims a slot has the map")),
             Symbol::Faults(id) => Imm64::Global { global: self.fault_count(id), offset: 0 },
@@ -300,6 +342,9 @@ impl Symbols for Assembly<'_> {
         }
     }
 }
+
+/// BPF_MAP_TYPE_RINGBUF.
+const RING_BUFFER: u32 = 27;
 
 /// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
 fn map_type(kind: MapKind) -> u32 {

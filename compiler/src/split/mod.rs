@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId};
+use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, RingId};
 
 /// The two halves of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Split {
     pub plugin_globals: BTreeSet<GlobalId>,
     /// Maps that the BPF object defines: all that are used by either half.
     pub maps: BTreeSet<MapId>,
+    /// Ring buffers that the BPF object defines: all that are used by either half.
+    pub rings: BTreeSet<RingId>,
     /// Config blocks that the BPF object has a map for: all that are used by either half.
     pub configs: BTreeSet<ConfigId>,
     /// Kernel code that reads registers or other members whose place depends on the architecture.
@@ -29,7 +31,10 @@ pub struct Split {
 impl Split {
     /// Whether there is a BPF object at all.
     pub fn needs_object(&self) -> bool {
-        !self.kernel.is_empty() || !self.maps.is_empty() || !self.configs.is_empty()
+        !self.kernel.is_empty()
+            || !self.maps.is_empty()
+            || !self.rings.is_empty()
+            || !self.configs.is_empty()
     }
 
     /// Globals that both halves use.
@@ -50,6 +55,7 @@ pub fn split(hir: &Hir) -> Split {
         kernel_globals: kernel_uses.globals.clone(),
         plugin_globals: user_uses.globals.difference(&kernel_uses.globals).copied().collect(),
         maps: kernel_uses.maps.union(&user_uses.maps).copied().collect(),
+        rings: kernel_uses.rings.union(&user_uses.rings).copied().collect(),
         configs: kernel_uses.configs.union(&user_uses.configs).copied().collect(),
         arch_dependent: kernel_uses.context,
         kernel,
@@ -75,6 +81,7 @@ struct Uses {
     functions: BTreeSet<FuncId>,
     globals: BTreeSet<GlobalId>,
     maps: BTreeSet<MapId>,
+    rings: BTreeSet<RingId>,
     configs: BTreeSet<ConfigId>,
     context: bool,
 }
@@ -98,6 +105,9 @@ impl Visitor for Uses {
     }
     fn map(&mut self, id: MapId) {
         self.maps.insert(id);
+    }
+    fn ring(&mut self, id: RingId) {
+        self.rings.insert(id);
     }
     fn config(&mut self, id: ConfigId) {
         self.configs.insert(id);

@@ -11,9 +11,9 @@ use regalloc2::VReg;
 
 pub use select::select;
 
-use super::mir::{Kfunc, Size};
+use super::mir::{Kfunc, Lost, Size};
 use crate::bpf::{AluOp, JmpOp, SwapBits, Width};
-use crate::hir::{ConfigId, FuncId, GlobalId, MapId};
+use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
 use crate::source::Span;
 
 /// A register or a constant.
@@ -47,6 +47,10 @@ pub enum Symbol {
     Scratch,
     /// How often runs of a program ended by a fault.
     Faults(FuncId),
+    /// A ring buffer.
+    Ring(RingId),
+    /// The count of something lost.
+    Lost(Lost),
     /// A byte of a global variable.
     Global(GlobalId, u32),
 }

@@ -195,6 +195,14 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Map(*map) })
             }
+            Some(Op::RingAddr(ring)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Ring(*ring) })
+            }
+            Some(Op::LostAddr(lost)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Lost(*lost) })
+            }
             Some(Op::ConfigAddr(config)) => {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Config(*config) })

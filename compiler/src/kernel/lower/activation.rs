@@ -21,6 +21,15 @@ pub(super) enum Exit {
     Block(Block),
 }
 
+/// What is around a function.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outside {
+    /// How many loops.
+    pub loops: usize,
+    /// The scope of its body.
+    pub scope: usize,
+}
+
 /// A function whose body is being lowered.
 pub(super) struct Activation<'a> {
     pub source: &'a Function,
@@ -33,6 +42,8 @@ pub(super) struct Activation<'a> {
     pub fixed: BTreeSet<LocalId>,
     /// How many loops are around the function.
     pub outer_loops: usize,
+    /// The scope of its body.
+    pub scope: usize,
     /// The `try` statements around the current one, innermost last.
     pub handlers: Vec<Handler>,
     /// Calls that may have been deferred, in order.
@@ -52,7 +63,7 @@ impl<'a> Activation<'a> {
         source: &'a Function,
         id: FuncId,
         exit: Exit,
-        outer_loops: usize,
+        outside: Outside,
     ) -> Activation<'a> {
         let temporaries = defer::temporaries(hir, id, source);
         let exposed = inline::exposed(source);
@@ -62,7 +73,8 @@ impl<'a> Activation<'a> {
             fixed: inline::set_once(source).difference(&temporaries).copied().collect(),
             lasting: exposed.union(&temporaries).copied().collect(),
             exposed,
-            outer_loops,
+            outer_loops: outside.loops,
+            scope: outside.scope,
             handlers: Vec::new(),
             defers: Vec::new(),
             flags: Vec::new(),
@@ -97,6 +109,7 @@ impl Lowerer<'_> {
         if let Exit::Block(block) = self.active.exit {
             self.builder.switch_to_sealed(block);
             self.run_deferred()?;
+            self.discard_records(self.active.scope);
             let result = match self.active.result {
                 Sink::Scalar(variable) => self.builder.get(variable),
                 _ => self.builder.constant(ret, 0),
@@ -110,7 +123,7 @@ impl Lowerer<'_> {
     pub(super) fn statements(&mut self) -> Lower<()> {
         self.clear_flags();
         let source = self.active.source;
-        self.block(&source.body)?;
+        self.open_block(&source.body)?;
         if !self.builder.is_filled() {
             self.return_value(None)?;
         }
@@ -124,6 +137,7 @@ impl Lowerer<'_> {
             (Exit::Return, Sink::Nothing, Some(value)) if value.ty != void => {
                 let result = self.scalar(value)?;
                 self.destroy_iterators(self.active.outer_loops);
+                self.discard_records(self.active.scope);
                 self.builder.ret(result);
                 return Ok(());
             }
@@ -147,8 +161,12 @@ impl Lowerer<'_> {
         }
         self.destroy_iterators(self.active.outer_loops);
         match self.active.exit {
-            Exit::Block(block) => self.builder.jump(block),
+            Exit::Block(block) => {
+                self.discard_records(self.active.scope + 1);
+                self.builder.jump(block);
+            }
             Exit::Return => {
+                self.discard_records(self.active.scope);
                 let zero = self.builder.constant(self.builder.result_type(), 0);
                 self.builder.ret(zero);
             }

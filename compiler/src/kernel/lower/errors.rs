@@ -35,6 +35,8 @@ pub(super) struct Handler {
     code: Variable,
     /// How many loops are around it.
     loops: usize,
+    /// The scope that it belongs to.
+    scope: usize,
 }
 
 /// The way out of a function for a throw.
@@ -53,14 +55,15 @@ impl Lowerer<'_> {
 
     /// Goes to the clauses of the innermost `try`, or out of the function.
     pub(super) fn throw_code(&mut self, code: Value) {
-        let (block, variable, loops) = match self.active.handlers.last() {
-            Some(handler) => (handler.block, handler.code, handler.loops),
+        let (block, variable, loops, scope) = match self.active.handlers.last() {
+            Some(handler) => (handler.block, handler.code, handler.loops, handler.scope),
             None => {
                 let thrown = self.thrown();
-                (thrown.block, thrown.code, self.active.outer_loops)
+                (thrown.block, thrown.code, self.active.outer_loops, self.active.scope)
             }
         };
         self.destroy_iterators(loops);
+        self.discard_records(scope + 1);
         self.builder.set(variable, code);
         self.builder.jump(block);
     }
@@ -77,7 +80,7 @@ impl Lowerer<'_> {
     pub(super) fn try_catch(&mut self, body: &[Stmt], catches: &[Catch]) -> Lower<()> {
         let (block, join) = (self.builder.block(), self.builder.block());
         let code = self.builder.variable(Type::I32);
-        self.active.handlers.push(Handler { block, code, loops: self.loops.len() });
+        self.active.handlers.push(Handler { block, code, loops: self.loops.len(), scope: self.records.depth });
         self.block(body)?;
         self.active.handlers.pop();
         if !self.builder.is_filled() {
@@ -134,6 +137,7 @@ impl Lowerer<'_> {
         };
         self.builder.switch_to_sealed(thrown.block);
         self.run_deferred()?;
+        self.discard_records(self.active.scope);
         Ok(Some(self.builder.get(thrown.code)))
     }
 
@@ -222,6 +226,7 @@ impl Lowerer<'_> {
             self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
         }
         self.destroy_iterators(0);
+        self.discard_records(0);
         let zero = self.builder.constant(self.builder.result_type(), 0);
         self.builder.ret(zero);
     }

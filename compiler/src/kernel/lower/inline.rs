@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::activation::{Activation, Exit};
+use super::activation::{Activation, Exit, Outside};
 use super::call::Argument;
 use super::memory::{Addr, Base};
 use super::pointer::PointerHome;
@@ -103,7 +103,9 @@ impl Lowerer<'_> {
     pub(super) fn inline(&mut self, func: FuncId, args: &[Argument], sink: Sink, span: Span) -> Lower<()> {
         let source = self.program.function(func);
         let (exit, join) = (self.builder.block(), self.builder.block());
-        let mut activation = Activation::new(self.hir, source, func, Exit::Block(exit), self.loops.len());
+        let scope = self.records.depth + 1;
+        let outside = Outside { loops: self.loops.len(), scope };
+        let mut activation = Activation::new(self.hir, source, func, Exit::Block(exit), outside);
         activation.result = sink;
         let outer = std::mem::replace(&mut self.active, activation);
         let outer_span = self.builder.set_span(source.span);
@@ -113,8 +115,10 @@ impl Lowerer<'_> {
         self.statements()?;
         self.builder.switch_to_sealed(exit);
         self.run_deferred()?;
+        self.discard_records(scope);
         self.builder.jump(join);
         let code = self.thrown_code()?;
+        self.records.end(scope);
         self.active = outer;
         self.builder.set_span(outer_span);
         if let Some(code) = code {
@@ -159,6 +163,10 @@ impl Lowerer<'_> {
             let null = self.null();
             return Ok(Home::Pointer(PointerHome::Fixed(null)));
         }
-        Ok(Home::Pointer(PointerHome::Variables(self.pointer_variables(ty, span)?)))
+        let mut variables = self.pointer_variables(ty, span)?;
+        if self.active.lasting.contains(&id) {
+            variables.scope = self.active.scope;
+        }
+        Ok(Home::Pointer(PointerHome::Variables(variables)))
     }
 }

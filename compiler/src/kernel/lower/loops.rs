@@ -38,6 +38,8 @@ pub(super) struct Frame {
     break_to: Block,
     continue_to: Block,
     iterator: Option<Iterator>,
+    /// The scope that the loop belongs to.
+    scope: usize,
 }
 
 /// A running iterator.
@@ -50,12 +52,21 @@ struct Iterator {
     wide_zero: Value,
 }
 
+impl Frame {
+    /// The scope that the loop belongs to.
+    pub(super) fn scope(&self) -> usize {
+        self.scope
+    }
+}
+
 impl Lowerer<'_> {
     pub(super) fn break_loop(&mut self, span: Span) -> Lower<()> {
         let Some(frame) = self.loops.last() else {
             return not_yet(span, "`break` outside of a loop is");
         };
-        self.builder.jump(frame.break_to);
+        let (target, scope) = (frame.break_to, frame.scope);
+        self.discard_records(scope + 1);
+        self.builder.jump(target);
         Ok(())
     }
 
@@ -63,7 +74,9 @@ impl Lowerer<'_> {
         let Some(frame) = self.loops.last() else {
             return not_yet(span, "`continue` outside of a loop is");
         };
-        self.builder.jump(frame.continue_to);
+        let (target, scope) = (frame.continue_to, frame.scope);
+        self.discard_records(scope + 1);
+        self.builder.jump(target);
         Ok(())
     }
 
@@ -129,7 +142,8 @@ impl Lowerer<'_> {
         let next = self.builder.block();
         self.builder.branch(null, ended, next);
         self.builder.switch_to_sealed(next);
-        self.loops.push(Frame { break_to: leave, continue_to: header, iterator: Some(running) });
+        let scope = self.records.depth;
+        self.loops.push(Frame { break_to: leave, continue_to: header, iterator: Some(running), scope });
         Iteration { slot, turn, header, ended, leave }
     }
 
@@ -261,7 +275,8 @@ impl Lowerer<'_> {
         self.builder.branch(more, inside, leave);
         self.builder.switch_to_sealed(inside);
         self.builder.set(variable, value);
-        self.loops.push(Frame { break_to: leave, continue_to: next, iterator: None });
+        let scope = self.records.depth;
+        self.loops.push(Frame { break_to: leave, continue_to: next, iterator: None, scope });
         self.turn(body)?;
         self.loops.pop();
         if !self.builder.is_filled() {

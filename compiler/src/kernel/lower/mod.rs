@@ -26,6 +26,7 @@ mod matching;
 mod memory;
 mod place;
 mod pointer;
+mod ring;
 mod scratch;
 mod sink;
 mod stmt;
@@ -45,10 +46,11 @@ use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
-use activation::{Activation, Exit};
+use activation::{Activation, Exit, Outside};
 use errors::Status;
 use memory::Base;
 use pointer::{Kinds, PointerHome, Pointers};
+use ring::Records;
 
 /// What this version cannot compile ends the function it stands in.
 type Lower<T> = Result<T, Box<Diagnostic>>;
@@ -166,6 +168,13 @@ struct LocalHome {
     present: Option<Variable>,
 }
 
+/// What is known of a MIR function once all of it has been seen.
+#[derive(Default, PartialEq, Eq)]
+struct Known {
+    kinds: Kinds,
+    scopes: ring::Scopes,
+}
+
 struct Lowerer<'a> {
     program: &'a Context<'a>,
     hir: &'a Hir,
@@ -176,23 +185,24 @@ struct Lowerer<'a> {
     status: Status,
     scratch: Option<ScratchBase>,
     pointers: Pointers,
+    records: Records,
     /// The null pointer.
     null: Value,
 }
 
 impl<'a> Lowerer<'a> {
     fn function(program: &'a Context<'a>, id: FuncId) -> Lower<Lowered> {
-        let mut kinds = Vec::new();
+        let mut known = Known::default();
         loop {
-            let (function, found) = Self::with_kinds(program, id, kinds.clone())?;
-            if found == kinds {
+            let (function, found) = Self::with_known(program, id, &known)?;
+            if found == known {
                 return Ok(function);
             }
-            kinds = found;
+            known = found;
         }
     }
 
-    fn with_kinds(program: &'a Context<'a>, id: FuncId, kinds: Kinds) -> Lower<(Lowered, Kinds)> {
+    fn with_known(program: &'a Context<'a>, id: FuncId, known: &Known) -> Lower<(Lowered, Known)> {
         let source = program.function(id);
         let is_program = source.kind.is_program();
         let ret = program.hir.types.scalar(source.ret).map_or(Type::I32, int_type);
@@ -211,12 +221,13 @@ impl<'a> Lowerer<'a> {
         let mut lowerer = Lowerer {
             program,
             hir: program.hir,
-            active: Activation::new(program.hir, source, id, Exit::Return, 0),
+            active: Activation::new(program.hir, source, id, Exit::Return, Outside { loops: 0, scope: 1 }),
             builder,
             loops: Vec::new(),
             status: Status::None,
             scratch: None,
-            pointers: Pointers::new(kinds),
+            pointers: Pointers::new(known.kinds.clone()),
+            records: Records::new(known.scopes.clone()),
             null,
         };
         lowerer.parameters(id)?;
@@ -229,7 +240,8 @@ impl<'a> Lowerer<'a> {
         if let Some(claim) = claim {
             release(&mut function, claim.base, claim.none_free);
         }
-        Ok((Lowered { function, scratch: lowerer.scratch }, lowerer.pointers.found))
+        let found = Known { kinds: lowerer.pointers.found, scopes: lowerer.records.found };
+        Ok((Lowered { function, scratch: lowerer.scratch }, found))
     }
 
     fn types(&self) -> &'a Types {

@@ -6,6 +6,9 @@
 //! it at compile time. Every other may point into objects of several extents: there is an address for each extent, so that
 //! every check is against a constant. In a loop the verifier forgets numbers that differ from turn to turn, but not addresses.
 //! Which extents there are is known once the whole function has been seen: it is lowered until no new ones are found.
+//!
+//! A record of a ring buffer (`ring`) is reached through a variable of its own, which is null as soon as the record was
+//! given back: all pointers to it then are.
 
 mod access;
 
@@ -14,9 +17,10 @@ use std::collections::BTreeSet;
 use super::super::mir::builder::Variable;
 use super::super::mir::{BinaryOp, Origin, Type, Value};
 use super::memory::BASE_ALIGN;
+use super::ring::Site;
 use super::sink::Sink;
 use super::{Home, LocalHome, Lower, Lowerer, arithmetic, not_yet};
-use crate::hir::{self, Expr, ExprKind, Place, PlaceKind};
+use crate::hir::{self, Expr, ExprKind, KernelBuiltin, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
 
@@ -34,20 +38,22 @@ pub(super) struct Pointer {
     /// The objects that it may point into, in [`Pointers::objects`].
     objects: usize,
     /// Bytes from the start of the object.
-    offset: Bytes,
+    pub offset: Bytes,
     /// What the objects' addresses are a multiple of, and the offset if it is not known: a power of two.
     align: u32,
 }
 
 /// An object that a pointer may point into.
 #[derive(Debug, Clone, Copy)]
-struct Object {
-    /// Its address; null if the pointer does not point there.
-    base: Value,
+pub(super) struct Object {
+    /// Its address; null if the pointer does not point there. Of a record: 1 if the pointer points there, else 0.
+    pub base: Value,
     /// Its bytes.
-    extent: u64,
-    /// It is in this frame or a caller's: nobody else sees it.
-    is_own: bool,
+    pub extent: u64,
+    /// It is in this frame or a caller's, or not published yet: nobody else sees it.
+    pub is_own: bool,
+    /// The record that it is.
+    pub record: Option<Site>,
 }
 
 /// A pointer that changes.
@@ -58,6 +64,8 @@ pub(super) struct PointerVariables {
     pub offset: Variable,
     /// What every pointer in it is a multiple of.
     align: u32,
+    /// The scope that it belongs to.
+    pub scope: usize,
 }
 
 /// The pointers of a MIR function.
@@ -73,11 +81,17 @@ pub(super) struct Pointers {
     pub found: Kinds,
 }
 
-/// The extent of an object, and whether it is the frame's own.
-type Kind = (u64, bool);
+/// The extent of an object, whether it is the frame's own, and which record it is.
+type Kind = (u64, bool, Option<Site>);
 
 /// For each pointer that changes, the kinds of objects that it may point into.
 pub(super) type Kinds = Vec<BTreeSet<Kind>>;
+
+impl Object {
+    fn kind(&self) -> Kind {
+        (self.extent, self.is_own, self.record)
+    }
+}
 
 impl Pointers {
     pub(super) fn new(known: Kinds) -> Pointers {
@@ -119,22 +133,26 @@ impl Lowerer<'_> {
             self.pointers.found.push(BTreeSet::new());
         }
         let kinds = self.pointers.known.get(index).cloned().unwrap_or_default();
-        let memory = Type::Ptr(Origin::MemoryOrNull);
-        let variables = kinds.into_iter().map(|kind| (kind, self.builder.variable(memory))).collect();
+        let variable = |kind: Kind| {
+            let ty = if kind.2.is_some() { Type::I32 } else { Type::Ptr(Origin::MemoryOrNull) };
+            (kind, self.builder.variable(ty))
+        };
+        let variables = kinds.into_iter().map(variable).collect();
         self.pointers.variables.push(variables);
         Ok(PointerVariables {
             index,
             offset: self.builder.variable(Type::I64),
             align: self.types().align(to).clamp(1, u64::from(BASE_ALIGN)) as u32,
+            scope: self.records.depth,
         })
     }
 
-    fn pointer_into(&mut self, objects: Vec<Object>, offset: Bytes, align: u32) -> Pointer {
+    pub(super) fn pointer_into(&mut self, objects: Vec<Object>, offset: Bytes, align: u32) -> Pointer {
         self.pointers.objects.push(objects);
         Pointer { objects: self.pointers.objects.len() - 1, offset, align }
     }
 
-    fn objects(&self, pointer: Pointer) -> Vec<Object> {
+    pub(super) fn objects(&self, pointer: Pointer) -> Vec<Object> {
         self.pointers.objects[pointer.objects].clone()
     }
 
@@ -177,6 +195,7 @@ impl Lowerer<'_> {
             },
             ExprKind::AddrOf(place) => self.address_of_place(place),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
+            ExprKind::Kernel(KernelBuiltin::Reserve(ring)) => self.reserve(*ring, expr.span),
             ExprKind::Convert(from) if self.is_pointer(from.ty) => self.pointer_value(from),
             ExprKind::Call { .. } | ExprKind::CallValue { .. } | ExprKind::Match(_) => {
                 let variables = self.pointer_variables(expr.ty, expr.span)?;
@@ -191,7 +210,10 @@ impl Lowerer<'_> {
         let offset = self.builder.get(variables.offset);
         let offset = self.builder.known(offset).map_or(Bytes::Value(offset), Bytes::Known);
         let bases = self.pointers.variables[variables.index].clone();
-        let object = |((extent, is_own), base)| Object { base: self.builder.get(base), extent, is_own };
+        let object = |((extent, is_own, record), base)| {
+            let base = self.builder.get(base);
+            Object { base, extent, is_own, record }
+        };
         let objects = bases.into_iter().map(object).collect();
         self.pointer_into(objects, offset, variables.align)
     }
@@ -208,12 +230,13 @@ impl Lowerer<'_> {
         let offset = self.number(pointer.offset);
         self.builder.set(variables.offset, offset);
         let objects = self.objects(pointer);
-        let kinds = objects.iter().map(|object| (object.extent, object.is_own));
-        self.pointers.found[variables.index].extend(kinds);
-        for ((extent, is_own), variable) in self.pointers.variables[variables.index].clone() {
-            let fits = |object: &Object| object.extent == extent && object.is_own == is_own;
-            let fitting = objects.iter().copied().filter(fits).collect();
-            let base = self.chosen(fitting);
+        self.pointers.found[variables.index].extend(objects.iter().map(Object::kind));
+        objects.iter().filter_map(|object| object.record).for_each(|site| {
+            self.records.outlives(site, variables.scope);
+        });
+        for (kind, variable) in self.pointers.variables[variables.index].clone() {
+            let fitting = objects.iter().copied().filter(|object| object.kind() == kind).collect();
+            let base = if kind.2.is_some() { self.any_of(fitting) } else { self.chosen(fitting) };
             let base = self.with_plain_null(base);
             self.builder.set(variable, base);
         }
@@ -278,7 +301,7 @@ impl Lowerer<'_> {
     /// A pointer to all of a value.
     fn whole(&mut self, base: Value, ty: TypeId) -> Pointer {
         let is_own = self.is_own(base);
-        let object = Object { base, extent: self.types().size(ty), is_own };
+        let object = Object { base, extent: self.types().size(ty), is_own, record: None };
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }
 

@@ -25,12 +25,22 @@ pub(super) struct Change {
 impl Lowerer<'_> {
     /// Statements in order. The slots of what they declare are free again afterwards.
     pub(super) fn block(&mut self, block: &[Stmt]) -> Lower<()> {
+        let scope = self.open_block(block)?;
+        self.discard_records(scope);
+        self.records.end(scope);
+        Ok(())
+    }
+
+    /// Statements in order, as a scope of its own, which is given. The records that belong to it are still held.
+    pub(super) fn open_block(&mut self, block: &[Stmt]) -> Lower<usize> {
+        self.records.depth += 1;
         let mark = self.builder.mark_stack();
         for stmt in block {
             self.stmt(stmt)?;
         }
         self.builder.release_stack(mark);
-        Ok(())
+        self.records.depth -= 1;
+        Ok(self.records.depth + 1)
     }
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {

@@ -17,7 +17,7 @@ pub mod interp;
 pub mod print;
 pub mod verify;
 
-use crate::hir::{ConfigId, FuncId, GlobalId, MapId};
+use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::source::Span;
@@ -186,6 +186,12 @@ pub enum Helper {
     MapLookup,
     /// `(map, key, value, flags) -> 0 or -errno`
     MapUpdate,
+    /// `(ring, bytes, 0) -> record or null`; the record is to be given to one of the next two on every path
+    RingReserve,
+    /// `(record, 0)`
+    RingSubmit,
+    /// `(record, 0)`
+    RingDiscard,
     /// `() -> ns`
     KtimeGetNs,
     /// `() -> number`
@@ -208,6 +214,9 @@ impl Helper {
         match self {
             Helper::MapLookup => "bpf_map_lookup_elem",
             Helper::MapUpdate => "bpf_map_update_elem",
+            Helper::RingReserve => "bpf_ringbuf_reserve",
+            Helper::RingSubmit => "bpf_ringbuf_submit",
+            Helper::RingDiscard => "bpf_ringbuf_discard",
             Helper::KtimeGetNs => "bpf_ktime_get_ns",
             Helper::GetPrandom => "bpf_get_prandom_u32",
             Helper::GetSmpProcessorId => "bpf_get_smp_processor_id",
@@ -223,6 +232,9 @@ impl Helper {
         match self {
             Helper::MapLookup => 1,
             Helper::MapUpdate => 2,
+            Helper::RingReserve => 131,
+            Helper::RingSubmit => 132,
+            Helper::RingDiscard => 133,
             Helper::KtimeGetNs => 5,
             Helper::GetPrandom => 7,
             Helper::GetSmpProcessorId => 8,
@@ -237,13 +249,21 @@ impl Helper {
     pub fn result(self) -> Type {
         match self {
             Helper::MapLookup => Type::Ptr(Origin::EntryOrNull),
+            Helper::RingReserve => Type::Ptr(Origin::MemoryOrNull),
             _ => Type::I64,
         }
     }
 
     /// Whether two calls with nothing in between are one.
     pub fn has_effects(self) -> bool {
-        matches!(self, Helper::MapUpdate | Helper::GetCurrentComm)
+        matches!(
+            self,
+            Helper::MapUpdate
+                | Helper::RingReserve
+                | Helper::RingSubmit
+                | Helper::RingDiscard
+                | Helper::GetCurrentComm
+        )
     }
 }
 
@@ -276,6 +296,13 @@ impl Kfunc {
             Kfunc::IterNumDestroy => None,
         }
     }
+}
+
+/// Something that the object counts because it was lost; the host tells how often. A 64-bit variable each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lost {
+    /// A record that the ring buffer had no room for.
+    Record(RingId),
 }
 
 /// What is called.
@@ -363,6 +390,10 @@ pub enum Op {
     ScratchMap,
     /// How often runs of a program ended by a fault: 8 bytes, a global variable.
     FaultCount(FuncId),
+    /// A ring buffer, as helpers take it.
+    RingAddr(RingId),
+    /// The count of something lost.
+    LostAddr(Lost),
     /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
     PtrDiff(Value, Value),
     /// A pointer moved by a 64-bit number of bytes that was checked.
@@ -436,7 +467,9 @@ impl Op {
             | Op::MapAddr(_)
             | Op::ConfigAddr(_)
             | Op::ScratchMap
-            | Op::FaultCount(_) => {}
+            | Op::FaultCount(_)
+            | Op::RingAddr(_)
+            | Op::LostAddr(_) => {}
             Op::IsNull(value)
             | Op::Narrow { value, .. }
             | Op::SwapBytes { value, .. }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use super::{BlockData, Callee, Function, Inst, Op, Origin, Program, Target, Terminator, Type, Value};
+use super::{BlockData, Callee, Function, Inst, Lost, Op, Origin, Program, Target, Terminator, Type, Value};
 use crate::hir::Hir;
 use crate::index::Id;
 
@@ -113,6 +113,8 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             format!("global_addr {} + {offset}", hir.globals[*global].name)
         }
         Op::MapAddr(map) => format!("map_addr {}", hir.maps[*map].name),
+        Op::RingAddr(ring) => format!("ring_addr {}", hir.rings[*ring].name),
+        Op::LostAddr(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
         Op::ConfigAddr(config) => format!("config_addr {}", hir.configs[*config].name),
         Op::ScratchMap => "scratch_map".into(),
         Op::FaultCount(program) => format!("fault_count {}", hir.functions[*program].name),

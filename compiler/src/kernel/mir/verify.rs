@@ -200,6 +200,8 @@ impl Checker<'_> {
             | Op::ConfigAddr(_)
             | Op::ScratchMap
             | Op::FaultCount(_)
+            | Op::RingAddr(_)
+            | Op::LostAddr(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
@@ -224,8 +226,10 @@ impl Checker<'_> {
                 require(data.position.is_multiple_of(8), || "a slot is aligned to 8".into())?;
                 require(gives(Origin::Stack), mismatch)
             }
-            Op::GlobalAddr { .. } | Op::FaultCount(_) => require(gives(Origin::Global), mismatch),
-            Op::MapAddr(_) | Op::ConfigAddr(_) | Op::ScratchMap => {
+            Op::GlobalAddr { .. } | Op::FaultCount(_) | Op::LostAddr(_) => {
+                require(gives(Origin::Global), mismatch)
+            }
+            Op::MapAddr(_) | Op::ConfigAddr(_) | Op::ScratchMap | Op::RingAddr(_) => {
                 require(result == Some(Type::Ptr(Origin::Map)), mismatch)
             }
             Op::PtrAdd(base, offset) => {

@@ -4,7 +4,12 @@
 //! that starts as a constant and changes in some branches is another constant on each way, and as soon as it is compared
 //! with something, which way was taken counts: thirty branches are a thousand million ways. A number that the verifier
 //! does not know is the same on all of them.
+//!
+//! What decides whether a record of a ring buffer is given back stays known: the verifier must see that it is on every way.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::predecessors;
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value};
 use crate::source::Span;
@@ -25,10 +30,12 @@ pub fn run(function: &mut Function) -> bool {
             constant[result] = true;
         }
     }
-    let decides = constant.iter().map(|_| false).collect();
-    let mut merges = Merges { function, constant, decides, zeros: None };
+    let nothing = || constant.iter().map(|_| false).collect();
+    let (decides, kept) = (nothing(), nothing());
+    let mut merges = Merges { function, constant, decides, kept, zeros: None };
     if branches > MAX_BRANCHES {
         merges.decide();
+        merges.keep();
         order.into_iter().for_each(|block| merges.hide(block));
     }
     merges.finish()
@@ -47,6 +54,8 @@ struct Merges<'a> {
     constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
     decides: IndexVec<Value, bool>,
+    /// Whether a record is given back depends on it.
+    kept: IndexVec<Value, bool>,
     zeros: Option<Zeros>,
 }
 
@@ -81,13 +90,67 @@ impl Merges<'_> {
         }
     }
 
+    /// Finds the values on which it depends whether a record is given back.
+    fn keep(&mut self) {
+        let mut open = self.deciding_gifts();
+        let ways_in = predecessors(self.function);
+        let definitions = self.function.definitions();
+        let mut params = BTreeMap::new();
+        for (block, data) in self.function.blocks.iter_enumerated() {
+            params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
+        }
+        while let Some(value) = open.pop() {
+            if std::mem::replace(&mut self.kept[value], true) {
+                continue;
+            }
+            if let Some(op) = definitions[value]
+                && !matches!(op, Op::Call { .. } | Op::Load { .. })
+            {
+                open.extend(op.operands());
+            }
+            let Some((block, at)) = params.get(&value) else { continue };
+            for from in &ways_in[*block] {
+                let targets = self.function.blocks[*from].term.targets();
+                let to_here = targets.into_iter().filter(|target| target.block == *block);
+                open.extend(to_here.filter_map(|target| target.args.get(*at)));
+            }
+        }
+    }
+
+    /// The conditions of the last branches before a record is given back.
+    fn deciding_gifts(&self) -> Vec<Value> {
+        let gives = |inst: &Inst| {
+            let callee = match inst.op {
+                Op::Call { callee, .. } => callee,
+                _ => return false,
+            };
+            matches!(callee, Callee::Helper(Helper::RingSubmit | Helper::RingDiscard))
+        };
+        let blocks = self.function.blocks.iter_enumerated();
+        let mut open: Vec<Block> =
+            blocks.filter(|(_, data)| data.insts.iter().any(gives)).map(|(block, _)| block).collect();
+        let ways_in = predecessors(self.function);
+        let mut seen = BTreeSet::new();
+        let mut conditions = Vec::new();
+        while let Some(block) = open.pop() {
+            for from in &ways_in[block] {
+                match self.function.blocks[*from].term {
+                    Terminator::Branch { cond, .. } => conditions.push(cond),
+                    _ if seen.insert(*from) => open.push(*from),
+                    _ => {}
+                }
+            }
+        }
+        conditions
+    }
+
     /// Hides the constants that a block passes on.
     fn hide(&mut self, block: Block) {
         let mut term = self.function.blocks[block].term.clone();
         for target in term.targets_mut() {
             let params = self.function.blocks[target.block].params.clone();
             for (arg, param) in target.args.iter_mut().zip(params) {
-                if self.constant[*arg] && self.decides[param] {
+                if self.constant[*arg] && self.decides[param] && !self.kept[param] {
                     *arg = self.hidden(block, *arg);
                 }
             }

@@ -332,5 +332,7 @@ fn is_leaf(op: &Op) -> bool {
             | Op::ConfigAddr(_)
             | Op::ScratchMap
             | Op::FaultCount(_)
+            | Op::RingAddr(_)
+            | Op::LostAddr(_)
     )
 }

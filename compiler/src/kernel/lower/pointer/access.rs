@@ -12,7 +12,7 @@ const I64: IntType = IntType { bits: 64, signed: true };
 impl Lowerer<'_> {
     /// The address of `bytes` bytes behind a pointer; control goes to `miss` if they are not there.
     pub(in super::super) fn dereference(&mut self, pointer: Pointer, bytes: u32, miss: Block) -> Addr {
-        let mut objects = self.objects(pointer);
+        let mut objects = self.live_objects(pointer);
         let Some(last) = objects.pop() else {
             return self.nothing(miss);
         };
@@ -108,7 +108,7 @@ impl Lowerer<'_> {
 
     /// Whether a pointer is null: 1 or 0.
     pub(in super::super) fn is_null(&mut self, pointer: Pointer) -> Value {
-        let objects = self.objects(pointer);
+        let objects = self.live_objects(pointer);
         let base = self.chosen(objects);
         self.is_null_base(base)
     }
@@ -164,7 +164,7 @@ impl Lowerer<'_> {
     fn difference(&mut self, a: Pointer, b: Pointer) -> Value {
         let (a_offset, b_offset) = (self.number(a.offset), self.number(b.offset));
         let offsets = self.builder.binary(BinaryOp::Sub, a_offset, b_offset);
-        let (a_objects, b_objects) = (self.objects(a), self.objects(b));
+        let (a_objects, b_objects) = (self.live_objects(a), self.live_objects(b));
         let (a_base, b_base) = (self.chosen(a_objects), self.chosen(b_objects));
         if a_base == b_base {
             return offsets;

@@ -56,6 +56,18 @@ impl Machine<'_> {
                 self.memory.write(*buffer, &bytes)?;
                 Ok(Datum::Bits(0))
             }
+            (Helper::RingReserve, [Datum::Ring(_), Datum::Bits(len), Datum::Bits(0)]) => {
+                let record = self.memory.reserve(*len as usize);
+                self.records.insert(record);
+                Ok(Datum::Pointer(record))
+            }
+            (Helper::RingSubmit | Helper::RingDiscard, [Datum::Pointer(record), Datum::Bits(0)]) => {
+                if !self.records.remove(record) {
+                    return fault("no record is given back");
+                }
+                self.memory.release(*record);
+                Ok(Datum::Bits(0))
+            }
             (_, []) => Ok(Datum::Bits(self.answers.number(helper))),
             _ => fault(format!("{} with {args:?}", helper.name())),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Stuck, fault};
-use crate::hir::{ConfigId, MapId};
+use crate::hir::{ConfigId, MapId, RingId};
 
 /// What a value is while a function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Datum {
     Config(ConfigId),
     /// The map of scratch slots.
     Scratch,
+    /// A ring buffer, as helpers take it.
+    Ring(RingId),
 }
 
 impl Datum {
@@ -25,7 +27,7 @@ impl Datum {
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch => None,
+            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch | Datum::Ring(_) => None,
         }
     }
 }
@@ -129,7 +131,7 @@ impl Memory {
     pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), Stuck> {
         match value {
             Datum::Bits(bits) => self.write(at, &bits.to_le_bytes()[..bytes]),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch => {
+            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch | Datum::Ring(_) => {
                 self.write(at, &[0; 8])?;
                 self.regions[at.region].pointers.insert(at.offset as usize, value);
                 Ok(())

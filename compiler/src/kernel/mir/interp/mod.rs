@@ -8,13 +8,13 @@
 mod kernel;
 mod memory;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use kernel::{Answers, Plain};
 use memory::Memory;
 pub use memory::{Datum, Pointer};
 
-use super::{Block, Callee, Function, Op, Program, Size, Target, Terminator, Type, Value};
+use super::{Block, Callee, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value};
 use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId};
 use crate::index::{Id, IndexVec};
 use crate::kernel::pass::{evaluate, holds, narrowed, swapped};
@@ -115,6 +115,8 @@ pub fn run(
         faults,
         entries: BTreeMap::new(),
         turns: BTreeMap::new(),
+        records: BTreeSet::new(),
+        lost: BTreeMap::new(),
         fuel,
     };
     let context = machine.memory.place(&[0; kernel::CONTEXT_BYTES]);
@@ -122,6 +124,9 @@ pub fn run(
     let Datum::Bits(result) = machine.function(function, args)? else {
         return fault("the result is a pointer");
     };
+    if !machine.records.is_empty() {
+        return fault("a record of a ring buffer is kept");
+    }
     let globals = machine.globals.iter().map(|start| machine.memory.content(*start)).collect();
     let entries = machine.entries.iter();
     let entries = entries.map(|(name, start)| (name.clone(), machine.memory.content(*start))).collect();
@@ -140,6 +145,10 @@ struct Machine<'a> {
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
     /// Running iterators, by their place: the next number and the end.
     turns: BTreeMap<Pointer, (i32, i32)>,
+    /// Records of ring buffers that were not given back yet.
+    records: BTreeSet<Pointer>,
+    /// Counts of what was lost.
+    lost: BTreeMap<Lost, Pointer>,
     fuel: u64,
 }
 
@@ -262,6 +271,11 @@ impl<'a> Machine<'a> {
             Op::ConfigAddr(config) => return Ok(Some(Datum::Config(*config))),
             Op::ScratchMap => return Ok(Some(Datum::Scratch)),
             Op::FaultCount(_) => self.faults,
+            Op::RingAddr(ring) => return Ok(Some(Datum::Ring(*ring))),
+            Op::LostAddr(lost) => {
+                let memory = &mut self.memory;
+                *self.lost.entry(*lost).or_insert_with(|| memory.place(&[0; 8]))
+            }
             Op::PtrDiff(a, b) => {
                 let (a, b) = (frame.pointer(*a)?, frame.pointer(*b)?);
                 return Ok(Some(Datum::Bits(a.address().wrapping_sub(b.address()))));

@@ -1,0 +1,218 @@
+//! Records of ring buffers: reserved, zeroed, and given back on every path.
+//!
+//! The kernel's verifier follows each record from where it is reserved and wants it given back exactly once. So there are two
+//! variables for each place of the script that reserves one: the record's address, and whether it is held. What is held when
+//! the scope ends that the record belongs to is discarded. That is the scope of the outermost variable that the record
+//! is ever put in; which one is known once the whole function has been seen, as with the kinds of pointers.
+//!
+//! Whether a record is held is never asked of its address: verifiers before Linux 6.4 would follow a null record, too.
+
+use super::super::mir::builder::Variable;
+use super::super::mir::{BinaryOp, Callee, Condition, Helper, Lost, Op, Origin, Size, Type, Value};
+use super::memory::{Addr, BASE_ALIGN, Base};
+use super::pointer::{Bytes, Object, Pointer};
+use super::{Lower, Lowerer};
+use crate::hir::{Expr, RingId};
+use crate::source::Span;
+
+/// A place that reserves records, by its position in the function.
+pub(super) type Site = usize;
+
+/// For each site, the scope that its record belongs to: how many blocks are around.
+pub(super) type Scopes = Vec<usize>;
+
+/// The records of a MIR function.
+#[derive(Default)]
+pub(super) struct Records {
+    /// How many blocks are around the current statement.
+    pub depth: usize,
+    all: Vec<Record>,
+    /// Sites whose scope has not ended.
+    open: Vec<Site>,
+    known: Scopes,
+    /// The scopes, as far as they were found so far.
+    pub found: Scopes,
+}
+
+/// What is known of a record at run time.
+#[derive(Clone, Copy)]
+struct Record {
+    /// Its address while it is held, else null.
+    address: Variable,
+    /// 1 while it is held, else 0.
+    held: Variable,
+}
+
+impl Records {
+    pub(super) fn new(known: Scopes) -> Records {
+        Records { found: known.clone(), known, ..Records::default() }
+    }
+
+    /// The record is put where it stays until a scope ends.
+    pub(super) fn outlives(&mut self, site: Site, scope: usize) {
+        if let Some(found) = self.found.get_mut(site) {
+            *found = scope.min(*found);
+        }
+    }
+
+    fn scope(&self, site: Site) -> usize {
+        self.known.get(site).or(self.found.get(site)).copied().unwrap_or(self.depth)
+    }
+
+    /// A scope has ended, with those in it.
+    pub(super) fn end(&mut self, scope: usize) {
+        let ended: Vec<_> = self.open.iter().copied().filter(|site| self.scope(*site) >= scope).collect();
+        self.open.retain(|site| !ended.contains(site));
+    }
+}
+
+impl Lowerer<'_> {
+    /// `r.reserve()`.
+    pub(super) fn reserve(&mut self, ring: RingId, span: Span) -> Lower<Pointer> {
+        let bytes = self.size(self.hir.rings[ring].record, span)?;
+        let site = self.new_site();
+        let Record { address, held } = self.records.all[site];
+        if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
+            // The variable still has the record of the turn before.
+            self.discard(site);
+        }
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::RingAddr(ring));
+        let size = self.builder.constant(Type::I64, u64::from(bytes));
+        let flags = self.builder.constant(Type::I64, 0);
+        let callee = Callee::Helper(Helper::RingReserve);
+        let record = self.builder.call(Type::Ptr(Origin::MemoryOrNull), callee, vec![map, size, flags]);
+        let null = self.builder.value(Type::I32, Op::IsNull(record));
+        let [full, got, join] = std::array::from_fn(|_| self.builder.block());
+        self.builder.branch(null, full, got);
+        self.builder.switch_to_sealed(full);
+        self.count_lost(Lost::Record(ring));
+        self.forget(site);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(got);
+        let record = self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record));
+        self.zero(Addr::of(Base::Pointer(record)), bytes, span)?;
+        let one = self.builder.constant(Type::I32, 1);
+        self.builder.set(address, record);
+        self.builder.set(held, one);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+        let base = self.builder.constant(Type::I32, 1);
+        let object = Object { base, extent: u64::from(bytes), is_own: true, record: Some(site) };
+        Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
+    }
+
+    fn new_site(&mut self) -> Site {
+        let address = self.builder.variable(Type::Ptr(Origin::Memory));
+        let held = self.builder.variable(Type::I32);
+        let site = self.records.all.len();
+        self.records.all.push(Record { address, held });
+        if self.records.found.len() == site {
+            self.records.found.push(self.records.depth);
+        }
+        self.records.open.push(site);
+        site
+    }
+
+    /// Counts something that was lost.
+    pub(super) fn count_lost(&mut self, lost: Lost) {
+        let base = self.builder.value(Type::Ptr(Origin::Global), Op::LostAddr(lost));
+        let value = self.builder.constant(Type::I64, 1);
+        self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
+    }
+
+    /// The record is not held any more.
+    fn forget(&mut self, site: Site) {
+        let Record { address, held } = self.records.all[site];
+        let null = self.builder.constant(Type::Ptr(Origin::Memory), 0);
+        let zero = self.builder.constant(Type::I32, 0);
+        self.builder.set(address, null);
+        self.builder.set(held, zero);
+    }
+
+    /// `r.submit(p)` and `r.discard(p)`: no effect unless the pointer is one to a record that is held.
+    pub(super) fn give_back(&mut self, record: &Expr, helper: Helper) -> Lower<Value> {
+        let pointer = self.pointer_value(record)?;
+        for (site, points) in self.records_of(pointer) {
+            let held = self.builder.get(self.records.all[site].held);
+            let given = self.builder.binary(BinaryOp::And, held, points);
+            self.give_if(site, given, helper);
+        }
+        Ok(self.builder.constant(Type::I32, 0))
+    }
+
+    /// The records that a pointer may point to the start of, and whether it does: 1 or 0.
+    fn records_of(&mut self, pointer: Pointer) -> Vec<(Site, Value)> {
+        let objects = self.objects(pointer);
+        let records: Vec<_> = objects.iter().filter_map(|one| Some((one.record?, one.base))).collect();
+        match pointer.offset {
+            Bytes::Known(0) => records,
+            Bytes::Known(_) => Vec::new(),
+            Bytes::Value(offset) => {
+                let start = self.builder.compare_const(Condition::Eq, offset, 0);
+                let both = |(site, points)| (site, self.builder.binary(BinaryOp::And, points, start));
+                records.into_iter().map(both).collect()
+            }
+        }
+    }
+
+    fn give_if(&mut self, site: Site, given: Value, helper: Helper) {
+        let (give, next) = (self.builder.block(), self.builder.block());
+        self.builder.branch(given, give, next);
+        self.builder.switch_to_sealed(give);
+        let record = self.builder.get(self.records.all[site].address);
+        let flags = self.builder.constant(Type::I64, 0);
+        self.builder.effect(Op::Call { callee: Callee::Helper(helper), args: vec![record, flags] });
+        self.forget(site);
+        self.builder.jump(next);
+        self.builder.switch_to_sealed(next);
+    }
+
+    fn discard(&mut self, site: Site) {
+        let held = self.builder.get(self.records.all[site].held);
+        self.give_if(site, held, Helper::RingDiscard);
+    }
+
+    /// Discards what is held of this scope and of those in it: control leaves them.
+    pub(super) fn discard_records(&mut self, scope: usize) {
+        if self.builder.is_filled() {
+            return;
+        }
+        let left = self.records.open.iter().copied().filter(|site| self.records.scope(*site) >= scope);
+        for site in left.collect::<Vec<_>>() {
+            self.discard(site);
+        }
+    }
+
+    /// The objects of a pointer with their addresses, null where it does not point and for records that are not held.
+    pub(super) fn live_objects(&mut self, pointer: Pointer) -> Vec<Object> {
+        let objects = self.objects(pointer).into_iter();
+        objects
+            .map(|object| match object.record {
+                Some(site) => Object { base: self.record_or_null(site, object.base), ..object },
+                None => object,
+            })
+            .collect()
+    }
+
+    fn record_or_null(&mut self, site: Site, points: Value) -> Value {
+        let Record { address, held } = self.records.all[site];
+        let held = self.builder.get(held);
+        let there = self.builder.binary(BinaryOp::And, held, points);
+        let [yes, no, join] = std::array::from_fn(|_| self.builder.block());
+        let result = self.builder.param(join, Type::Ptr(Origin::MemoryOrNull));
+        self.builder.branch(there, yes, no);
+        self.builder.switch_to_sealed(yes);
+        let address = self.builder.get(address);
+        self.builder.jump_with(join, address);
+        self.builder.switch_to_sealed(no);
+        self.builder.jump_with(join, self.null);
+        self.builder.switch_to_sealed(join);
+        result
+    }
+
+    /// 1 if a pointer points to one of these, which are one record.
+    pub(super) fn any_of(&mut self, objects: Vec<Object>) -> Value {
+        let zero = self.builder.constant(Type::I32, 0);
+        objects.iter().fold(zero, |any, object| self.builder.binary(BinaryOp::Or, any, object.base))
+    }
+}
