@@ -150,6 +150,8 @@ impl Pending<'_> {
                 | UserBuiltin::CpuCount
                 | UserBuiltin::Id(_)
                 | UserBuiltin::PerCpu { .. }
+                | UserBuiltin::OnEvent(..)
+                | UserBuiltin::Dispatch { .. }
         )
     }
 

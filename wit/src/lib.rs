@@ -14,6 +14,7 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("bpf.wit", include_str!("../bpf.wit")),
     ("perf.wit", include_str!("../perf.wit")),
     ("maps.wit", include_str!("../maps.wit")),
+    ("ring.wit", include_str!("../ring.wit")),
     ("globals.wit", include_str!("../globals.wit")),
     ("console.wit", include_str!("../console.wit")),
     ("clock.wit", include_str!("../clock.wit")),

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, RingId};
+use crate::hir::{ConfigId, FuncId, GlobalId, Half, Hir, MapId, RingId};
 
 /// The two halves of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +91,10 @@ impl Uses {
         let mut uses = Uses::default();
         for id in functions {
             visit::block(&mut uses, &hir.functions[*id].body);
+            if hir.functions[*id].kind.half() == Half::User {
+                let handlers = uses.rings.iter().filter_map(|ring| hir.rings[*ring].default_handler);
+                uses.functions.extend(handlers);
+            }
         }
         uses
     }

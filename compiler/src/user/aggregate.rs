@@ -211,7 +211,12 @@ fn calls(expr: &Expr) -> bool {
     struct Calls(bool);
     impl Visitor for Calls {
         fn expr(&mut self, expr: &Expr) {
-            self.0 |= matches!(expr.kind, ExprKind::Call { .. } | ExprKind::CallValue { .. });
+            self.0 |= matches!(
+                expr.kind,
+                ExprKind::Call { .. }
+                    | ExprKind::CallValue { .. }
+                    | ExprKind::User(UserBuiltin::Dispatch { .. })
+            );
         }
         fn matched(&mut self, one: &Match) -> bool {
             self.0 |= one.bodies().any(|body| !body.block.is_empty());

@@ -75,6 +75,10 @@ impl FnCx<'_, '_> {
                 self.per_cpu(*map, key, cpu, slot, span)?;
                 self.load(self.int(ty), slot);
             }
+            UserBuiltin::OnEvent(ring, handler) => self.on_event(*ring, *handler),
+            UserBuiltin::Dispatch { rings, timeout_ms } => {
+                self.dispatch(rings, timeout_ms.as_deref(), span)?;
+            }
             UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } => {
                 return Err(unsupported(span, "this result as a number is"));
             }

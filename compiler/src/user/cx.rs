@@ -13,7 +13,7 @@ use super::module::Module;
 use super::recursion;
 use super::runtime::Routine;
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, GlobalId, Hir};
+use crate::hir::{FuncId, GlobalId, Hir, RingId};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeId;
@@ -74,6 +74,8 @@ pub struct Cx<'a> {
     routines: BTreeMap<Routine, DefinedId>,
     kept: BTreeMap<Kept, WasmGlobal>,
     free_lists: Option<u32>,
+    /// Where the state of each ring lies that is used (`ring`).
+    pub rings: BTreeMap<RingId, u32>,
     /// Functions that may be entered again before they are left.
     pub recursive: BTreeSet<FuncId>,
     /// Whether some function of the half throws.
@@ -101,6 +103,7 @@ impl<'a> Cx<'a> {
             routines: BTreeMap::new(),
             kept: BTreeMap::new(),
             free_lists: None,
+            rings: BTreeMap::new(),
             recursive: recursion::recursive(hir, &split.user),
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
             defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),

@@ -39,6 +39,7 @@ mod place;
 mod pointer;
 mod print;
 mod recursion;
+mod ring;
 mod runtime;
 mod scalar;
 mod stmt;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Hir};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, RingId, UserBuiltin};
 
 /// The functions among these that may call themselves, directly or not.
 pub fn recursive(hir: &Hir, functions: &[FuncId]) -> BTreeSet<FuncId> {
@@ -12,6 +12,7 @@ pub fn recursive(hir: &Hir, functions: &[FuncId]) -> BTreeSet<FuncId> {
     for id in functions {
         let mut found = Calls::default();
         visit::block(&mut found, &hir.functions[*id].body);
+        found.direct.extend(found.rings.iter().filter_map(|ring| hir.rings[*ring].default_handler));
         calls.insert(*id, found);
     }
     let values: BTreeSet<FuncId> = calls.values().flat_map(|one| one.values.iter().copied()).collect();
@@ -28,6 +29,8 @@ struct Calls {
     through_value: bool,
     /// What it uses as values.
     values: BTreeSet<FuncId>,
+    /// The rings that it dispatches.
+    rings: BTreeSet<RingId>,
 }
 
 impl Visitor for Calls {
@@ -37,6 +40,13 @@ impl Visitor for Calls {
                 self.direct.insert(*func);
             }
             ExprKind::CallValue { .. } => self.through_value = true,
+            ExprKind::User(UserBuiltin::Dispatch { rings, .. }) => {
+                self.through_value = true;
+                self.rings.extend(rings);
+            }
+            ExprKind::User(UserBuiltin::OnEvent(_, handler)) => {
+                self.values.insert(*handler);
+            }
             ExprKind::Function(func) => {
                 self.values.insert(*func);
             }

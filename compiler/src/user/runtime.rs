@@ -10,7 +10,7 @@ use super::cx::{Cx, routine_code};
 use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
-use super::{defer, errno, errors, heap, link, load, maps, number, perf, tasks, text, variables};
+use super::{defer, errno, errors, heap, link, load, maps, number, perf, ring, tasks, text, variables};
 use crate::hir::{FuncId, Hir};
 
 /// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address, length).
@@ -66,6 +66,10 @@ pub enum Routine {
     MapRemove(Table),
     /// Address of the key, CPU, destination, `where` -> 1 if there is such a slot; else the destination is zero.
     MapSlot(Table),
+    /// The state of a ring, `where` -> its handle, or -1.
+    RingOpen,
+    /// A list of the states of rings, its length, nanoseconds or -1, `where` -> what `dispatch` gives.
+    Dispatch,
     /// Destination, options, program handle, 1 if there is a program, flags, `where`.
     PerfAttach,
     /// Destination, attachment, `where`.
@@ -122,6 +126,8 @@ impl Routine {
             Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
             Routine::MapRemove(_) => (&[I32; 3], &[]),
             Routine::MapSlot(_) => (&[I32; 5], &[I32]),
+            Routine::RingOpen => (&[I32; 3], &[I32]),
+            Routine::Dispatch => (&[I32, I32, I64, I32, I32], &[I32]),
             Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
             Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
             Routine::PerfCount => (&[I64, I32], &[I64]),
@@ -164,6 +170,8 @@ impl Routine {
             Routine::MapAdd(map) => return format!("ks:map_add:{}", map.name(hir)),
             Routine::MapRemove(map) => return format!("ks:map_remove:{}", map.name(hir)),
             Routine::MapSlot(map) => return format!("ks:map_slot:{}", map.name(hir)),
+            Routine::RingOpen => "ring_open",
+            Routine::Dispatch => "dispatch",
             Routine::PerfAttach => "attach",
             Routine::PerfRead => "read",
             Routine::PerfSnapshot => "snapshot",
@@ -210,6 +218,8 @@ impl Routine {
             Routine::MapAdd(map) => maps::add(cx, &mut code, map),
             Routine::MapRemove(map) => maps::remove(cx, &mut code, map),
             Routine::MapSlot(map) => maps::slot(cx, &mut code, map),
+            Routine::RingOpen => ring::open(cx, &mut code),
+            Routine::Dispatch => ring::dispatch(cx, &mut code),
             Routine::PerfAttach => perf::attach::code(cx, &mut code),
             Routine::PerfRead => perf::read::scalar(cx, &mut code),
             Routine::PerfSnapshot => perf::read::snapshot(cx, &mut code),

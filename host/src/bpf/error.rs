@@ -90,6 +90,9 @@ pub enum BpfError {
         /// What was passed.
         given: usize,
     },
+    /// Bytes that were put back to a ring buffer and are no records of its last batch.
+    #[error("these are no records of the last batch")]
+    Batch,
     /// A write to a constant that programs have already been verified with.
     #[error("`{name}` is a constant: it can be written before the object is loaded only")]
     Constant {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ks_wit::object::lost_variable;
 use ks_wit::section::{BpfRecord, FAULT_COUNT_PREFIX};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
@@ -15,6 +16,7 @@ use super::image::Image;
 use super::map::Map;
 use super::print;
 use super::program::Program;
+use super::ring::Ring;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
 
@@ -137,6 +139,42 @@ impl Object {
             .get(name)
             .cloned()
             .ok_or_else(|| not_found("map", name, loaded.maps.keys().cloned().collect()))
+    }
+
+    /// The consumer's side of the ring buffer of this name; loads the object if need be. There should be one for each ring:
+    /// two would take records from each other.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`]; [`BpfError::Kernel`]; as [`Object::load`].
+    pub fn ring(&mut self, name: &str) -> Result<Ring, BpfError> {
+        self.load()?;
+        let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
+        let rings = || loaded.object.maps().filter(|map| map.map_type() == MapType::RingBuf);
+        match rings().find(|map| map.name() == name) {
+            Some(map) => Ring::of(&map),
+            None => {
+                let known = rings().map(|map| map.name().to_string_lossy().into_owned()).collect();
+                Err(not_found("ring buffer", name, known))
+            }
+        }
+    }
+
+    /// How often programs lost something because the ring buffer or map of this name was full. None if the object does
+    /// not count that.
+    pub fn lost(&self, name: &str) -> Option<u64> {
+        let variable = self.variables.get(&lost_variable(name))?;
+        self.get(variable).ok()
+    }
+
+    /// What programs lost, by the name and the type of the ring buffer or map that was full. Empty before the load.
+    pub fn all_lost(&self) -> Vec<(String, MapType, u64)> {
+        let Stage::Loaded(loaded) = &self.stage else { return Vec::new() };
+        let lost = |map: libbpf_rs::Map<'_>| {
+            let name = map.name().to_string_lossy().into_owned();
+            let lost = self.lost(&name).filter(|lost| *lost > 0)?;
+            Some((name, map.map_type(), lost))
+        };
+        loaded.object.maps().filter_map(lost).collect()
     }
 
     /// The variable of this name. Does not load anything.

@@ -30,7 +30,8 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::NotForEvents { .. }
         | BpfError::Flags { .. }
         | BpfError::Target { .. }
-        | BpfError::Size { .. } => plain(Kind::Invalid),
+        | BpfError::Size { .. }
+        | BpfError::Batch => plain(Kind::Invalid),
         BpfError::NoTracefs => Explanation {
             kind: Kind::NotFound,
             because: None,

@@ -3,8 +3,14 @@
 //! Two steps, because a plugin should be able to print its last table: first it is asked (`stopping()` is true, waits
 //! end early), then, if it does not come back, it is ended between two instructions.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
 
 /// Why a plugin was asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +33,8 @@ pub struct StopHandle {
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
+    /// Becomes readable when the plugin is asked to stop, for those who wait for descriptors; made for the first.
+    wake: OnceLock<EventFd>,
 }
 
 /// Where a run stands.
@@ -70,6 +78,39 @@ impl StopHandle {
         self.wait_until(deadline, |state| state.asked.is_some()).asked.is_some()
     }
 
+    /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop. True if
+    /// one is readable.
+    ///
+    /// # Errors
+    /// As ppoll(2) and eventfd(2): no memory or descriptors.
+    pub fn wait_readable(
+        &self,
+        descriptors: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<bool, Errno> {
+        let wake = self.wake()?;
+        let all = descriptors.iter().copied().chain([wake.as_fd()]);
+        let mut polled: Vec<PollFd<'_>> = all.map(|one| PollFd::new(one, PollFlags::POLLIN)).collect();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match ppoll(&mut polled, left.map(TimeSpec::from), None) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(polled.iter().take(descriptors.len()).any(|one| one.any().unwrap_or_default()))
+    }
+
+    fn wake(&self) -> Result<&EventFd, Errno> {
+        if self.inner.wake.get().is_none() {
+            // Whoever comes second drops theirs.
+            let _ = self.inner.wake.set(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
+        }
+        let wake = self.inner.wake.get().ok_or(Errno::EINVAL)?;
+        if self.stopping() {
+            wake.write(1)?;
+        }
+        Ok(wake)
+    }
+
     /// Whether the plugin must end now.
     pub(super) fn killed(&self) -> bool {
         self.lock().killed
@@ -99,8 +140,16 @@ impl StopHandle {
     }
 
     fn update(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
+        let asked = {
+            let mut state = self.lock();
+            change(&mut state);
+            state.asked.is_some()
+        };
         self.inner.changed.notify_all();
+        if let (true, Some(wake)) = (asked, self.inner.wake.get()) {
+            // It fails only if it is readable already.
+            let _ = wake.write(1);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

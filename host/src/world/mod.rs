@@ -16,6 +16,7 @@ mod format;
 mod globals;
 mod maps;
 mod perf;
+mod ring;
 mod state;
 mod system;
 mod words;

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use ks_wit::section::BpfRecord;
+use libbpf_rs::MapType;
 use wasmtime::StoreLimits;
 use wasmtime::component::ResourceTable;
 
 use super::attached::AttachedPrograms;
+use super::ring::Rings;
 use crate::bpf::{BpfError, Object};
 use crate::perf::{AttachmentId, Attachments};
 use crate::plugin::{Limits, PluginState, StopHandle, StopReason};
@@ -43,6 +45,7 @@ pub struct State {
     pub(super) table: ResourceTable,
     pub(super) attached: AttachedPrograms,
     pub(super) attachments: Attachments,
+    pub(super) rings: Rings,
     object: ObjectSlot,
     /// Attachments of which it was said that they never ran.
     pub(super) never_ran: BTreeSet<AttachmentId>,
@@ -72,6 +75,7 @@ impl State {
             table,
             attachments: Attachments::default(),
             attached: AttachedPrograms::default(),
+            rings: Rings::default(),
             object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
             never_ran: BTreeSet::new(),
             warned: BTreeSet::new(),
@@ -124,17 +128,36 @@ impl State {
     }
 }
 
-/// However the plugin ends, it hears of runs of its programs that did not do all they should.
+/// However the plugin ends, what it attached is detached first, so that counts are final; then it hears of what its
+/// programs lost, and of runs that did not do all they should.
 impl Drop for State {
     fn drop(&mut self) {
+        self.table = ResourceTable::new();
+        self.attached = AttachedPrograms::default();
+        self.attachments = Attachments::default();
         let ObjectSlot::Opened(object) = &self.object else { return };
-        for (program, count) in object.faults() {
+        let faults = object.faults();
+        for (name, ty, lost) in object.all_lost() {
+            self.warn(&lost_line(&name, ty, lost));
+        }
+        for (program, count) in faults {
             let runs = if count == 1 { "run" } else { "runs" };
             self.warn(&format!(
                 "{count} {runs} of program `{program}` ended by a fault: a loop reached its limit, or no scratch slot \
                  was free"
             ));
         }
+    }
+}
+
+/// What a person is told about a map or ring buffer that was full.
+fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
+    match ty {
+        MapType::RingBuf => format!(
+            "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take records out \
+             faster"
+        ),
+        _ => format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger"),
     }
 }
 

@@ -1,0 +1,358 @@
+//! Ring buffers, from programs to the handlers of the plugin. These tests need root.
+
+use std::io::{BufRead, BufReader, Read};
+use std::num::NonZeroUsize;
+use std::process::Stdio;
+
+use ks_tests::{Folder, Outcome, command, compile, run_script};
+use nix::sys::mman::{self, MapFlags, MmapAdvise, ProtFlags};
+
+const NO_WORDS: &[&str] = &[];
+
+/// Every page fault of the plugin's own thread leaves a record with its number.
+const PRODUCER: &str = r#"
+struct Event { n: u64, half: u32 }
+var events : ringbuf<Event>(4096)
+var attempts : u64 = 0
+var memory : u8[4194304]
+
+@perf_event
+fn fault(ctx: *bpf_perf_event_data) -> i32 {
+    attempts += 1
+    var r = events.reserve()
+    r->n = attempts
+    r->half = 1
+    events.submit(r)
+    return 0
+}
+
+fn touch(first: u32, pages: u32) {
+    for (i in 0..pages) {
+        memory[(first + i) * 4096] = 1
+    }
+}
+"#;
+
+/// The number before some words of a line of standard error.
+fn number_before(outcome: &Outcome, words: &str) -> u64 {
+    let line = outcome.stderr.lines().find(|line| line.contains(words));
+    let line = line.unwrap_or_else(|| panic!("no line with `{words}`: {outcome:#?}"));
+    let before = line.split(words).next().and_then(|before| before.split_whitespace().last());
+    before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+#[test]
+fn root_lf_099_a_forgotten_record_is_discarded() {
+    let script = r#"
+struct Event { n: u64 }
+var events : ringbuf<Event>(4096)
+var seen : u64 = 0
+var memory : u8[4194304]
+
+@perf_event
+fn fault(ctx: *bpf_perf_event_data) -> i32 {
+    seen += 1
+    var r = events.reserve()
+    if (r != null) {
+        r->n = seen
+        if (seen % 2 == 0) {
+            return 0
+        }
+        if (seen % 3 == 0) {
+            events.discard(r)
+        } else {
+            events.submit(r)
+        }
+    }
+    return 0
+}
+
+fn events_callback(e: *Event) -> i32 {
+    print("%u", e->n)
+    return 0
+}
+
+fn main() -> i32 {
+    var program = load(fault)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    for (i in 0..40) {
+        memory[i * 4096] = 1
+    }
+    detach(program)
+    var handled = dispatch(events, 0)
+    print("handled %d", handled)
+    return 0
+}
+"#;
+    let outcome = run_script("forgotten", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let (last, numbers) = lines.split_last().expect("it printed");
+    let numbers: Vec<u64> = numbers.iter().map(|line| line.parse().expect("a number")).collect();
+    let expected: Vec<u64> =
+        (1..).filter(|n| n % 2 == 1 && n % 3 != 0).take(numbers.len()).collect();
+    assert!(numbers.len() >= 13, "{outcome:#?}");
+    assert_eq!(numbers, expected);
+    assert_eq!(*last, format!("handled {}", numbers.len()));
+}
+
+#[test]
+fn root_lf_101_dispatch_ends_on_a_negative_result_and_loses_nothing() {
+    let main = r#"
+fn events_callback(e: *Event) -> i32 {
+    print("%u", e->n)
+    if (e->n == 5) {
+        return -7
+    }
+    return 0
+}
+
+fn main() -> i32 {
+    var program = load(fault)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    touch(0, 10)
+    detach(program)
+    print("ended %d", dispatch(events))
+    print("then %d %d", dispatch(events, 0), attempts - 5)
+    return 0
+}
+"#;
+    let outcome = run_script("negative", &format!("{PRODUCER}{main}"), NO_WORDS);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    assert_eq!(lines[..7], ["1", "2", "3", "4", "5", "ended -7", "6"], "{outcome:#?}");
+    let words: Vec<&str> = lines.last().expect("a line").split_whitespace().collect();
+    assert!(words[0] == "then" && words[1] == words[2] && words[1] != "0", "{outcome:#?}");
+}
+
+#[test]
+fn root_a_full_ring_counts_what_it_loses() {
+    let main = r#"
+var handled : u32 = 0
+
+fn count(e: *Event) -> i32 {
+    handled += 1
+    return 0
+}
+
+fn main() -> i32 {
+    events.on_event(count)
+    var program = load(fault)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    touch(0, 1000)
+    detach(program)
+    dispatch(events, 0)
+    print("%u %u", attempts, handled)
+    return 0
+}
+"#;
+    let outcome = run_script("full", &format!("{PRODUCER}{main}"), NO_WORDS);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let numbers: Vec<u64> = outcome.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [attempts, handled] = numbers[..] else { panic!("{outcome:#?}") };
+    // 24 bytes for each record of 16, and one byte of the 4096 stays free (kernel/bpf/ringbuf.c, v6.12).
+    assert_eq!(handled, 4095 / 24);
+    assert!(attempts >= 1000);
+    assert_eq!(number_before(&outcome, " records were lost"), attempts - handled, "{outcome:#?}");
+}
+
+/// A thread of this process faults as fast as it can while the plugin, on another CPU, takes the records out.
+#[test]
+fn root_a_producer_at_full_speed_loses_only_what_is_counted() {
+    // The large ring has room for all records, however slow the plugin is.
+    for (bytes, loses) in [(16 << 20, false), (4096, true)] {
+        let outcome = full_speed(bytes);
+        let numbers: Vec<u64> =
+            outcome.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [attempts, handled, disorder] = numbers[..] else { panic!("{outcome:#?}") };
+        assert!(attempts >= FAULTS && disorder == 0, "{outcome:#?}");
+        if loses {
+            let lost = number_before(&outcome, " records were lost");
+            assert_eq!(handled + lost, attempts, "{outcome:#?}");
+        } else {
+            assert_eq!((handled, outcome.stderr.as_str()), (attempts, ""), "{outcome:#?}");
+        }
+    }
+}
+
+const FAULTS: u64 = 200_000;
+
+fn full_speed(ring_bytes: u32) -> Outcome {
+    let script = r#"
+struct Args { task: i32, faults: u64 }
+struct Event { n: u64, pid: u32 }
+var events : ringbuf<Event>(RING)
+var attempts : u64 = 0
+var handled : u64 = 0
+var last : u64 = 0
+var disorder : u64 = 0
+
+@perf_event
+fn fault(ctx: *bpf_perf_event_data) -> i32 {
+    attempts += 1
+    var r = events.reserve()
+    if (r != null) {
+        r->n = attempts
+        events.submit(r)
+    }
+    return 0
+}
+
+fn events_callback(e: *Event) -> i32 {
+    handled += 1
+    if (e->n <= last) {
+        disorder += 1
+    }
+    last = e->n
+    return 0
+}
+
+fn main(args: Args) -> i32 {
+    var program = load(fault)
+    attach(program, perf_options { event: page_faults, pid: args.task, cpu: -1, period: 1 }, 0)
+    dispatch(events, 0)
+    print("ready")
+    while (attempts < args.faults) {
+        dispatch(events, 20)
+    }
+    detach(program)
+    while (dispatch(events, 0) > 0) {
+    }
+    print("%u %u %u", attempts, handled, disorder)
+    return 0
+}
+"#
+    .replace("RING", &ring_bytes.to_string());
+    let folder = Folder::new();
+    let file = folder.write("speed.wasm", compile("speed", &script).plugin);
+    let (tell_task, task) = std::sync::mpsc::channel();
+    let (start, started) = std::sync::mpsc::channel::<()>();
+    let producer = std::thread::spawn(move || {
+        tell_task.send(nix::unistd::gettid()).expect("the test listens");
+        // Nobody starts it if the plugin does not.
+        let Ok(()) = started.recv() else { return };
+        fault(FAULTS);
+    });
+    let task = task.recv().expect("the thread started").to_string();
+    let mut child = command("ks-host")
+        .arg(&file)
+        .args(["--timeout", "50", "--", "--task", &task, "--faults", &FAULTS.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ks-host starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("ks-host says something");
+    assert_eq!(line, "ready\n");
+    start.send(()).expect("the thread waits");
+    producer.join().expect("the thread does not panic");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).expect("text");
+    let output = child.wait_with_output().expect("the child is ours");
+    Outcome {
+        stdout: rest,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        code: output.status.code().unwrap_or(-1),
+    }
+}
+
+/// Touches so many pages that were not there before.
+fn fault(pages: u64) {
+    const PAGE: usize = 4096;
+    // Less than a huge page has.
+    const BLOCK: usize = 256;
+    let bytes = NonZeroUsize::new(PAGE * BLOCK).expect("not 0");
+    let flags = MapFlags::MAP_PRIVATE;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping, at an address that the kernel chooses; nothing else refers to it.
+    let block = unsafe { mman::mmap_anonymous(None, bytes, access, flags) }.expect("there is memory");
+    for turn in 0..pages as usize {
+        let page = turn % BLOCK;
+        if page == 0 {
+            // SAFETY: the mapping is our own, and no reference leads into it.
+            unsafe { mman::madvise(block, bytes.get(), MmapAdvise::MADV_DONTNEED) }.expect("our own memory");
+        }
+        // SAFETY: the page lies inside the mapping.
+        unsafe { block.cast::<u8>().add(page * PAGE).write_volatile(1) };
+    }
+    // SAFETY: the mapping is our own and is not used any more.
+    unsafe { mman::munmap(block, bytes.get()) }.expect("our own memory");
+}
+
+#[test]
+fn root_handlers_may_detach_throw_and_dispatch_other_rings() {
+    let script = r#"
+struct Event { n: u64 }
+struct Other { text: str(16), n: u32 }
+var events : ringbuf<Event>(4096)
+var others : ringbuf<Other>(8192)
+var n : u64 = 0
+var memory : u8[4194304]
+var program : u64 = 0
+
+@perf_event
+fn fault(ctx: *bpf_perf_event_data) -> i32 {
+    n += 1
+    var e = events.reserve()
+    e->n = n
+    events.submit(e)
+    var o = others.reserve()
+    o->text = "other"
+    o->n = n
+    others.submit(o)
+    return 0
+}
+
+var taken : u64 = 0
+
+fn on_other(o: *Other) -> i32 {
+    print("%s %u", o->text, o->n)
+    if (o->n == 2) {
+        return -3
+    }
+    return 0
+}
+
+fn on_event(e: *Event) -> i32 {
+    taken += 1
+    print("event %u", e->n)
+    if (e->n == 1) {
+        print("inner %d", dispatch(others, 0))
+    }
+    if (e->n == 3) {
+        throw 40
+    }
+    if (e->n == 5) {
+        dispatch(events, 0)
+    }
+    return 0
+}
+
+fn main() -> i32 {
+    events.on_event(on_event)
+    others.on_event(on_other)
+    var p = load(fault)
+    attach(p, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    for (i in 0..8) {
+        memory[i * 4096] = 1
+    }
+    detach(p)
+    try {
+        dispatch(events, 0)
+    } catch code {
+        print("caught %d after %u", code, taken)
+    }
+    dispatch(events, others, 0)
+    return 0
+}
+"#;
+    let outcome = run_script("handlers", script, NO_WORDS);
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let first = ["event 1", "other 1", "other 2", "inner -3", "event 2", "event 3", "caught 40 after 3"];
+    assert_eq!(lines[..7], first, "{outcome:#?}");
+    assert!(lines[7..].contains(&"event 5") && !lines.contains(&"event 6"), "{outcome:#?}");
+    assert_eq!(outcome.code, 125, "{outcome:#?}");
+    assert!(outcome.stderr.contains("ring `events` is dispatched already"), "{outcome:#?}");
+}
