@@ -89,8 +89,7 @@ fn main() -> i32 {
     let lines: Vec<&str> = outcome.stdout.lines().collect();
     let (last, numbers) = lines.split_last().expect("it printed");
     let numbers: Vec<u64> = numbers.iter().map(|line| line.parse().expect("a number")).collect();
-    let expected: Vec<u64> =
-        (1..).filter(|n| n % 2 == 1 && n % 3 != 0).take(numbers.len()).collect();
+    let expected: Vec<u64> = (1..).filter(|n| n % 2 == 1 && n % 3 != 0).take(numbers.len()).collect();
     assert!(numbers.len() >= 13, "{outcome:#?}");
     assert_eq!(numbers, expected);
     assert_eq!(*last, format!("handled {}", numbers.len()));

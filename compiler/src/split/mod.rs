@@ -31,10 +31,7 @@ pub struct Split {
 impl Split {
     /// Whether there is a BPF object at all.
     pub fn needs_object(&self) -> bool {
-        !self.kernel.is_empty()
-            || !self.maps.is_empty()
-            || !self.rings.is_empty()
-            || !self.configs.is_empty()
+        !self.kernel.is_empty() || !self.maps.is_empty() || !self.rings.is_empty() || !self.configs.is_empty()
     }
 
     /// Globals that both halves use.

@@ -41,8 +41,6 @@ const OPEN_ROWS: &[(u32, &str)] = &[
     (94, "needs running, both halves: padding of keys"),
     (96, "needs running, userspace half: sums over CPUs"),
     (97, "needs running, kernel half: atomic additions"),
-    (99, "needs running, kernel half: forgotten records"),
-    (101, "needs running, userspace half: dispatch"),
     (102, "needs running, both halves: objects"),
     (103, "needs running, both halves: maps of objects"),
     (104, "needs running, both halves: config values"),

@@ -49,11 +49,8 @@ impl Ring {
     /// Maps the pages of a ring buffer.
     pub(super) fn of(map: &libbpf_rs::Map<'_>) -> Result<Ring, BpfError> {
         let name = map.name().to_string_lossy().into_owned();
-        let refused = |call, errno| BpfError::Kernel {
-            tried: format!("open the ring buffer `{name}`"),
-            call,
-            errno,
-        };
+        let refused =
+            |call, errno| BpfError::Kernel { tried: format!("open the ring buffer `{name}`"), call, errno };
         let fd = map.as_fd().try_clone_to_owned().map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;

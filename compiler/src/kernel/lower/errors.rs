@@ -80,7 +80,12 @@ impl Lowerer<'_> {
     pub(super) fn try_catch(&mut self, body: &[Stmt], catches: &[Catch]) -> Lower<()> {
         let (block, join) = (self.builder.block(), self.builder.block());
         let code = self.builder.variable(Type::I32);
-        self.active.handlers.push(Handler { block, code, loops: self.loops.len(), scope: self.records.depth });
+        self.active.handlers.push(Handler {
+            block,
+            code,
+            loops: self.loops.len(),
+            scope: self.records.depth,
+        });
         self.block(body)?;
         self.active.handlers.pop();
         if !self.builder.is_filled() {

@@ -72,7 +72,9 @@ impl Lowerer<'_> {
                 Ok(arithmetic::swap_bytes(&mut self.builder, int, value))
             }
             ExprKind::Kernel(KernelBuiltin::Submit(_, record)) => self.give_back(record, Helper::RingSubmit),
-            ExprKind::Kernel(KernelBuiltin::Discard(_, record)) => self.give_back(record, Helper::RingDiscard),
+            ExprKind::Kernel(KernelBuiltin::Discard(_, record)) => {
+                self.give_back(record, Helper::RingDiscard)
+            }
             ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
             ExprKind::IsNull(_) => not_yet(expr.span, "this comparison with null in the kernel half is"),
             ExprKind::User(_) => not_yet(expr.span, "a userspace builtin in the kernel half is"),
