@@ -157,7 +157,9 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
             "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take records out \
              faster"
         ),
-        _ => format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger"),
+        _ => {
+            format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger")
+        }
     }
 }
 
