@@ -36,7 +36,7 @@ packages:
 	@scripts/packages cc pkg-config libelf zlib
 
 test-packages:
-	@scripts/packages cc pkg-config libelf zlib bpftool
+	@scripts/packages cc pkg-config libelf zlib bpftool ip
 
 clean:
 	$(CARGO) clean

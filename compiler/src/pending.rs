@@ -49,7 +49,13 @@ impl Pending<'_> {
             FunctionKind::Plain
             | FunctionKind::Test
             | FunctionKind::Helper
-            | FunctionKind::Program(ProgramKind::PerfEvent) => {}
+            | FunctionKind::Program(
+                ProgramKind::PerfEvent
+                | ProgramKind::Xdp
+                | ProgramKind::Tc
+                | ProgramKind::Cgroup
+                | ProgramKind::SocketFilter,
+            ) => {}
             FunctionKind::Program(kind) => {
                 self.later(function.span, &format!("a program for `@{}` is", kind.name()));
             }
@@ -69,11 +75,11 @@ impl Pending<'_> {
         }
     }
 
-    /// Whether values of a type can be kept: in the kernel half no pointers but those to the context of a perf program.
+    /// Whether values of a type can be kept: in the kernel half no pointers but those to the context of a program.
     fn has_values(&self, ty: TypeId) -> bool {
         match self.hir.types.kind(ty) {
             _ if self.half == Half::User => true,
-            TypeKind::Ptr(to) => *to == self.hir.known.perf_context,
+            TypeKind::Ptr(_) => self.hir.types.is_context_pointer(ty),
             TypeKind::Array(element, _) => self.has_values(*element),
             TypeKind::Struct(id) => {
                 self.hir.types.struct_def(*id).fields.iter().all(|field| self.has_values(field.ty))
@@ -184,6 +190,8 @@ impl Pending<'_> {
             ExprKind::Convert(from) => match (types.kind(from.ty), types.kind(expr.ty)) {
                 _ if self.half == Half::User => true,
                 (_, TypeKind::Str(_)) | (TypeKind::Ptr(_), TypeKind::Ptr(_)) => true,
+                // Of a packet: the back end knows.
+                (TypeKind::Ptr(_), TypeKind::Int(_)) => true,
                 (TypeKind::Ptr(_), _) | (_, TypeKind::Ptr(_)) => false,
                 _ => types.scalar(from.ty).is_some() && types.scalar(expr.ty).is_some(),
             },

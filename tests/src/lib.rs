@@ -14,6 +14,8 @@ use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
+pub mod net;
+
 /// A command of this build: `ks` or `ks-host`, beside the tests.
 pub fn command(name: &str) -> Command {
     Command::new(binary(name))

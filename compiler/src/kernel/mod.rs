@@ -16,6 +16,7 @@ mod object;
 mod pass;
 mod regalloc;
 mod scratch;
+mod section;
 
 use std::collections::BTreeMap;
 

@@ -10,6 +10,7 @@ use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
 use super::mir::{Kfunc, Lost};
 use super::scratch::SLOTS;
+use super::section;
 use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, KfuncRef, MapRef, disasm};
 use crate::btf::{self, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
 use crate::elf::{
@@ -198,7 +199,7 @@ impl<'a> Assembly<'a> {
     fn declare(&mut self, id: FuncId) {
         let function = &self.hir.functions[id];
         let (section, linkage) = if function.kind.is_program() {
-            (CodeSection::Program("perf_event".into()), FuncLinkage::Global)
+            (CodeSection::Program(section::of(function)), FuncLinkage::Global)
         } else {
             (CodeSection::Text, FuncLinkage::Static)
         };

@@ -290,6 +290,12 @@ impl Types {
         }
     }
 
+    /// Whether this is a pointer to a context of a program.
+    pub fn is_context_pointer(&self, id: TypeId) -> bool {
+        let TypeKind::Ptr(to) = self.kind(id) else { return false };
+        matches!(self.kind(*to), TypeKind::Struct(def) if self.struct_def(*def).origin == StructOrigin::Context)
+    }
+
     /// Whether this is a type already reported as wrong.
     pub fn is_error(&self, id: TypeId) -> bool {
         id == self.common.error

@@ -57,6 +57,16 @@ pub enum BpfError {
         /// What was passed.
         flags: u32,
     },
+    /// Flags that are no mode of xdp.
+    #[error(
+        "`{program}` cannot be attached with flags {flags:#x}: 0, 2 (generic), 4 (driver) and 8 (hardware) are known"
+    )]
+    Mode {
+        /// The program.
+        program: String,
+        /// What was passed.
+        flags: u32,
+    },
     /// A target that cannot be one.
     #[error("`{target}` is no target for `{program}`: {expected}")]
     Target {
@@ -138,6 +148,8 @@ impl BpfError {
         match self {
             BpfError::Load(load) => Some(load.errno),
             BpfError::Kernel { errno, .. } => Some(*errno),
+            BpfError::Mode { .. } | BpfError::Flags { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
+            BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@
 //! Nothing raises a resource limit, except libbpf itself: on kernels that account BPF memory by RLIMIT_MEMLOCK
 //! (before 5.11) it lifts that limit for the process when the first object is loaded.
 
+mod attach;
 mod error;
 mod globals;
 mod image;

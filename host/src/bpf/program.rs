@@ -22,8 +22,40 @@ pub enum ProgramKind {
     /// Runs at a tracepoint, with the arguments as the kernel passes them.
     #[doc(alias = "BPF_PROG_TYPE_RAW_TRACEPOINT")]
     RawTracepoint,
+    /// Sees packets before the network stack.
+    #[doc(alias = "BPF_PROG_TYPE_XDP")]
+    Xdp,
+    /// Sees packets at an interface's ingress or egress.
+    #[doc(alias = "BPF_PROG_TYPE_SCHED_CLS")]
+    SchedCls,
+    /// Sees the packets that a socket gets.
+    #[doc(alias = "BPF_PROG_TYPE_SOCKET_FILTER")]
+    SocketFilter,
+    /// Sees the packets of a control group's sockets.
+    #[doc(alias = "BPF_PROG_TYPE_CGROUP_SKB")]
+    CgroupSkb,
+    /// Sees the addresses that a control group's sockets use.
+    #[doc(alias = "BPF_PROG_TYPE_CGROUP_SOCK_ADDR")]
+    CgroupSockAddr,
     /// Any other, by its number in `enum bpf_prog_type`.
     Other(u32),
+}
+
+impl ProgramKind {
+    /// Its number in `enum bpf_prog_type`.
+    pub fn number(self) -> u32 {
+        match self {
+            ProgramKind::PerfEvent => libbpf_sys::BPF_PROG_TYPE_PERF_EVENT,
+            ProgramKind::Tracepoint => libbpf_sys::BPF_PROG_TYPE_TRACEPOINT,
+            ProgramKind::RawTracepoint => libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
+            ProgramKind::Xdp => libbpf_sys::BPF_PROG_TYPE_XDP,
+            ProgramKind::SchedCls => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            ProgramKind::SocketFilter => libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
+            ProgramKind::CgroupSkb => libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
+            ProgramKind::CgroupSockAddr => libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR,
+            ProgramKind::Other(number) => number,
+        }
+    }
 }
 
 impl From<u32> for ProgramKind {
@@ -32,6 +64,11 @@ impl From<u32> for ProgramKind {
             libbpf_sys::BPF_PROG_TYPE_PERF_EVENT => ProgramKind::PerfEvent,
             libbpf_sys::BPF_PROG_TYPE_TRACEPOINT => ProgramKind::Tracepoint,
             libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT => ProgramKind::RawTracepoint,
+            libbpf_sys::BPF_PROG_TYPE_XDP => ProgramKind::Xdp,
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS => ProgramKind::SchedCls,
+            libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER => ProgramKind::SocketFilter,
+            libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB => ProgramKind::CgroupSkb,
+            libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR => ProgramKind::CgroupSockAddr,
             other => ProgramKind::Other(other),
         }
     }
@@ -43,6 +80,11 @@ impl fmt::Display for ProgramKind {
             ProgramKind::PerfEvent => f.write_str("perf_event"),
             ProgramKind::Tracepoint => f.write_str("tracepoint"),
             ProgramKind::RawTracepoint => f.write_str("raw_tracepoint"),
+            ProgramKind::Xdp => f.write_str("xdp"),
+            ProgramKind::SchedCls => f.write_str("tc"),
+            ProgramKind::SocketFilter => f.write_str("socket_filter"),
+            ProgramKind::CgroupSkb => f.write_str("cgroup_skb"),
+            ProgramKind::CgroupSockAddr => f.write_str("cgroup_sock_addr"),
             ProgramKind::Other(ty) => write!(f, "type {ty} (enum bpf_prog_type)"),
         }
     }
@@ -104,7 +146,7 @@ impl Program<'_> {
     ///
     /// # Errors
     /// [`BpfError::Target`]; [`BpfError::Kernel`]: ENOENT if there is no such tracepoint.
-    pub fn attach_raw_tracepoint(&self, target: &str) -> Result<Link, BpfError> {
+    pub(super) fn attach_raw_tracepoint(&self, target: &str) -> Result<Link, BpfError> {
         let name =
             CString::new(target).ok().filter(|name| !name.is_empty()).ok_or_else(|| BpfError::Target {
                 program: self.name(),
@@ -120,7 +162,7 @@ impl Program<'_> {
         })
     }
 
-    fn kernel(&self, tried: &str, call: &'static str, errno: Errno) -> BpfError {
+    pub(super) fn kernel(&self, tried: &str, call: &'static str, errno: Errno) -> BpfError {
         BpfError::Kernel { tried: format!("{tried}: program `{}`", self.name()), call, errno }
     }
 }

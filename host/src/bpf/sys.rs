@@ -7,6 +7,7 @@ use std::ptr;
 
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMap, OpenObject};
 use nix::errno::Errno;
+use nix::libc;
 
 /// libbpf's answers are 0 or a negative errno.
 fn check(answer: i32) -> Result<i32, Errno> {
@@ -67,6 +68,84 @@ pub(super) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>) ->
     })?;
     // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Links a program to a target, which is a descriptor or the number of a network interface.
+///
+/// Source: bpf(2), BPF_LINK_CREATE.
+pub(super) fn create_link(
+    program: BorrowedFd<'_>,
+    target: i32,
+    attach_type: u32,
+    flags: u32,
+) -> Result<OwnedFd, Errno> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the program's descriptor is open for the time of the call; a target that is none makes the kernel refuse;
+    // `options` says its own size and holds no pointers.
+    let fd = check(unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), target, attach_type, &raw const options)
+    })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The number of the network interface of this name.
+///
+/// Source: if_nametoindex(3).
+pub(super) fn interface_number(name: &CStr) -> Result<i32, Errno> {
+    // SAFETY: the name ends in a zero.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(Errno::last()),
+        number => i32::try_from(number).map_err(|_| Errno::ENODEV),
+    }
+}
+
+/// A packet socket that gets no packets yet.
+///
+/// Source: packet(7): protocol 0.
+pub(super) fn packet_socket() -> Result<OwnedFd, Errno> {
+    // SAFETY: plain numbers.
+    let fd = Errno::result(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes a program the filter of a socket.
+///
+/// Source: socket(7), SO_ATTACH_BPF.
+pub(super) fn attach_filter(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), Errno> {
+    let program = program.as_raw_fd();
+    // SAFETY: the option is an int, which lives until the call returns.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_BPF,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    Errno::result(answer).map(drop)
+}
+
+/// Lets a packet socket get every packet of an interface.
+///
+/// Source: packet(7), `struct sockaddr_ll`.
+pub(super) fn bind_to_interface(socket: BorrowedFd<'_>, interface: i32) -> Result<(), Errno> {
+    // SAFETY: a struct of numbers, of which all zero is one.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = interface;
+    // SAFETY: the address is of the size that is passed, and lives until the call returns.
+    let answer = unsafe {
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+    };
+    Errno::result(answer).map(drop)
 }
 
 /// Attaches a program to a raw tracepoint until the descriptor is closed.

@@ -29,6 +29,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::NeedsEvent { .. }
         | BpfError::NotForEvents { .. }
         | BpfError::Flags { .. }
+        | BpfError::Mode { .. }
         | BpfError::Target { .. }
         | BpfError::Size { .. }
         | BpfError::Batch => plain(Kind::Invalid),

@@ -38,7 +38,7 @@ impl HostProgram for State {
                 bpf::ProgramKind::PerfEvent => ProgramKind::PerfEvent,
                 bpf::ProgramKind::Tracepoint => ProgramKind::Tracepoint,
                 bpf::ProgramKind::RawTracepoint => ProgramKind::RawTracepoint,
-                bpf::ProgramKind::Other(ty) => ProgramKind::Other(ty),
+                other => ProgramKind::Other(other.number()),
             },
             id: info.id,
             instructions: info.instructions,
@@ -97,11 +97,7 @@ fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Hel
     let owned = || name.to_owned();
     match program.kind() {
         bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
-        bpf::ProgramKind::Other(_) => {
-            Err(BpfError::UnsupportedKind { program: owned(), kind: program.kind() }.into())
-        }
-        _ if flags != 0 => Err(BpfError::Flags { program: owned(), flags }.into()),
-        bpf::ProgramKind::RawTracepoint => Ok(Held::Link(program.attach_raw_tracepoint(target)?)),
+        bpf::ProgramKind::Tracepoint if flags != 0 => Err(BpfError::Flags { program: owned(), flags }.into()),
         bpf::ProgramKind::Tracepoint => {
             let event = Event::numbered(TRACEPOINT, bpf::tracepoint_id(name, target)?)?;
             // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
@@ -110,6 +106,7 @@ fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Hel
             let mut link = |event: BorrowedFd<'_>| program.link_event(event);
             Ok(Held::Event(attachments.open(&event, &options, None, Some(&mut link))?))
         }
+        _ => Ok(Held::Link(program.attach(target, flags)?)),
     }
 }
 

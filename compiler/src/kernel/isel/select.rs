@@ -216,7 +216,9 @@ impl Selector<'_> {
                 (dst, Kind::Address { dst, symbol: Symbol::Faults(*program) })
             }
             // In a register these are their operand.
-            Some(Op::ZeroExtend(inner) | Op::NonNull(inner)) => return self.register(*inner),
+            Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
+                return self.register(*inner);
+            }
             Some(Op::Truncate(inner)) if !self.uses.wide[value] => return self.register(*inner),
             _ => return self.define(value),
         };
@@ -299,7 +301,12 @@ impl Selector<'_> {
                 let (width, dst) = (self.width(result), self.define(result));
                 self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs: Rhs::Reg(rhs) });
             }
-            Op::Compare(..) | Op::IsNull(_) if self.uses.computed[result] => {
+            Op::PacketEdge { context, offset } => {
+                let base = Base::Reg(self.register(*context));
+                let dst = self.define(result);
+                self.push(Kind::Load { size: Size::W, dst, base, offset: *offset });
+            }
+            op if op.is_test() && self.uses.computed[result] => {
                 let (op, width, lhs, rhs) = self.condition(result);
                 let dst = self.define(result);
                 self.push(Kind::SetIf { op, width, dst, lhs, rhs });
@@ -455,6 +462,13 @@ impl Selector<'_> {
             Some(Op::IsNull(pointer)) => {
                 let lhs = self.register(*pointer);
                 (JmpOp::Eq, Width::W64, lhs, Rhs::Imm(0))
+            }
+            Some(Op::Within { pointer, bytes, end }) => {
+                let (start, bytes) = (self.register(*pointer), *bytes);
+                let lhs = self.fresh();
+                let rhs = Rhs::Imm(i32::try_from(bytes).unwrap_or(i32::MAX));
+                self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst: lhs, lhs: start, rhs });
+                (JmpOp::Le, Width::W64, lhs, Rhs::Reg(self.register(*end)))
             }
             _ => {
                 let width = self.width(value);

@@ -114,7 +114,7 @@ impl Lowerer<'_> {
                 Sink::Scalar(variable) => self.builder.get(variable),
                 _ => self.builder.constant(ret, 0),
             };
-            self.builder.ret(result);
+            self.leave(result);
         }
         self.leave_by_throw()
     }
@@ -138,7 +138,7 @@ impl Lowerer<'_> {
                 let result = self.scalar(value)?;
                 self.destroy_iterators(self.active.outer_loops);
                 self.discard_records(self.active.scope);
-                self.builder.ret(result);
+                self.leave(result);
                 return Ok(());
             }
             (_, Sink::Scalar(variable), None) => {
@@ -168,7 +168,7 @@ impl Lowerer<'_> {
             Exit::Return => {
                 self.discard_records(self.active.scope);
                 let zero = self.builder.constant(self.builder.result_type(), 0);
-                self.builder.ret(zero);
+                self.leave(zero);
             }
         }
         Ok(())

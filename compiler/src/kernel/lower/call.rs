@@ -35,6 +35,7 @@ impl Lowerer<'_> {
             let value = self.builder.param(entry, Type::Ptr(Origin::Context));
             for local in &source.params {
                 self.bind_parameter(*local, value)?;
+                self.find_context(*local, value);
             }
             return Ok(());
         }
@@ -61,6 +62,7 @@ impl Lowerer<'_> {
         }
         for (local, value) in source.params.iter().zip(values) {
             self.bind_parameter(*local, value)?;
+            self.find_context(*local, value);
         }
         Ok(())
     }

@@ -164,7 +164,7 @@ impl Lowerer<'_> {
             Type::I64 => self.builder.value(Type::I64, Op::SignExtend(code)),
             _ => code,
         };
-        self.builder.ret(result);
+        self.leave(result);
         Ok(())
     }
 
@@ -223,7 +223,8 @@ impl Lowerer<'_> {
         self.end_by_fault();
     }
 
-    /// Leaves the MIR function, deferred calls left undone. A fault is counted where it ends the program.
+    /// Leaves the MIR function, deferred calls left undone, with the result of a fault. That is counted where it ends the
+    /// program.
     pub(super) fn end_by_fault(&mut self) {
         if let Some(program) = self.builder.program() {
             let base = self.builder.value(Type::Ptr(Origin::Global), Op::FaultCount(program));
@@ -232,7 +233,8 @@ impl Lowerer<'_> {
         }
         self.destroy_iterators(0);
         self.discard_records(0);
-        let zero = self.builder.constant(self.builder.result_type(), 0);
-        self.builder.ret(zero);
+        let result = self.fault_result();
+        let result = self.builder.constant(self.builder.result_type(), result);
+        self.builder.ret(result);
     }
 }

@@ -6,7 +6,7 @@ use crate::builtins::context::perf_event_offset;
 use crate::hir::{
     self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, SharedBuiltin, UnaryOp,
 };
-use crate::types::TypeKind;
+use crate::types::{IntType, TypeKind};
 
 impl Lowerer<'_> {
     /// The value of a scalar expression.
@@ -31,6 +31,12 @@ impl Lowerer<'_> {
             }
             ExprKind::Binary(op, left, right) => self.binary(*op, left, right, expr),
             ExprKind::Logic(..) => self.logic(expr),
+            ExprKind::Convert(from) if self.is_pointer(from.ty) => {
+                let to = self.int(expr.ty, expr.span)?;
+                let pointer = self.pointer_value(from)?;
+                let address = self.packet_address(pointer, from.span)?;
+                Ok(arithmetic::convert(&mut self.builder, IntType { bits: 64, signed: false }, to, address))
+            }
             ExprKind::Convert(from) => {
                 let (from_int, to) = (self.int(from.ty, from.span)?, self.int(expr.ty, expr.span)?);
                 let value = self.scalar(from)?;

@@ -21,7 +21,7 @@ use crate::types::{TypeId, TypeKind};
 /// The functions that have no code of their own.
 pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let has_place = |ty: TypeId| match hir.types.kind(ty) {
-        TypeKind::Ptr(to) => *to != hir.known.perf_context,
+        TypeKind::Ptr(_) => !hir.types.is_context_pointer(ty),
         TypeKind::Fn(..) => true,
         _ => false,
     };

@@ -29,6 +29,9 @@ pub(super) struct Addr {
 /// Slots, global variables and map values start at multiples of 8.
 pub(super) const BASE_ALIGN: u32 = 8;
 
+/// The alignment of a base from which numbers may be read and written at any offset.
+pub(super) const ANYWHERE: u32 = 1 << 16;
+
 /// Above this many loads and stores a copy would rather be a loop.
 const MAX_CHUNKS: u32 = 1024;
 
@@ -52,7 +55,7 @@ impl Addr {
     fn chunk(self, at: u32, left: u32) -> u32 {
         let offset = self.offset.saturating_add(at);
         let mut size = 8.min(self.align);
-        while !offset.is_multiple_of(size) || size > left {
+        while (self.align < ANYWHERE && !offset.is_multiple_of(size)) || size > left {
             size /= 2;
         }
         size
@@ -128,7 +131,10 @@ impl Lowerer<'_> {
             Base::Global(_) => true,
             Base::Slot(_) => false,
             Base::Pointer(pointer) => {
-                matches!(self.builder.ty(pointer), Type::Ptr(Origin::Entry | Origin::Global))
+                matches!(
+                    self.builder.ty(pointer),
+                    Type::Ptr(Origin::Entry | Origin::Global | Origin::InPacket)
+                )
             }
         };
         let value = if shared { loaded } else { self.make_opaque(loaded) };

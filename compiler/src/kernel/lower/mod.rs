@@ -15,6 +15,7 @@ mod activation;
 mod aggregate;
 mod arithmetic;
 mod call;
+mod context;
 mod cost;
 mod defer;
 mod errors;
@@ -40,8 +41,9 @@ use ks_wit::section::Arch;
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
+use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
-use crate::hir::{self, FuncId, Function, Hir, LocalId};
+use crate::hir::{self, FuncId, Function, Hir, LocalId, ProgramKind};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
@@ -188,6 +190,10 @@ struct Lowerer<'a> {
     records: Records,
     /// The null pointer.
     null: Value,
+    /// What the MIR function is, if it is a program.
+    kind: Option<ProgramKind>,
+    /// The context that the MIR function was given, if its members are known.
+    context: Option<(Value, &'static ContextStruct)>,
 }
 
 impl<'a> Lowerer<'a> {
@@ -229,6 +235,8 @@ impl<'a> Lowerer<'a> {
             pointers: Pointers::new(known.kinds.clone()),
             records: Records::new(known.scopes.clone()),
             null,
+            kind: Self::program_kind(source.kind),
+            context: None,
         };
         lowerer.parameters(id)?;
         let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
@@ -272,7 +280,7 @@ impl<'a> Lowerer<'a> {
     }
 
     fn is_context(&self, ty: TypeId) -> bool {
-        matches!(self.types().kind(ty), TypeKind::Ptr(to) if *to == self.hir.known.perf_context)
+        self.types().is_context_pointer(ty)
     }
 
     /// The size of a type, which the frame and BPF's offsets can express.

@@ -4,10 +4,10 @@
 //! [`Lowerer::resolve`] makes the lookups and bounds checks, after whatever else the statement evaluates. So no pointer
 //! into a map is held while other code runs, and every check stands right before the access.
 
-use super::super::mir::{Block, Condition, Op, Type, Value};
+use super::super::mir::{BinaryOp, Block, Condition, Op, Type, Value};
 use super::map::Key;
 use super::memory::{Addr, Base};
-use super::pointer::Pointer;
+use super::pointer::{Bytes, Pointer};
 use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
 use crate::source::Span;
@@ -43,6 +43,8 @@ enum Step {
 pub(super) struct Prepared {
     pub root: Root,
     steps: Vec<Step>,
+    /// The place's bytes.
+    bytes: u32,
 }
 
 impl Prepared {
@@ -55,6 +57,7 @@ impl Prepared {
     pub(super) fn element_at(&self, index: Value, len: u64, element_bytes: u64) -> Prepared {
         let mut element = self.clone();
         element.steps.push(Step::Index { index, len, element_bytes });
+        element.bytes = u32::try_from(element_bytes).unwrap_or(u32::MAX);
         element
     }
 
@@ -90,23 +93,22 @@ impl Lowerer<'_> {
 
     /// Evaluates what a place depends on.
     pub(super) fn prepare(&mut self, place: &Place) -> Lower<Prepared> {
+        let bytes = u32::try_from(self.types().size(place.ty)).unwrap_or(u32::MAX);
+        let whole = |root| Prepared { root, steps: Vec::new(), bytes };
         match &place.kind {
-            PlaceKind::Local(id) => Ok(Prepared { root: Root::Local(*id), steps: Vec::new() }),
-            PlaceKind::Global(id) => Ok(Prepared { root: Root::Global(*id), steps: Vec::new() }),
-            PlaceKind::Element { map, key } => {
-                let key = self.key(*map, key)?;
-                Ok(Prepared { root: Root::Element(*map, key), steps: Vec::new() })
-            }
+            PlaceKind::Local(id) => Ok(whole(Root::Local(*id))),
+            PlaceKind::Global(id) => Ok(whole(Root::Global(*id))),
+            PlaceKind::Element { map, key } => Ok(whole(Root::Element(*map, self.key(*map, key)?))),
             PlaceKind::Deref(pointer) => {
                 let (pointer, bytes) = self.target(pointer)?;
-                Ok(Prepared { root: Root::Pointer(pointer, bytes), steps: Vec::new() })
+                Ok(whole(Root::Pointer(pointer, bytes)))
             }
             PlaceKind::Config(id, field) => {
                 let TypeKind::Struct(fields) = self.types().kind(self.hir.configs[*id].ty) else {
                     return not_yet(place.span, "a field of this value is");
                 };
                 let offset = u32::try_from(self.types().field_offset(*fields, *field)).unwrap_or(u32::MAX);
-                Ok(Prepared { root: Root::Config(*id), steps: vec![Step::Offset(offset)] })
+                Ok(Prepared { steps: vec![Step::Offset(offset)], ..whole(Root::Config(*id)) })
             }
             PlaceKind::Field { base, field } => {
                 let TypeKind::Struct(id) = self.types().kind(base.ty) else {
@@ -115,17 +117,17 @@ impl Lowerer<'_> {
                 let offset = u32::try_from(self.types().field_offset(*id, *field)).unwrap_or(u32::MAX);
                 let mut prepared = self.prepare(base)?;
                 prepared.steps.push(Step::Offset(offset));
-                Ok(prepared)
+                Ok(Prepared { bytes, ..prepared })
             }
             PlaceKind::Index { base, index } => {
                 let mut prepared = self.prepare(base)?;
                 let step = self.index(base.ty, index, place.span)?;
                 prepared.steps.push(step);
-                Ok(prepared)
+                Ok(Prepared { bytes, ..prepared })
             }
             PlaceKind::Value(value) => {
                 let addr = self.temporary(value)?;
-                Ok(Prepared { root: Root::Value(addr), steps: Vec::new() })
+                Ok(whole(Root::Value(addr)))
             }
         }
     }
@@ -159,6 +161,11 @@ impl Lowerer<'_> {
             Root::Local(id) => self.local_addr(id)?,
             Root::Global(id) => Addr::of(Base::Global(id)),
             Root::Value(addr) => addr,
+            Root::Pointer(pointer, _) if self.may_be_packet(pointer) => {
+                let block = *miss.get_or_insert_with(|| self.builder.block());
+                let addr = self.packet_place(pointer, prepared, block);
+                return Ok(Access { addr, miss });
+            }
             Root::Pointer(pointer, bytes) => {
                 let block = *miss.get_or_insert_with(|| self.builder.block());
                 self.dereference(pointer, bytes, block)
@@ -182,6 +189,22 @@ impl Lowerer<'_> {
             };
         }
         Ok(Access { addr, miss })
+    }
+
+    /// In a packet only what is accessed has to be there: the place is found first, and then looked for.
+    fn packet_place(&mut self, pointer: Pointer, prepared: &Prepared, miss: Block) -> Addr {
+        let mut pointer = pointer;
+        for step in &prepared.steps {
+            pointer = match *step {
+                Step::Offset(bytes) => self.moved(pointer, Bytes::Known(bytes.into()), 1),
+                Step::Index { index, len, element_bytes } => {
+                    let index = self.below(index, len, miss);
+                    let start = self.builder.binary_const(BinaryOp::Mul, index, element_bytes);
+                    self.moved(pointer, Bytes::Value(start), 1)
+                }
+            };
+        }
+        self.dereference(pointer, prepared.bytes, miss)
     }
 
     fn local_addr(&mut self, id: LocalId) -> Lower<Addr> {
@@ -209,7 +232,7 @@ impl Lowerer<'_> {
         self.builder.branch(in_range, found, miss);
         self.builder.switch_to_sealed(found);
         let checked = self.builder.value(Type::I64, Op::Below { value: index, bound: len });
-        let bytes = self.builder.binary_const(super::super::mir::BinaryOp::Mul, checked, element_bytes);
+        let bytes = self.builder.binary_const(BinaryOp::Mul, checked, element_bytes);
         let start = self.pointer(addr);
         let element = self.builder.value(self.builder.ty(start), Op::PtrAdd(start, bytes));
         let stride = 1u32 << element_bytes.trailing_zeros().min(3);
@@ -244,6 +267,9 @@ impl Lowerer<'_> {
                 _ => not_yet(place.span, "this value is"),
             };
         }
+        if let Some(member) = self.context_place(place) {
+            return self.read_context(member, place);
+        }
         let int = self.int(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
         self.load_prepared(&prepared, int)
@@ -267,6 +293,9 @@ impl Lowerer<'_> {
 
     /// Copies the aggregate at a place to an address; zeros if there is nothing.
     pub(super) fn read_aggregate(&mut self, place: &Place, to: Addr) -> Lower<()> {
+        if let Some(member) = self.context_place(place) {
+            return self.read_context_array(member, place, to);
+        }
         let bytes = self.size(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
         self.copy_prepared(&prepared, to, bytes, place.span)

@@ -9,8 +9,11 @@
 //!
 //! A record of a ring buffer (`ring`) is reached through a variable of its own, which is null as soon as the record was
 //! given back: all pointers to it then are.
+//!
+//! A pointer into a packet is a distance from where the packet starts (`packet`).
 
 mod access;
+mod packet;
 
 use std::collections::BTreeSet;
 
@@ -46,7 +49,7 @@ pub(super) struct Pointer {
 /// An object that a pointer may point into.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Object {
-    /// Its address; null if the pointer does not point there. Of a record: 1 if the pointer points there, else 0.
+    /// Its address; null if the pointer does not point there. Of a record or packet: 1 if the pointer points there, else 0.
     pub base: Value,
     /// Its bytes.
     pub extent: u64,
@@ -54,6 +57,17 @@ pub(super) struct Object {
     pub is_own: bool,
     /// The record that it is.
     pub record: Option<Site>,
+    /// The part of a packet that it is.
+    pub packet: Option<Part>,
+}
+
+/// A part of a packet, named by what offsets count from. Where it ends is not known here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// From `data` to `data_end`.
+    Data,
+    /// From `data_meta` to `data`.
+    Meta,
 }
 
 /// A pointer that changes.
@@ -81,15 +95,15 @@ pub(super) struct Pointers {
     pub found: Kinds,
 }
 
-/// The extent of an object, whether it is the frame's own, and which record it is.
-type Kind = (u64, bool, Option<Site>);
+/// The extent of an object, whether it is the frame's own, which record it is, and which part of a packet.
+type Kind = (u64, bool, Option<Site>, Option<Part>);
 
 /// For each pointer that changes, the kinds of objects that it may point into.
 pub(super) type Kinds = Vec<BTreeSet<Kind>>;
 
 impl Object {
     fn kind(&self) -> Kind {
-        (self.extent, self.is_own, self.record)
+        (self.extent, self.is_own, self.record, self.packet)
     }
 }
 
@@ -134,7 +148,8 @@ impl Lowerer<'_> {
         }
         let kinds = self.pointers.known.get(index).cloned().unwrap_or_default();
         let variable = |kind: Kind| {
-            let ty = if kind.2.is_some() { Type::I32 } else { Type::Ptr(Origin::MemoryOrNull) };
+            let is_flag = kind.2.is_some() || kind.3.is_some();
+            let ty = if is_flag { Type::I32 } else { Type::Ptr(Origin::MemoryOrNull) };
             (kind, self.builder.variable(ty))
         };
         let variables = kinds.into_iter().map(variable).collect();
@@ -193,6 +208,10 @@ impl Lowerer<'_> {
                 Home::Pointer(PointerHome::Variables(variables)) => Ok(self.current_pointer(variables)),
                 _ => not_yet(expr.span, "a pointer from here is"),
             },
+            ExprKind::Load(place) => match self.packet_member(place) {
+                Some(member) => self.packet_pointer(member, expr.span),
+                None => not_yet(expr.span, "a pointer from here is"),
+            },
             ExprKind::AddrOf(place) => self.address_of_place(place),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
             ExprKind::Kernel(KernelBuiltin::Reserve(ring)) => self.reserve(*ring, expr.span),
@@ -210,9 +229,9 @@ impl Lowerer<'_> {
         let offset = self.builder.get(variables.offset);
         let offset = self.builder.known(offset).map_or(Bytes::Value(offset), Bytes::Known);
         let bases = self.pointers.variables[variables.index].clone();
-        let object = |((extent, is_own, record), base)| {
+        let object = |((extent, is_own, record, packet), base)| {
             let base = self.builder.get(base);
-            Object { base, extent, is_own, record }
+            Object { base, extent, is_own, record, packet }
         };
         let objects = bases.into_iter().map(object).collect();
         self.pointer_into(objects, offset, variables.align)
@@ -224,19 +243,21 @@ impl Lowerer<'_> {
         pointer: Pointer,
         span: Span,
     ) -> Lower<()> {
-        if known_align(&pointer) < variables.align {
+        let objects = self.objects(pointer);
+        let in_memory = objects.iter().any(|object| object.packet.is_none());
+        if in_memory && known_align(&pointer) < variables.align {
             return not_yet(span, "keeping a pointer that may be misaligned is");
         }
         let offset = self.number(pointer.offset);
         self.builder.set(variables.offset, offset);
-        let objects = self.objects(pointer);
         self.pointers.found[variables.index].extend(objects.iter().map(Object::kind));
         objects.iter().filter_map(|object| object.record).for_each(|site| {
             self.records.outlives(site, variables.scope);
         });
         for (kind, variable) in self.pointers.variables[variables.index].clone() {
             let fitting = objects.iter().copied().filter(|object| object.kind() == kind).collect();
-            let base = if kind.2.is_some() { self.any_of(fitting) } else { self.chosen(fitting) };
+            let is_flag = kind.2.is_some() || kind.3.is_some();
+            let base = if is_flag { self.any_of(fitting) } else { self.chosen(fitting) };
             let base = self.with_plain_null(base);
             self.builder.set(variable, base);
         }
@@ -301,7 +322,7 @@ impl Lowerer<'_> {
     /// A pointer to all of a value.
     fn whole(&mut self, base: Value, ty: TypeId) -> Pointer {
         let is_own = self.is_own(base);
-        let object = Object { base, extent: self.types().size(ty), is_own, record: None };
+        let object = Object { base, extent: self.types().size(ty), is_own, record: None, packet: None };
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }
 
@@ -317,9 +338,12 @@ impl Lowerer<'_> {
         self.pointer_into(objects, moved.offset, moved.align)
     }
 
-    fn moved(&mut self, pointer: Pointer, by: Bytes, stride: u32) -> Pointer {
+    pub(super) fn moved(&mut self, pointer: Pointer, by: Bytes, stride: u32) -> Pointer {
         let offset = match (pointer.offset, by) {
             (Bytes::Known(offset), Bytes::Known(by)) => Bytes::Known(offset.wrapping_add(by)),
+            (Bytes::Value(offset), Bytes::Known(by)) => {
+                Bytes::Value(self.builder.binary_const(BinaryOp::Add, offset, by))
+            }
             (offset, by) => {
                 let (offset, by) = (self.number(offset), self.number(by));
                 Bytes::Value(self.builder.binary(BinaryOp::Add, offset, by))

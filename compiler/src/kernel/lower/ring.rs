@@ -97,7 +97,8 @@ impl Lowerer<'_> {
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         let base = self.builder.constant(Type::I32, 1);
-        let object = Object { base, extent: u64::from(bytes), is_own: true, record: Some(site) };
+        let object =
+            Object { base, extent: u64::from(bytes), is_own: true, record: Some(site), packet: None };
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
 

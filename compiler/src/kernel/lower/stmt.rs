@@ -134,7 +134,12 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let int = self.int(place.ty, place.span)?;
+        if let Some(member) = self.context_place(place) {
+            let value = self.scalar(value)?;
+            return self.write_context(member, place, value);
+        }
         let prepared = self.prepare(place)?;
+        self.check_writable(&prepared, place.span)?;
         let value = self.scalar(value)?;
         if let Some((map, key)) = prepared.element() {
             return self.assign_scalar_element(map, key, value, place.span);
@@ -167,6 +172,7 @@ impl Lowerer<'_> {
     fn assign_aggregate(&mut self, place: &Place, value: &Expr) -> Lower<()> {
         let bytes = self.size(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
+        self.check_writable(&prepared, place.span)?;
         if self.can_write_in_place(place, &prepared, value) {
             let access = self.resolve(&prepared)?;
             return self.lower_into(value, access.addr);
@@ -196,8 +202,15 @@ impl Lowerer<'_> {
 
     fn compound(&mut self, place: &Place, op: hir::BinaryOp, value: &Expr) -> Lower<()> {
         let int = self.int(place.ty, place.span)?;
-        let prepared = self.prepare(place)?;
         let arithmetic = self.int(value.ty, value.span)?;
+        if let Some(member) = self.context_place(place) {
+            let value = self.scalar(value)?;
+            let old = self.read_context(member, place)?;
+            let new = self.changed(old, int, Change { op, value, int: arithmetic, shared: false });
+            return self.write_context(member, place, new);
+        }
+        let prepared = self.prepare(place)?;
+        self.check_writable(&prepared, place.span)?;
         let value = self.scalar(value)?;
         let mut change = Change { op, value, int: arithmetic, shared: false };
         if let Some(home) = self.scalar_local(place)? {

@@ -31,6 +31,8 @@ pub struct Builder {
     /// Slots that overlap no others, whose positions are not known before all others are.
     lasting: Vec<Slot>,
     constants: HashMap<Value, u64>,
+    /// Values that are another one and a constant.
+    sums: HashMap<Value, (Value, u64)>,
 }
 
 #[derive(Default)]
@@ -63,6 +65,7 @@ impl Builder {
             stack_top: 0,
             lasting: Vec::new(),
             constants: HashMap::new(),
+            sums: HashMap::new(),
         };
         let entry = builder.block();
         builder.seal(entry);
@@ -223,8 +226,17 @@ impl Builder {
 
     /// Arithmetic with a constant.
     pub fn binary_const(&mut self, op: super::BinaryOp, left: Value, right: u64) -> Value {
-        let right = self.constant(self.ty(left), right);
-        self.binary(op, left, right)
+        let constant = self.constant(self.ty(left), right);
+        let result = self.binary(op, left, constant);
+        if op == super::BinaryOp::Add {
+            self.sums.insert(result, (left, right));
+        }
+        result
+    }
+
+    /// The value and the constant that a value was made of by one addition.
+    pub fn sum(&self, value: Value) -> Option<(Value, u64)> {
+        self.sums.get(&value).copied()
     }
 
     /// A comparison.

@@ -48,18 +48,24 @@ pub enum Origin {
     MemoryOrNull,
     /// A map, as helpers take it.
     Map,
-    /// The program's context: read at constant offsets only.
+    /// The program's context: read and written at constant offsets only, each member in its own size.
     Context,
     /// The counter inside an iterator, or null: to be tested before use.
     TurnOrNull,
     /// The counter inside an iterator.
     Turn,
+    /// A byte of the packet or of its metadata, there or not: to be tested by [`Op::Within`] before use.
+    Packet,
+    /// The end of the packet: only compared.
+    PacketEnd,
+    /// A byte of the packet or of its metadata with others behind it, all of which are there.
+    InPacket,
 }
 
 impl Origin {
     /// Whether memory behind it can be read and written at any offset that was checked.
     pub fn is_memory(self) -> bool {
-        matches!(self, Origin::Stack | Origin::Global | Origin::Entry | Origin::Memory)
+        matches!(self, Origin::Stack | Origin::Global | Origin::Entry | Origin::Memory | Origin::InPacket)
     }
 
     /// What it is once it is known not to be null.
@@ -359,6 +365,31 @@ pub enum Op {
     },
     /// The pointer, which is not null because the block is only reached if it is not.
     NonNull(Value),
+    /// 1 if so many bytes behind a pointer into the packet are before the end, else 0; 32 bits. The verifier learns it
+    /// from a branch, for every pointer that was made of the same sum.
+    Within {
+        /// A pointer into the packet.
+        pointer: Value,
+        /// How many.
+        bytes: u32,
+        /// Where the packet ends, or starts if the pointer leads to its metadata.
+        end: Value,
+    },
+    /// The pointer, behind which so many bytes are there because the block is only reached if they are.
+    InPacket {
+        /// What [`Op::Within`] tested.
+        pointer: Value,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// Where the packet starts or ends, or its metadata starts: 4 bytes of the context, which the kernel replaces by a
+    /// load of the pointer. It is the same at each point of the program.
+    PacketEdge {
+        /// The context.
+        context: Value,
+        /// The member's place.
+        offset: i16,
+    },
     /// `value`, about which the verifier knows nothing any more: `zero` is the result of [`Kfunc::IterNumNew`], 0 in fact
     /// and anything to the verifier. A number that a loop changes would otherwise be a new constant in each turn, and
     /// the verifier would walk through all turns.
@@ -448,6 +479,11 @@ impl Op {
         }
     }
 
+    /// Whether the result is 0 or 1, which a branch tests best where it stands.
+    pub fn is_test(&self) -> bool {
+        matches!(self, Op::Compare(..) | Op::IsNull(_) | Op::Within { .. })
+    }
+
     /// The values it reads.
     pub fn operands(&self) -> Vec<Value> {
         let mut operands = Vec::new();
@@ -478,12 +514,15 @@ impl Op {
             | Op::Truncate(value)
             | Op::Below { value, .. }
             | Op::NonNull(value)
+            | Op::InPacket { pointer: value, .. }
+            | Op::PacketEdge { context: value, .. }
             | Op::Load { base: value, .. } => *value = map(*value),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
             | Op::PtrAdd(a, b)
             | Op::PtrDiff(a, b)
             | Op::Opaque { value: a, zero: b }
+            | Op::Within { pointer: a, end: b, .. }
             | Op::Store { base: a, value: b, .. }
             | Op::AtomicAdd { base: a, value: b, .. } => {
                 *a = map(*a);

@@ -85,6 +85,9 @@ impl Display for Type {
                 Origin::Context => "context",
                 Origin::TurnOrNull => "turn?",
                 Origin::Turn => "turn",
+                Origin::Packet => "packet?",
+                Origin::PacketEnd => "packet_end",
+                Origin::InPacket => "packet",
             },
         })
     }
@@ -107,6 +110,11 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::Truncate(value) => format!("truncate {}", Name(*value)),
         Op::Below { value, bound } => format!("below {bound} {}", Name(*value)),
         Op::NonNull(value) => format!("non_null {}", Name(*value)),
+        Op::Within { pointer, bytes, end } => {
+            format!("within {} + {bytes}, {}", Name(*pointer), Name(*end))
+        }
+        Op::InPacket { pointer, bytes } => format!("in_packet {bytes} {}", Name(*pointer)),
+        Op::PacketEdge { context, offset } => format!("packet_edge {} + {offset}", Name(*context)),
         Op::Opaque { value, zero } => format!("opaque {}, {}", Name(*value), Name(*zero)),
         Op::StackAddr { slot, offset } => format!("stack_addr s{} + {offset}", slot.index()),
         Op::GlobalAddr { global, offset } => {

@@ -8,8 +8,9 @@
 //!    parameter is any memory.
 //! 4. Operands and results have the types that [`Op`] documents; a 32-bit constant has zeros above.
 //! 5. Loads, stores and atomics: 8 bytes exactly with 64-bit values and pointers; through a checked pointer; only loads
-//!    through the context and an iterator's counter; constant offsets within a stack slot.
-//! 6. Only pointers into memory are moved, by a 64-bit number; the result may be a pointer to any memory.
+//!    through an iterator's counter; no atomics through the context and into packets; constant offsets within a stack
+//!    slot.
+//! 6. Only pointers into memory and packets are moved, by a 64-bit number; the result may be a pointer to any memory.
 //! 7. Calls have at most five arguments and the callee's result type.
 //! 8. A program has the context as its only parameter; a function at most five. A return has the result's type.
 
@@ -172,6 +173,21 @@ impl Checker<'_> {
                 let checked = self.checked_origin(*value).map(Type::Ptr);
                 require(checked.zip(result).is_some_and(|(checked, result)| fits(checked, result)), mismatch)
             }
+            Op::Within { pointer, end, .. } => require(
+                self.ty(*pointer) == Type::Ptr(Origin::Packet)
+                    && matches!(self.ty(*end), Type::Ptr(Origin::Packet | Origin::PacketEnd))
+                    && result == Some(Type::I32),
+                mismatch,
+            ),
+            Op::InPacket { pointer, .. } => require(
+                self.ty(*pointer) == Type::Ptr(Origin::Packet) && result == Some(Type::Ptr(Origin::InPacket)),
+                mismatch,
+            ),
+            Op::PacketEdge { context, .. } => require(
+                self.ty(*context) == Type::Ptr(Origin::Context)
+                    && matches!(result, Some(Type::Ptr(Origin::Packet | Origin::PacketEnd))),
+                mismatch,
+            ),
             Op::SwapBytes { value, bits } => require(
                 match self.ty(*value) {
                     Type::I32 => matches!(bits, 16 | 32),
@@ -234,7 +250,8 @@ impl Checker<'_> {
             }
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
-                let memory = matches!(ty, Type::Ptr(origin) if origin.is_memory());
+                let memory =
+                    matches!(ty, Type::Ptr(origin) if origin.is_memory() || origin == Origin::Packet);
                 let moved = result.is_some_and(|result| fits(ty, result));
                 require(memory && self.ty(*offset) == Type::I64 && moved, mismatch)
             }
@@ -260,9 +277,14 @@ impl Checker<'_> {
             return Err("access through a number".into());
         };
         let is_load = matches!(op, Op::Load { .. });
-        let readable = matches!(origin, Origin::Context | Origin::Turn);
-        require(origin.is_memory() || (is_load && readable), || format!("access through {origin:?}"))?;
         let atomic = matches!(op, Op::AtomicAdd { .. });
+        let allowed = match origin {
+            Origin::Context => !atomic,
+            Origin::Turn => is_load,
+            Origin::InPacket => !atomic,
+            _ => origin.is_memory(),
+        };
+        require(allowed, || format!("access through {origin:?}"))?;
         require(!atomic || matches!(size, Size::W | Size::DW), || "atomic on part of a word".into())
     }
 

@@ -48,7 +48,7 @@ fn most(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value:
     let of = |value: Value| most(ops, types, value, depth);
     let found = match &ops[value] {
         Some(Op::Const(bits)) => *bits,
-        Some(Op::Compare(..) | Op::IsNull(_)) => 1,
+        Some(op) if op.is_test() => 1,
         Some(Op::Load { size: Size::B, .. }) => 0xff,
         Some(Op::Load { size: Size::H, .. }) => 0xffff,
         Some(Op::Narrow { bits, signed: false, .. }) => greatest(u32::from(*bits)),

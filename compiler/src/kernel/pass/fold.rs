@@ -166,7 +166,7 @@ impl Known<'_> {
     }
 
     fn is_bit(&self, value: Value) -> bool {
-        matches!(self.ops[value], Some(Op::Compare(..) | Op::IsNull(_)))
+        self.ops[value].as_ref().is_some_and(|op| op.is_test())
     }
 
     fn narrow(&self, value: Value, bits: u8, signed: bool) -> Simpler {

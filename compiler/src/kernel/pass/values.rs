@@ -32,6 +32,7 @@ pub fn run(function: &mut Function) -> bool {
         made: Scoped::default(),
         known: Scoped::default(),
         bounds: Scoped::default(),
+        within: Scoped::default(),
         checked: Scoped::default(),
         hoisted: Vec::new(),
         inserted: Vec::new(),
@@ -85,6 +86,8 @@ struct Walk<'a> {
     known: Scoped<Value, u64>,
     /// What branches say about numbers, and the block that they lead into.
     bounds: Scoped<Value, (Bounds, Block)>,
+    /// For a pointer into a packet and an end, the most bytes behind it that are there, and the least that are not.
+    within: Scoped<(Value, Value), (u32, u32)>,
     /// The value of [`Op::Below`] for a number, and its bound.
     checked: Scoped<(Value, Type), (Value, u64)>,
     /// Instructions for the start of the entry.
@@ -95,7 +98,7 @@ struct Walk<'a> {
 }
 
 /// How far the scopes were filled.
-type Marks = [usize; 4];
+type Marks = [usize; 5];
 
 impl Walk<'_> {
     fn all(&mut self, below: &IndexVec<Block, Vec<Block>>) {
@@ -114,13 +117,20 @@ impl Walk<'_> {
     }
 
     fn marks(&self) -> Marks {
-        [self.made.undo.len(), self.known.undo.len(), self.bounds.undo.len(), self.checked.undo.len()]
+        [
+            self.made.undo.len(),
+            self.known.undo.len(),
+            self.bounds.undo.len(),
+            self.within.undo.len(),
+            self.checked.undo.len(),
+        ]
     }
 
-    fn leave(&mut self, [made, known, bounds, checked]: Marks) {
+    fn leave(&mut self, [made, known, bounds, within, checked]: Marks) {
         self.made.leave(made);
         self.known.leave(known);
         self.bounds.leave(bounds);
+        self.within.leave(within);
         self.checked.leave(checked);
     }
 
@@ -132,9 +142,14 @@ impl Walk<'_> {
             return;
         }
         let (cond, holds) = (*cond, then.block == block);
-        let is_bit = matches!(self.ops[cond], Some(Op::Compare(..) | Op::IsNull(_)));
+        let is_bit = self.ops[cond].as_ref().is_some_and(Op::is_test);
         if is_bit || !holds {
             self.known.set(cond, u64::from(holds));
+        }
+        if let Some(Op::Within { pointer, bytes, end }) = self.ops[cond] {
+            let (there, gone) = self.within_of(pointer, end);
+            let now = if holds { (there.max(bytes), gone) } else { (there, gone.min(bytes)) };
+            return self.within.set((pointer, end), now);
         }
         let (number, bounds) = match self.ops[cond] {
             Some(Op::Compare(condition, a, b)) => match self.constant(b) {
@@ -235,8 +250,18 @@ impl Walk<'_> {
         self.function.values.push(ty)
     }
 
-    /// The answer to a comparison, if the bounds give it.
+    /// What branches say about a pointer into a packet.
+    fn within_of(&self, pointer: Value, end: Value) -> (u32, u32) {
+        self.within.get(&(pointer, end)).copied().unwrap_or((0, u32::MAX))
+    }
+
+    /// The answer to a comparison, if the bounds give it; to a test of a packet, if a branch above gives it.
     fn answer(&mut self, op: &Op, ty: Type) -> Option<Value> {
+        if let Op::Within { pointer, bytes, end } = *op {
+            let (there, gone) = self.within_of(pointer, end);
+            let known = bytes <= there || bytes >= gone;
+            return known.then(|| self.leaf(Op::Const(u64::from(bytes <= there)), ty));
+        }
         let Op::Compare(condition, a, b) = *op else { return None };
         let limit = self.constant(b)?;
         let answer = bounds::answer(self.bounds_of(a), condition, limit, self.width(a))?;

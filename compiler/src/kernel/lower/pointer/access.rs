@@ -25,7 +25,7 @@ impl Lowerer<'_> {
         for object in objects {
             let next = self.builder.block();
             let found = self.builder.block();
-            let elsewhere = self.builder.value(Type::I32, Op::IsNull(object.base));
+            let elsewhere = self.is_elsewhere(object);
             self.builder.branch(elsewhere, next, found);
             self.builder.switch_to_sealed(found);
             self.inside_or(pointer, object, bytes, miss, join);
@@ -44,6 +44,9 @@ impl Lowerer<'_> {
 
     /// The address of `bytes` bytes in an object.
     fn inside(&mut self, pointer: Pointer, object: Object, bytes: u32, miss: Block) -> Addr {
+        if let Some(part) = object.packet {
+            return self.inside_packet(pointer.offset, object.base, part, bytes, miss);
+        }
         let base = self.non_null(object.base, miss);
         let Some(last) = object.extent.checked_sub(u64::from(bytes)) else {
             return self.nothing(miss);
@@ -70,7 +73,7 @@ impl Lowerer<'_> {
     }
 
     /// What is never reached still needs an address.
-    fn nothing(&mut self, miss: Block) -> Addr {
+    pub(super) fn nothing(&mut self, miss: Block) -> Addr {
         let never = self.builder.constant(Type::I32, 0);
         let dead = self.builder.block();
         self.builder.branch(never, dead, miss);
@@ -79,13 +82,13 @@ impl Lowerer<'_> {
         Addr { base: Base::Pointer(base), offset: 0, align: 1 }
     }
 
-    fn below(&mut self, value: Value, bound: u64, miss: Block) -> Value {
+    pub(in super::super) fn below(&mut self, value: Value, bound: u64, miss: Block) -> Value {
         let inside = self.builder.compare_const(Condition::Lt, value, bound);
         self.require(inside, miss);
         self.builder.value(Type::I64, Op::Below { value, bound })
     }
 
-    fn require(&mut self, holds: Value, miss: Block) {
+    pub(super) fn require(&mut self, holds: Value, miss: Block) {
         let next = self.builder.block();
         self.builder.branch(holds, next, miss);
         self.builder.switch_to_sealed(next);
@@ -108,9 +111,23 @@ impl Lowerer<'_> {
 
     /// Whether a pointer is null: 1 or 0.
     pub(in super::super) fn is_null(&mut self, pointer: Pointer) -> Value {
-        let objects = self.live_objects(pointer);
-        let base = self.chosen(objects);
-        self.is_null_base(base)
+        let (packets, memory) = self.packets_and_memory(pointer);
+        let base = self.chosen(memory);
+        let null = self.is_null_base(base);
+        if packets.is_empty() {
+            return null;
+        }
+        let there = self.any_of(packets);
+        let elsewhere = self.builder.compare_const(Condition::Eq, there, 0);
+        self.builder.binary(BinaryOp::And, null, elsewhere)
+    }
+
+    /// Whether a pointer does not point to this object: 1 or 0.
+    fn is_elsewhere(&mut self, object: Object) -> Value {
+        match object.packet {
+            Some(_) => self.builder.compare_const(Condition::Eq, object.base, 0),
+            None => self.builder.value(Type::I32, Op::IsNull(object.base)),
+        }
     }
 
     fn is_null_base(&mut self, base: Value) -> Value {
@@ -192,9 +209,12 @@ impl Lowerer<'_> {
     }
 
     pub(in super::super) fn distance(&mut self, a: &Expr, b: &Expr) -> Lower<Value> {
-        let a = self.pointer_value(a)?;
-        let b = self.pointer_value(b)?;
-        Ok(self.difference(a, b))
+        let (from, span) = (self.pointer_value(a)?, b.span);
+        let to = self.pointer_value(b)?;
+        match self.packet_difference(from, to, span)? {
+            Some(difference) => Ok(difference),
+            None => Ok(self.difference(from, to)),
+        }
     }
 
     /// A comparison of two pointers.
@@ -204,9 +224,7 @@ impl Lowerer<'_> {
         a: &Expr,
         b: &Expr,
     ) -> Lower<Value> {
-        let a = self.pointer_value(a)?;
-        let b = self.pointer_value(b)?;
-        let difference = self.difference(a, b);
+        let difference = self.distance(a, b)?;
         let zero = self.builder.constant(Type::I64, 0);
         Ok(arithmetic::binary(&mut self.builder, op, I64, difference, zero))
     }

@@ -1,0 +1,225 @@
+//! Contexts: their members, and the results that programs give back to whom they got them from.
+//!
+//! A member is read and written by one instruction of its own size at its own offset from the context pointer, as the
+//! verifier wants it; an element of an array whose index is known at run time only, by one of several such instructions.
+
+use super::super::mir::{Condition, Op, Type, Value};
+use super::memory::{Addr, access_size, access_type};
+use super::place::{Prepared, Root};
+use super::{Lower, Lowerer, int_type, not_yet};
+use crate::builtins::context_members::{self, ContextField, ContextStruct, MemberType};
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, FunctionKind, LocalId, Place, PlaceKind, ProgramKind};
+use crate::source::Span;
+use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
+
+/// A member of a context, or an element of one.
+#[derive(Clone, Copy)]
+pub(super) struct ContextPlace<'a> {
+    pub field: &'static ContextField,
+    context: &'a Expr,
+    index: Option<&'a Expr>,
+}
+
+/// TC_ACT_SHOT. Source: include/uapi/linux/pkt_cls.h, v6.12.
+const TC_ACT_SHOT: u64 = 2;
+
+impl Lowerer<'_> {
+    /// Keeps the context if this parameter is one.
+    pub(super) fn find_context(&mut self, param: LocalId, value: Value) {
+        let ty = self.active.source.locals[param].ty;
+        if let TypeKind::Ptr(to) = self.types().kind(ty)
+            && let Some(structure) = self.context_struct(*to)
+        {
+            self.context = Some((value, structure));
+        }
+    }
+
+    /// The members of a context; those of a perf program's depend on the architecture and have their own expression.
+    fn context_struct(&self, ty: TypeId) -> Option<&'static ContextStruct> {
+        let TypeKind::Struct(id) = self.types().kind(ty) else { return None };
+        let def = self.types().struct_def(*id);
+        (def.origin == StructOrigin::Context).then(|| context_members::find(&def.name))?
+    }
+
+    /// The member of a context that a place is.
+    pub(super) fn context_place<'p>(&self, place: &'p Place) -> Option<ContextPlace<'p>> {
+        let (member, index) = match &place.kind {
+            PlaceKind::Index { base, index } => (&**base, Some(&**index)),
+            _ => (place, None),
+        };
+        let PlaceKind::Field { base, field } = &member.kind else { return None };
+        let PlaceKind::Deref(context) = &base.kind else { return None };
+        let TypeKind::Struct(id) = self.types().kind(base.ty) else { return None };
+        let name = &self.types().struct_def(*id).fields.get(*field)?.name;
+        let field = self.context_struct(base.ty)?.field(name)?;
+        Some(ContextPlace { field, context, index: index.map(|index| index as &Expr) })
+    }
+
+    /// Reads a scalar member or element.
+    pub(super) fn read_context(&mut self, member: ContextPlace<'_>, place: &Place) -> Lower<Value> {
+        let int = self.int(place.ty, place.span)?;
+        let base = self.scalar(member.context)?;
+        // Only a device map gives a program another interface to send on, and none here is in one.
+        if member.field.name == "egress_ifindex" {
+            return Ok(self.builder.constant(int_type(int), 0));
+        }
+        let Some(index) = member.index else {
+            return self.load_member(base, member.field.offset, int, place.span);
+        };
+        let (len, bytes) = self.elements(member.field, int, place.span)?;
+        let join = self.builder.block();
+        let result = self.builder.param(join, int_type(int));
+        self.choose_element(index, len, |this, at| {
+            let value = this.load_member(base, member.field.offset + at * bytes, int, place.span)?;
+            this.builder.jump_with(join, value);
+            Ok(())
+        })?;
+        let zero = self.builder.constant(int_type(int), 0);
+        self.builder.jump_with(join, zero);
+        self.builder.switch_to_sealed(join);
+        Ok(result)
+    }
+
+    /// Copies an array member.
+    pub(super) fn read_context_array(
+        &mut self,
+        member: ContextPlace<'_>,
+        place: &Place,
+        to: Addr,
+    ) -> Lower<()> {
+        let TypeKind::Array(element, _) = *self.types().kind(place.ty) else {
+            return not_yet(place.span, "a copy of this member is");
+        };
+        let int = self.int(element, place.span)?;
+        let (len, bytes) = self.elements(member.field, int, place.span)?;
+        let base = self.scalar(member.context)?;
+        for at in 0..len {
+            let value = self.load_member(base, member.field.offset + at * bytes, int, place.span)?;
+            self.store_scalar(to.plus(at * bytes), int, value);
+        }
+        Ok(())
+    }
+
+    /// Writes a scalar member or element.
+    pub(super) fn write_context(
+        &mut self,
+        member: ContextPlace<'_>,
+        place: &Place,
+        value: Value,
+    ) -> Lower<()> {
+        let int = self.int(place.ty, place.span)?;
+        let base = self.scalar(member.context)?;
+        let Some(index) = member.index else {
+            return self.store_member(base, member.field.offset, int, value, place.span);
+        };
+        let (len, bytes) = self.elements(member.field, int, place.span)?;
+        let join = self.builder.block();
+        self.choose_element(index, len, |this, at| {
+            this.store_member(base, member.field.offset + at * bytes, int, value, place.span)?;
+            this.builder.jump(join);
+            Ok(())
+        })?;
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    /// How many elements an array member has, and their bytes.
+    fn elements(&self, field: &ContextField, int: IntType, span: Span) -> Lower<(u32, u32)> {
+        let bytes = int.bytes() as u32;
+        match field.ty {
+            MemberType::ArrayU32(len) if bytes == 4 => Ok((len, bytes)),
+            MemberType::ArrayU64(len) if bytes == 8 => Ok((len, bytes)),
+            _ => not_yet(span, "this part of a context is"),
+        }
+    }
+
+    /// Runs code for the element that an index means; control goes on where it means none.
+    fn choose_element(
+        &mut self,
+        index: &Expr,
+        len: u32,
+        mut at_element: impl FnMut(&mut Self, u32) -> Lower<()>,
+    ) -> Lower<()> {
+        let index = self.scalar(index)?;
+        for at in 0..len {
+            let same = self.builder.compare_const(Condition::Eq, index, at.into());
+            let (here, next) = (self.builder.block(), self.builder.block());
+            self.builder.branch(same, here, next);
+            self.builder.switch_to_sealed(here);
+            at_element(self, at)?;
+            self.builder.switch_to_sealed(next);
+        }
+        Ok(())
+    }
+
+    fn load_member(&mut self, base: Value, offset: u32, int: IntType, span: Span) -> Lower<Value> {
+        let Ok(offset) = i16::try_from(offset) else {
+            return not_yet(span, "a context of this size is");
+        };
+        let size = access_size(int.bytes());
+        let value = self.builder.value(access_type(size), Op::Load { size, base, offset });
+        if int.signed && int.bits < 32 {
+            return Ok(self.builder.value(Type::I32, Op::Narrow { value, bits: int.bits, signed: true }));
+        }
+        Ok(value)
+    }
+
+    fn store_member(
+        &mut self,
+        base: Value,
+        offset: u32,
+        int: IntType,
+        value: Value,
+        span: Span,
+    ) -> Lower<()> {
+        let Ok(offset) = i16::try_from(offset) else {
+            return not_yet(span, "a context of this size is");
+        };
+        self.builder.effect(Op::Store { size: access_size(int.bytes()), base, offset, value });
+        Ok(())
+    }
+
+    /// Refuses a write to a packet where the kernel only lets it be read.
+    pub(super) fn check_writable(&self, prepared: &Prepared, span: Span) -> Lower<()> {
+        let Root::Pointer(pointer, _) = prepared.root else { return Ok(()) };
+        match self.kind {
+            Some(ProgramKind::Cgroup | ProgramKind::SocketFilter) if self.may_be_packet(pointer) => {
+                Err(Box::new(
+                    Diagnostic::error(612, span, "the packet cannot be written here")
+                        .note("the kernel lets only `@xdp` and `@tc` programs write packets"),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The kind of the program that the MIR function is, or none if it is a helper.
+    pub(super) fn program_kind(kind: FunctionKind) -> Option<ProgramKind> {
+        match kind {
+            FunctionKind::Program(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// What a program gives back if it ends by a fault (language reference, 8.7).
+    pub(super) fn fault_result(&self) -> u64 {
+        if self.kind == Some(ProgramKind::Tc) { TC_ACT_SHOT } else { 0 }
+    }
+
+    /// Leaves the MIR function with a result. The verifier wants 0 or 1 from programs on cgroups.
+    pub(super) fn leave(&mut self, result: Value) {
+        let result = match (self.kind, self.builder.ty(result)) {
+            (Some(ProgramKind::Cgroup), Type::I32 | Type::I64) => {
+                let allowed = self.builder.compare_const(Condition::Ne, result, 0);
+                match self.builder.result_type() {
+                    Type::I64 => self.builder.value(Type::I64, Op::ZeroExtend(allowed)),
+                    _ => allowed,
+                }
+            }
+            _ => result,
+        };
+        self.builder.ret(result);
+    }
+}

@@ -1,0 +1,163 @@
+//! Pointers into packets.
+//!
+//! A pointer into a packet is a number of bytes behind the start of the packet, or of its metadata. Start and end are taken
+//! from the context wherever they are needed: so a pointer may be kept, change in a loop and come together with others, and
+//! the verifier sees at every access a sum that was compared with the end just before. The sum that was compared is the one
+//! through which the access goes.
+
+use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
+use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
+use super::super::{Lower, Lowerer, not_yet};
+use super::{Bytes, Object, Part, Pointer};
+use crate::builtins::context_members::MemberType;
+use crate::hir::Place;
+use crate::source::Span;
+
+/// The verifier follows pointers so many bytes into a packet.
+/// Source: include/linux/filter.h and kernel/bpf/verifier.c, `MAX_PACKET_OFF`, v6.12.
+const MAX_OFFSET: u64 = 0xffff;
+
+/// Members of a header at a place that is known at run time are reached with one addition, if they lie so near.
+const NEAR: u64 = 64;
+
+/// What the addresses of packets count from where they are numbers: no packet starts at null.
+const FIRST_ADDRESS: u64 = 1 << 32;
+
+impl Lowerer<'_> {
+    /// The member of a context that a place is, if it leads to the packet.
+    pub(super) fn packet_member(&self, place: &Place) -> Option<MemberType> {
+        let member = self.context_place(place)?;
+        member.field.ty.is_packet().then_some(member.field.ty)
+    }
+
+    /// The value of such a member.
+    pub(super) fn packet_pointer(&mut self, member: MemberType, span: Span) -> Lower<Pointer> {
+        let (part, offset) = match member {
+            MemberType::PacketEnd => {
+                let (start, end) = (self.edge(MemberType::PacketStart, span)?, self.edge(member, span)?);
+                (Part::Data, Bytes::Value(self.builder.value(Type::I64, Op::PtrDiff(end, start))))
+            }
+            MemberType::PacketMeta => (Part::Meta, Bytes::Known(0)),
+            _ => (Part::Data, Bytes::Known(0)),
+        };
+        let base = self.builder.constant(Type::I32, 1);
+        let object = Object { base, extent: 0, is_own: true, record: None, packet: Some(part) };
+        Ok(self.pointer_into(vec![object], offset, BASE_ALIGN))
+    }
+
+    /// Where the packet starts or ends, or its metadata starts.
+    fn edge(&mut self, member: MemberType, span: Span) -> Lower<Value> {
+        let Some((context, structure)) = self.context else {
+            return not_yet(span, "a pointer into a packet where there is no context is");
+        };
+        let field = structure.fields.iter().find(|field| field.ty == member);
+        let Some(offset) = field.and_then(|field| i16::try_from(field.offset).ok()) else {
+            return not_yet(span, "a pointer into this packet is");
+        };
+        let origin = if member == MemberType::PacketEnd { Origin::PacketEnd } else { Origin::Packet };
+        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset }))
+    }
+
+    fn edges(&mut self, part: Part, span: Span) -> Lower<(Value, Value)> {
+        let (start, end) = match part {
+            Part::Data => (MemberType::PacketStart, MemberType::PacketEnd),
+            Part::Meta => (MemberType::PacketMeta, MemberType::PacketStart),
+        };
+        Ok((self.edge(start, span)?, self.edge(end, span)?))
+    }
+
+    /// Whether a pointer may lead into a packet.
+    pub(in super::super) fn may_be_packet(&self, pointer: Pointer) -> bool {
+        self.objects(pointer).iter().any(|object| object.packet.is_some())
+    }
+
+    pub(super) fn packets_and_memory(&mut self, pointer: Pointer) -> (Vec<Object>, Vec<Object>) {
+        self.live_objects(pointer).into_iter().partition(|object| object.packet.is_some())
+    }
+
+    /// The address of `bytes` bytes in the packet; `there` is 0 if the pointer leads elsewhere.
+    pub(super) fn inside_packet(
+        &mut self,
+        offset: Bytes,
+        there: Value,
+        part: Part,
+        bytes: u32,
+        miss: Block,
+    ) -> Addr {
+        if self.builder.known(there) != Some(1) {
+            let there = self.builder.compare_const(Condition::Ne, there, 0);
+            self.require(there, miss);
+        }
+        let Ok((start, end)) = self.edges(part, self.active.source.span) else {
+            return self.nothing(miss);
+        };
+        let (pointer, at) = match offset {
+            Bytes::Known(at) => (start, at),
+            Bytes::Value(offset) => {
+                let (offset, at) = match self.builder.sum(offset) {
+                    Some((offset, at)) if at.saturating_add(bytes.into()) <= NEAR => (offset, at),
+                    _ => (offset, 0),
+                };
+                let reach = NEAR.max(at + u64::from(bytes));
+                if reach > MAX_OFFSET {
+                    return self.nothing(miss);
+                }
+                let offset = self.below(offset, MAX_OFFSET + 1 - reach, miss);
+                (self.builder.value(Type::Ptr(Origin::Packet), Op::PtrAdd(start, offset)), at)
+            }
+        };
+        let whole = at.checked_add(bytes.into()).filter(|whole| *whole <= MAX_OFFSET);
+        let Some((whole, at)) = whole.and_then(|whole| Some((whole as u32, u32::try_from(at).ok()?))) else {
+            return self.nothing(miss);
+        };
+        let within = self.builder.value(Type::I32, Op::Within { pointer, bytes: whole, end });
+        self.require(within, miss);
+        let op = Op::InPacket { pointer, bytes: whole };
+        let checked = self.builder.value(Type::Ptr(Origin::InPacket), op);
+        // Both architectures read numbers at any address, and there the verifier asks for no alignment in packets.
+        Addr { base: Base::Pointer(checked), offset: at, align: ANYWHERE }
+    }
+
+    /// The distance of two pointers if one of them leads into a packet.
+    pub(super) fn packet_difference(&mut self, a: Pointer, b: Pointer, span: Span) -> Lower<Option<Value>> {
+        if !self.may_be_packet(a) && !self.may_be_packet(b) {
+            return Ok(None);
+        }
+        let a = self.packet_address(a, span)?;
+        let b = self.packet_address(b, span)?;
+        Ok(Some(self.builder.binary(BinaryOp::Sub, a, b)))
+    }
+
+    /// A pointer into a packet, or null, as a number: the distance of two such is that of the pointers.
+    pub(in super::super) fn packet_address(&mut self, pointer: Pointer, span: Span) -> Lower<Value> {
+        let (packets, memory) = self.packets_and_memory(pointer);
+        if !memory.is_empty() {
+            return not_yet(span, "the address of memory as a number, or beside that of a packet, is");
+        }
+        let zero = self.builder.constant(Type::I64, 0);
+        let mut address = zero;
+        for Object { base, packet, .. } in packets {
+            let offset = self.number(pointer.offset);
+            let mut here = self.builder.binary_const(BinaryOp::Add, offset, FIRST_ADDRESS);
+            if packet == Some(Part::Meta) {
+                let (start, data) = self.edges(Part::Meta, span)?;
+                let before = self.builder.value(Type::I64, Op::PtrDiff(data, start));
+                here = self.builder.binary(BinaryOp::Sub, here, before);
+            }
+            if self.builder.known(base) == Some(1) {
+                return Ok(here);
+            }
+            let (yes, join) = (self.builder.block(), self.builder.block());
+            let result = self.builder.param(join, Type::I64);
+            let no = self.builder.block();
+            self.builder.branch(base, yes, no);
+            self.builder.switch_to_sealed(yes);
+            self.builder.jump_with(join, here);
+            self.builder.switch_to_sealed(no);
+            self.builder.jump_with(join, address);
+            self.builder.switch_to_sealed(join);
+            address = result;
+        }
+        Ok(address)
+    }
+}

@@ -1,0 +1,53 @@
+//! Attaching programs to targets that have links of their own: one file per family.
+//!
+//! What is attached here is gone when its descriptor is closed, so also when this process ends, however it ends. Not here:
+//! programs that are linked to perf events, whose descriptors somebody else owns.
+
+mod cgroup;
+mod net;
+
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+
+use super::error::BpfError;
+use super::link::Link;
+use super::program::{Program, ProgramKind};
+use super::sys;
+
+impl Program<'_> {
+    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, a cgroup.
+    ///
+    /// # Errors
+    /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Flags`]; [`BpfError::Kernel`].
+    pub fn attach(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
+        match self.kind() {
+            ProgramKind::Xdp => self.attach_xdp(target, flags),
+            ProgramKind::SchedCls => self.attach_tcx(target),
+            ProgramKind::SocketFilter => self.attach_socket_filter(target, flags),
+            ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => self.attach_cgroup(target, flags),
+            ProgramKind::RawTracepoint => {
+                self.without_flags(flags)?;
+                self.attach_raw_tracepoint(target)
+            }
+            kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
+        }
+    }
+
+    /// A link to a descriptor or an interface's number, for the place that the object's section names.
+    fn create_link(&self, target: i32, flags: u32) -> Result<Link, Errno> {
+        sys::create_link(self.inner.as_fd(), target, self.inner.attach_type() as u32, flags).map(Link::new)
+    }
+
+    fn without_flags(&self, flags: u32) -> Result<(), BpfError> {
+        if flags == 0 { Ok(()) } else { Err(BpfError::Flags { program: self.name(), flags }) }
+    }
+
+    fn target(&self, target: &str, expected: &'static str) -> BpfError {
+        BpfError::Target { program: self.name(), target: target.into(), expected }
+    }
+
+    fn not_linked(&self, place: &str, errno: Errno) -> BpfError {
+        self.kernel(&format!("attach to {place}"), "bpf(BPF_LINK_CREATE)", errno)
+    }
+}

@@ -1,0 +1,80 @@
+//! Programs on the packets of a network interface: xdp, tc (tcx), socket filters.
+
+use std::ffi::CString;
+use std::os::fd::AsFd;
+
+use nix::errno::Errno;
+
+use super::super::error::BpfError;
+use super::super::link::Link;
+use super::super::program::Program;
+use super::super::sys;
+
+/// A link is exclusive anyway, so this flag says nothing more. Source of the flags: include/uapi/linux/if_link.h, v6.12.
+const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1;
+/// The kernel's own code runs the program, on every kind of interface.
+const XDP_FLAGS_SKB_MODE: u32 = 2;
+/// The modes: generic, the driver, the hardware.
+const XDP_FLAGS_MODES: u32 = XDP_FLAGS_SKB_MODE | 4 | 8;
+
+/// Room for an interface's name and a zero. Source: include/uapi/linux/if.h, `IFNAMSIZ`, v6.12.
+const NAME_BYTES: usize = 16;
+
+const INTERFACE: &str = "the name of a network interface, or its number";
+
+impl Program<'_> {
+    /// Attaches an xdp program to an interface. Flags: 0 for the driver, or the kernel's own code if the driver cannot;
+    /// 2 for the kernel's own code, 4 for the driver, 8 for the hardware; 1 changes nothing.
+    pub(super) fn attach_xdp(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
+        let mode = flags & !XDP_FLAGS_UPDATE_IF_NOEXIST;
+        if mode & !XDP_FLAGS_MODES != 0 || mode.count_ones() > 1 {
+            return Err(BpfError::Mode { program: self.name(), flags });
+        }
+        let interface = self.interface(target)?;
+        let linked = match self.create_link(interface, mode) {
+            // The driver knows xdp, but not with this program or these settings.
+            Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ERANGE) if mode == 0 => {
+                self.create_link(interface, XDP_FLAGS_SKB_MODE)
+            }
+            linked => linked,
+        };
+        linked.map_err(|errno| self.not_linked(&format!("the interface `{target}`"), errno))
+    }
+
+    /// Attaches a tc program to an interface, before those that are there. Since Linux 6.6.
+    pub(super) fn attach_tcx(&self, target: &str) -> Result<Link, BpfError> {
+        let interface = self.interface(target)?;
+        self.create_link(interface, 0)
+            .map_err(|errno| self.not_linked(&format!("the interface `{target}`"), errno))
+    }
+
+    /// Shows every packet of an interface to a socket filter: to the filter of a packet socket that nobody reads.
+    ///
+    /// Source: packet(7), socket(7) (SO_ATTACH_BPF).
+    pub(super) fn attach_socket_filter(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
+        self.without_flags(flags)?;
+        let interface = self.interface(target)?;
+        let refused = |call, errno| self.kernel(&format!("attach to the interface `{target}`"), call, errno);
+        let socket = sys::packet_socket().map_err(|errno| refused("socket(AF_PACKET)", errno))?;
+        // The filter comes first: no packet passes by it.
+        sys::attach_filter(socket.as_fd(), self.inner.as_fd())
+            .map_err(|errno| refused("setsockopt(SO_ATTACH_BPF)", errno))?;
+        sys::bind_to_interface(socket.as_fd(), interface)
+            .map_err(|errno| refused("bind(AF_PACKET)", errno))?;
+        Ok(Link::new(socket))
+    }
+
+    /// The number of an interface in this process's network namespace.
+    fn interface(&self, target: &str) -> Result<i32, BpfError> {
+        if let Ok(number) = target.parse::<i32>()
+            && number > 0
+        {
+            return Ok(number);
+        }
+        let name = CString::new(target).ok().filter(|name| !name.is_empty() && target.len() < NAME_BYTES);
+        let name = name.ok_or_else(|| self.target(target, INTERFACE))?;
+        sys::interface_number(&name).map_err(|errno| {
+            self.kernel(&format!("find the interface `{target}`"), "ioctl(SIOCGIFINDEX)", errno)
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! Programs on packets and connections, attached by `ks-host` and seen to do their work. Each test has network namespaces
+//! or a control group of its own. These tests need root.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use ks_tests::net::{LEFT, Wire};
+use ks_tests::{Folder, Outcome, command, compile, finish, repository, wait_until_gone};
+
+/// A plugin that has said that it is attached.
+struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    _folder: Folder,
+}
+
+impl Running {
+    /// Starts `ks-host` with a plugin and waits for its first line.
+    fn start(mut host: Command, project: &str, script: &str, words: &[&str]) -> Running {
+        let folder = Folder::new();
+        let plugin = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
+        let mut child = host
+            .arg(plugin)
+            .arg("--")
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ks-host starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("ks-host says something");
+        if !line.starts_with("attached") {
+            let mut said = String::new();
+            // What it said before it ended is the reason.
+            let _ = child.stderr.as_mut().map(|stderr| stderr.read_to_string(&mut said));
+            panic!("{line:?} {said}");
+        }
+        Running { child, stdout, _folder: folder }
+    }
+
+    /// Asks it to stop and gives what it printed.
+    fn stop(mut self) -> Outcome {
+        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("the child is ours");
+        let mut stdout = String::new();
+        self.stdout.read_to_string(&mut stdout).expect("ks-host prints text");
+        let output = self.child.wait_with_output().expect("the child is ours");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Outcome { stdout, stderr, code: output.status.code().unwrap_or(-1) }
+    }
+}
+
+fn example(name: &str) -> String {
+    std::fs::read_to_string(repository().join("examples/net").join(name)).expect("the example is there")
+}
+
+#[test]
+fn root_xdp_packets_are_counted_by_protocol() {
+    let wire = Wire::new();
+    let words = ["--interface", LEFT, "--seconds", "60"];
+    let running = Running::start(wire.command("ks-host"), "packets", &example("packets.ks"), &words);
+    wire.send(10, 100, 9);
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    // 14 bytes of Ethernet, 20 of IPv4, 8 of UDP.
+    assert_eq!(outcome.numbers("udp"), [10, 1420], "{outcome:#?}");
+    assert_eq!(outcome.numbers("tcp"), [0, 0], "{outcome:#?}");
+    assert!(!wire.describe_left().contains("prog/xdp"), "{}", wire.describe_left());
+}
+
+#[test]
+fn root_tc_drops_one_port_and_passes_the_others() {
+    let wire = Wire::new();
+    let words = ["--interface", LEFT, "--port", "9000", "--seconds", "60"];
+    let running = Running::start(wire.command("ks-host"), "shield", &example("shield.ks"), &words);
+    let listen = |port: u16| {
+        let socket = wire.in_left(|| UdpSocket::bind(("10.9.0.1", port)).expect("the address is there"));
+        socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has timeouts");
+        socket
+    };
+    let (shut, open) = (listen(9000), listen(9001));
+    wire.send(10, 40, 9000);
+    wire.send(3, 40, 9001);
+    let mut buffer = [0; 64];
+    for _ in 0..3 {
+        assert_eq!(open.recv(&mut buffer).expect("what is passed arrives"), 40);
+    }
+    assert!(shut.recv(&mut buffer).is_err(), "what is dropped does not arrive");
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.numbers("dropped"), [10], "{outcome:#?}");
+    assert!(outcome.numbers("passed")[0] >= 3, "{outcome:#?}");
+    // Gone with the host: now they arrive.
+    wire.send(2, 40, 9000);
+    assert_eq!(shut.recv(&mut buffer).expect("nothing drops it any more"), 40);
+}
+
+#[test]
+fn root_socket_filter_sees_every_packet() {
+    let wire = Wire::new();
+    let words = ["--interface", LEFT, "--seconds", "60"];
+    let running = Running::start(wire.command("ks-host"), "sizes", &example("sizes.ks"), &words);
+    wire.send(10, 100, 9);
+    wire.send(4, 300, 9);
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    // 142 bytes, and 342; ICMP answers that there is no such port carry the packets' headers back, which are larger
+    // than 128 bytes for both.
+    assert!(outcome.numbers("256")[1] >= 10, "{outcome:#?}");
+    assert!(outcome.numbers("512")[1] >= 4, "{outcome:#?}");
+}
+
+/// A control group of its own, removed when dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Group {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
+        let root = mounts.lines().find_map(|line| {
+            let words: Vec<_> = line.split(' ').collect();
+            (words[2] == "cgroup2").then(|| words[1].to_owned())
+        });
+        let root = root.expect("control groups of version 2 are mounted");
+        let path = PathBuf::from(root).join(format!("ks-test-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("root may make a control group");
+        Group(path)
+    }
+
+    /// Runs a command in it.
+    fn run(&self, script: &str) -> Outcome {
+        let script = format!("echo $$ > {}/cgroup.procs; {script}", self.0.display());
+        finish(Command::new("sh").args(["-c", &script]))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel lets it go when its last process is gone.
+        for _ in 0..20 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn root_cgroup_refuses_all_ports_but_one() {
+    let group = Group::new();
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    let [good, bad] = listeners.each_ref().map(|one| one.local_addr().expect("bound").port());
+    let path = group.0.to_string_lossy().into_owned();
+    let words = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
+    let running = Running::start(command("ks-host"), "connects", &example("connects.ks"), &words);
+    // The shell's own connections: bash knows /dev/tcp.
+    let try_port = |port: u16| group.run(&format!("exec bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'"));
+    assert_eq!(try_port(good).code, 0, "the one port is open");
+    assert_ne!(try_port(bad).code, 0, "the others are shut");
+    assert_ne!(try_port(bad).code, 0, "the others are shut");
+    TcpStream::connect(("127.0.0.1", bad)).expect("outside of the group nothing is refused");
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!((outcome.numbers("refused"), outcome.numbers("allowed")), (vec![2], vec![1]), "{outcome:#?}");
+    assert!(outcome.numbers("sent")[0] > 6, "{outcome:#?}");
+    assert_eq!(try_port(bad).code, 0, "gone with the host");
+}
+
+/// What is wrong with a target is said, with the errno as the result; the second attachment to one place is refused.
+#[test]
+fn root_refused_attachments_say_why() {
+    let wire = Wire::new();
+    let script = r#"
+@xdp fn kstnetpass(ctx: *xdp_md) -> xdp_action { return XDP_PASS }
+@xdp fn kstnetmore(ctx: *xdp_md) -> xdp_action { return XDP_PASS }
+@cgroup("connect4") fn kstnetask(ctx: *bpf_sock_addr) -> i32 { return 1 }
+fn main() -> i32 {
+    var pass = load(kstnetpass)
+    var more = load(kstnetmore)
+    var ask = load(kstnetask)
+    print("first %u", attach(pass, "left", 1))
+    print("again %u", attach(pass, "left", 0))
+    print("second %u", attach(more, "left", 0))
+    print("absent %u", attach(more, "nothere", 0))
+    print("flags %u", attach(more, "lo", 64))
+    print("modes %u", attach(more, "lo", 6))
+    print("number %u", attach(more, "1", 2))
+    print("folder %u", attach(ask, "/proc", 0))
+    return 0
+}
+"#;
+    let folder = Folder::new();
+    let plugin = folder.write("refused.wasm", compile("refused", script).plugin);
+    let outcome = finish(wire.command("ks-host").arg(plugin));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let expected = [
+        ("first", 0),
+        ("again", nix::libc::EEXIST),
+        ("second", nix::libc::EBUSY),
+        ("absent", nix::libc::ENODEV),
+        ("flags", nix::libc::EINVAL),
+        ("modes", nix::libc::EINVAL),
+        ("number", 0),
+        ("folder", nix::libc::EINVAL),
+    ];
+    for (name, errno) in expected {
+        assert_eq!(outcome.numbers(name), [i64::from(errno)], "{name}: {outcome:#?}");
+    }
+    for word in ["`left`", "`nothere`", "0x40", "control group"] {
+        assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
+    }
+    wait_until_gone("kstnet");
+}
