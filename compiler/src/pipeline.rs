@@ -108,8 +108,19 @@ impl Parsed {
         let hir =
             if diagnostics.has_errors() { None } else { check::check(&program, &options, &mut diagnostics) };
         let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
+        let hir = hir.map(|hir| choose_entries(hir, options.tests));
         Checked { sources, diagnostics, hir, file }
     }
+}
+
+/// Leaves `main` or the tests: both are checked, and one of them is compiled.
+fn choose_entries(mut hir: Hir, tests: bool) -> Hir {
+    if tests {
+        hir.main = None;
+    } else {
+        hir.tests.clear();
+    }
+    hir
 }
 
 /// A script whose names and types are known.

@@ -100,10 +100,25 @@ impl PreparedPlugin {
 
     /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
     pub fn run(&self, options: RunOptions) -> Outcome {
+        self.call(options, Instance::run)
+    }
+
+    /// Runs one test of the plugin, as [`PreparedPlugin::run`] runs it all: in an instance of its own, with maps and
+    /// globals as the plugin file has them.
+    pub fn run_test(&self, test: &str, options: RunOptions) -> Outcome {
+        let test = test.to_owned();
+        self.call(options, move |instance| instance.run_test(&test))
+    }
+
+    fn call(
+        &self,
+        options: RunOptions,
+        entry: impl FnOnce(&mut Instance<State>) -> Outcome + Send + 'static,
+    ) -> Outcome {
         let watch = Watch { stop: options.stop.clone(), timeout: options.timeout, grace: options.grace };
         let (prepared, object) = (self.prepared.clone(), self.object.clone());
         plugin::supervise(&self.engine, &watch, move || match instantiate(&prepared, object, options) {
-            Ok(mut instance) => instance.run(),
+            Ok(mut instance) => entry(&mut instance),
             Err(outcome) => outcome,
         })
     }

@@ -236,3 +236,59 @@ fn inspect_shows_what_a_plugin_asks_for() {
     assert_eq!(json["manifests"][0]["project"], "faults");
     assert_eq!(json["objects"][0]["arch"], "any");
 }
+
+#[test]
+fn the_doctor_looks_at_what_plugins_depend_on() {
+    let doctor = |args: &[&str]| {
+        let output = Command::new(HOST).arg("doctor").args(args).output().expect("ks-host starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let findings: serde_json::Value = serde_json::from_str(&doctor(&["--json"])).expect("JSON");
+    let findings = findings.as_array().expect("a list");
+    let text = doctor(&[]);
+    for topic in [
+        "kernel.perf_event_paranoid",
+        "CAP_BPF",
+        "hardware PMU",
+        "kernel.nmi_watchdog",
+        "BTF",
+        "tracefs",
+        "bpf",
+    ] {
+        let finding = findings.iter().find(|finding| finding["topic"] == topic).expect(topic);
+        let state = finding["state"].as_str().expect("text");
+        assert!(
+            text.lines().any(|line| line.starts_with(state) && line.contains(topic)),
+            "{topic} is {state}:\n{text}"
+        );
+        assert_eq!(finding.get("do").is_some(), matches!(state, "limited" | "missing"), "{finding}");
+    }
+    let pmu = findings.iter().find(|finding| finding["topic"] == "hardware PMU").expect("it is looked at");
+    let published = ["cpu", "cpu_core", "armv8_pmuv3"]
+        .iter()
+        .any(|name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists());
+    assert_eq!(pmu["state"] == "good", published, "{pmu}");
+}
+
+#[test]
+fn completions_and_the_manual_know_every_verb() {
+    let text = |args: &[&str]| {
+        let output = Command::new(HOST).args(args).output().expect("ks-host starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let help = text(&["--help"]);
+    let (_, listed) = help.split_once("Commands:\n").expect("verbs");
+    let verbs: Vec<&str> =
+        listed.lines().map_while(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
+    assert!(verbs.contains(&"inspect") && verbs.contains(&"doctor"), "{verbs:?}");
+    let (bash, manual) = (text(&["completions", "bash"]), text(&["man"]));
+    for verb in verbs {
+        assert!(bash.contains(verb), "{verb}");
+        assert!(verb == "help" || manual.contains(&format!("\"KS-HOST {}\"", verb.to_uppercase())), "{verb}");
+    }
+    for shell in ["zsh", "fish"] {
+        assert!(text(&["completions", shell]).contains("precompile"), "{shell}");
+    }
+}

@@ -167,6 +167,7 @@ pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<
         maps: Vec::new(),
         globals: Vec::new(),
         events: Vec::new(),
+        tests: Vec::new(),
     };
     Ok(ks_compiler::plugin::assemble(&core, objects, &manifest)?)
 }

@@ -54,23 +54,63 @@ fn commands(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// A folder that looks like the repository after a build, with the binaries of this build.
+fn built_repository() -> ks_tests::Folder {
+    let folder = ks_tests::Folder::new();
+    let examples = repository().canonicalize().expect("it exists").join("examples");
+    std::os::unix::fs::symlink(examples, folder.path("examples")).expect("the temporary folder is writable");
+    std::fs::create_dir(folder.path("target")).expect("the temporary folder is writable");
+    let release = ks_tests::binary("ks");
+    let release = release.parent().expect("a binary lies in a folder");
+    std::os::unix::fs::symlink(release, folder.path("target/release"))
+        .expect("the temporary folder is writable");
+    folder
+}
+
+/// The help of a command, of each of its subcommands, and the names of those.
+fn helps(command: &str) -> Vec<String> {
+    let help = |words: &[&str]| {
+        let outcome = finish(ks_tests::command(command).args(words).arg("--help"));
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+        outcome.stdout
+    };
+    let own = help(&[]);
+    let (_, listed) = own.split_once("Commands:\n").expect("it has subcommands");
+    let names = listed.lines().map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
+    assert!(names.len() >= 5, "{names:?}");
+    let mut helps: Vec<String> = names.iter().map(|name| help(&[name])).collect();
+    helps.insert(0, own);
+    helps
+}
+
+/// Every line below `Examples:` in the help of the commands, run one after the other.
+#[test]
+fn root_every_example_of_the_help_works() {
+    let folder = built_repository();
+    for name in ["ks", "ks-host"] {
+        let mut examples = 0;
+        for help in helps(name) {
+            let Some((_, listed)) = help.split_once("Examples:\n") else { continue };
+            for example in listed.lines().map_while(|line| line.strip_prefix("  ")) {
+                assert!(example.starts_with(name), "{example}");
+                let line = format!("PATH=$PWD/target/release:$PATH; {example}");
+                let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &line]));
+                assert_eq!(outcome.code, 0, "{example}: {outcome:#?}");
+                examples += 1;
+            }
+        }
+        assert!(examples >= 4, "{name} has {examples} examples");
+    }
+}
+
 /// Runs the README's commands one after the other in the repository, with the binaries of this build.
 #[test]
 fn root_every_command_of_the_readme_works() {
     let text = std::fs::read_to_string(repository().join("README.md")).expect("readable");
     let commands = commands(&text);
     assert!(commands.len() >= 5, "{commands:?}");
-    let folder = ks_tests::Folder::new();
-    std::os::unix::fs::symlink(
-        repository().canonicalize().expect("it exists").join("examples"),
-        folder.path("examples"),
-    )
-    .expect("the temporary folder is writable");
-    std::fs::create_dir(folder.path("target")).expect("the temporary folder is writable");
-    let release = ks_tests::binary("ks");
-    let release = release.parent().expect("a binary lies in a folder");
-    std::os::unix::fs::symlink(release, folder.path("target/release"))
-        .expect("the temporary folder is writable");
+    let folder = built_repository();
     for command in commands {
         if command.starts_with("make ") {
             // The targets are what runs these tests; that they exist is all that can be asked from inside.

@@ -30,6 +30,9 @@ pub struct Manifest {
     /// Every `attach` of a perf event in the source, in source order, as far as its arguments are constants.
     #[serde(default)]
     pub events: Vec<Event>,
+    /// The tests of a plugin that was compiled for them, in source order. Such a plugin is of the world `test-plugin`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<Test>,
 }
 
 /// Where a plugin was compiled from.
@@ -48,6 +51,15 @@ pub struct Program {
     pub name: String,
     /// The program kind in the language's words, for example `perf_event`.
     pub kind: String,
+}
+
+/// A test: what `run-test` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Test {
+    /// Its name.
+    pub name: String,
+    /// Its line in the main source file, from 1.
+    pub line: u32,
 }
 
 /// A BPF map.

@@ -66,9 +66,10 @@ pub struct Hir {
     pub impls: IndexVec<ImplId, Impl>,
     /// All counters, in source order.
     pub counters: IndexVec<CounterId, Counter>,
-    /// The entry of the userspace half. None if the script has programs only: the plugin then does nothing.
+    /// The entry of the userspace half. None if the script has programs only: the plugin then does nothing; and none if
+    /// its tests are compiled.
     pub main: Option<FuncId>,
-    /// `@test` functions, in source order.
+    /// `@test` functions, in source order; none unless they are compiled.
     pub tests: Vec<FuncId>,
     /// Types that the back ends need to know by name.
     pub known: KnownTypes,

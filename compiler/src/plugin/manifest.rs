@@ -1,6 +1,6 @@
 //! What the plugin says of itself: collected from the tree.
 
-use ks_wit::manifest::{Event, FORMAT, Global, Manifest, Map, Program, Source};
+use ks_wit::manifest::{Event, FORMAT, Global, Manifest, Map, Program, Source, Test};
 use sha2::{Digest, Sha256};
 
 use crate::builtins::perf::{event_name, options};
@@ -21,7 +21,13 @@ pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -
         maps: maps(hir, split),
         globals: split.shared_globals(hir).iter().map(|id| global(hir, &hir.globals[*id])).collect(),
         events: events(hir, split, sources),
+        tests: hir.tests.iter().map(|id| test(&hir.functions[*id], sources)).collect(),
     }
+}
+
+fn test(function: &crate::hir::Function, sources: &SourceMap) -> Test {
+    let (_, line, _) = sources.place(function.span);
+    Test { name: function.name.clone(), line }
 }
 
 fn programs(hir: &Hir, split: &Split) -> Vec<Program> {

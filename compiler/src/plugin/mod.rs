@@ -8,6 +8,8 @@ use ks_wit::section::{self, BpfRecord};
 use wasm_encoder::{ComponentSection, CustomSection};
 use wit_component::{ComponentEncoder, StringEncoding};
 
+use self::contract::World;
+
 /// Why no plugin file could be made. Both are mistakes of this compiler, or programs beyond what Wasm allows.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
@@ -35,7 +37,8 @@ pub enum PluginError {
 /// # Errors
 /// See [`PluginError`].
 pub fn assemble(core: &[u8], bpf: &[BpfRecord], manifest: &Manifest) -> Result<Vec<u8>, PluginError> {
-    let mut plugin = component(core)?;
+    let world = if manifest.tests.is_empty() { World::Plugin } else { World::TestPlugin };
+    let mut plugin = component(core, world)?;
     if !bpf.is_empty() {
         let records = bpf.iter().map(BpfRecord::to_bytes).collect::<Vec<_>>();
         append(&mut plugin, section::BPF, "a BPF object", &records)?;
@@ -45,8 +48,8 @@ pub fn assemble(core: &[u8], bpf: &[BpfRecord], manifest: &Manifest) -> Result<V
 }
 
 /// The component alone, checked.
-fn component(core: &[u8]) -> Result<Vec<u8>, PluginError> {
-    let (resolve, world) = contract::resolve();
+fn component(core: &[u8], world: World) -> Result<Vec<u8>, PluginError> {
+    let (resolve, world) = contract::resolve(world);
     let mut module = core.to_vec();
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
         .and_then(|()| ComponentEncoder::default().module(&module)?.validate(true).encode())

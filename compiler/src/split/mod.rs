@@ -12,7 +12,7 @@ use crate::hir::{ConfigId, FuncId, GlobalId, Half, Hir, MapId, RingId};
 pub struct Split {
     /// Kernel functions in source order: programs, and helpers that are called. Helpers that nobody calls are left out.
     pub kernel: Vec<FuncId>,
-    /// Userspace functions in source order, those that `main` reaches.
+    /// Userspace functions in source order, those that `main` or a test reaches.
     pub user: Vec<FuncId>,
     /// Globals that live in the BPF object because a kernel function uses them.
     pub kernel_globals: BTreeSet<GlobalId>,
@@ -45,7 +45,7 @@ impl Split {
 pub fn split(hir: &Hir) -> Split {
     let programs = hir.functions.ids().filter(|id| hir.functions[*id].kind.is_program());
     let kernel = reachable(hir, programs.collect());
-    let user = reachable(hir, hir.main.into_iter().collect());
+    let user = reachable(hir, hir.main.into_iter().chain(hir.tests.iter().copied()).collect());
     let kernel_uses = Uses::of(hir, &kernel);
     let user_uses = Uses::of(hir, &user);
     Split {

@@ -43,7 +43,8 @@ pub struct Shape<'a> {
 impl Abi {
     /// Reads the contract.
     pub fn new() -> Abi {
-        let (resolve, _) = contract::resolve();
+        // The imports of both worlds are the same.
+        let (resolve, _) = contract::resolve(contract::World::Plugin);
         let mut sizes = SizeAlign::default();
         sizes.fill(&resolve);
         Abi { resolve, sizes }

@@ -52,7 +52,7 @@ use std::collections::BTreeSet;
 use wasm_encoder::{Instruction, ValType};
 
 use self::abi::Abi;
-use self::code::Code;
+use self::code::{Code, Var};
 use self::cx::{Cx, Kept, Lower, too_large};
 use self::expr::unsupported;
 use self::memory::MAX_STATIC;
@@ -64,7 +64,8 @@ use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
 
-/// Compiles the userspace half to a core module. Without a `main` the module does nothing and succeeds.
+/// Compiles the userspace half to a core module. Without a `main` the module does nothing and succeeds; one with tests
+/// says how they are run.
 ///
 /// # Errors
 /// What this version does not support, and variables that do not fit the plugin's memory; one per function at most.
@@ -89,21 +90,55 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     let mut code = Code::new(0);
     match cx.hir.main {
         Some(main) => call_main(cx, &mut code, main, &split.configs)?,
-        None => {
+        None if cx.hir.tests.is_empty() => {
             code.i32(0);
         }
+        None => abort(cx, &mut code, "this plugin holds tests, which `ks-host test` runs"),
     }
     let run = cx.module.declare("ks:run", &[], &[ValType::I32]);
     cx.module.define(run, code, None);
     cx.module.export("run", run);
+    run_test(cx, &split.configs)?;
     let realloc = cx.routine(Routine::Realloc);
     cx.module.export("cabi_realloc", realloc);
-    match (cx.module.statics.overflow(), cx.hir.main) {
-        (true, Some(main)) => {
-            Err(too_large(cx.hir.functions[main].span, "the constants of the userspace half", MAX_STATIC))
+    match (cx.module.statics.overflow(), cx.hir.main.or(cx.hir.tests.first().copied())) {
+        (true, Some(entry)) => {
+            Err(too_large(cx.hir.functions[entry].span, "the constants of the userspace half", MAX_STATIC))
         }
         _ => Ok(()),
     }
+}
+
+/// `run-test`, if there are tests: calls the one of this name as `run` calls `main`. The host puts the name where every
+/// later answer of it goes, too, so it is compared before anything is asked.
+fn run_test(cx: &mut Cx<'_>, configs: &BTreeSet<ConfigId>) -> Lower<()> {
+    if cx.hir.tests.is_empty() {
+        return Ok(());
+    }
+    let mut code = Code::new(2);
+    let (name, len) = (Var(0), Var(1));
+    let equal = cx.routine(Routine::TextEqual);
+    let hir = cx.hir;
+    for &id in &hir.tests {
+        let text = cx.text(&hir.functions[id].name);
+        code.get(name).get(len).u32(text.address).u32(text.len).call(equal).if_();
+        variables::open_all(cx, &mut code);
+        config::write_defaults(cx, &mut code, configs);
+        call_entry(cx, &mut code, id)?;
+        code.op(Instruction::Return).end();
+    }
+    abort(cx, &mut code, "the plugin holds no test of this name");
+    let run_test = cx.module.declare("ks:run-test", &[ValType::I32, ValType::I32], &[ValType::I32]);
+    cx.module.define(run_test, code, None);
+    cx.module.export("run-test", run_test);
+    Ok(())
+}
+
+/// Ends the plugin with this message.
+fn abort(cx: &mut Cx<'_>, code: &mut Code, message: &str) {
+    let abort = cx.host("console", "abort");
+    let text = cx.text(message);
+    code.u32(text.address).u32(text.len).call(abort).op(Instruction::Unreachable);
 }
 
 fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, configs: &BTreeSet<ConfigId>) -> Lower<()> {
@@ -115,7 +150,13 @@ fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, configs: &BTreeSet<
     if let Some((_, address)) = options {
         code.u32(address);
     }
-    let callee = cx.function(main);
+    call_entry(cx, code, main)
+}
+
+/// Calls `main` or a test, whose parameters are on the stack, and leaves the exit code.
+fn call_entry(cx: &mut Cx<'_>, code: &mut Code, entry: FuncId) -> Lower<()> {
+    let function = &cx.hir.functions[entry];
+    let callee = cx.function(entry);
     code.call(callee);
     if function.throws {
         let thrown = cx.kept(Kept::Thrown, 0);
@@ -123,7 +164,7 @@ fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, configs: &BTreeSet<
         code.get_global(thrown).if_();
         code.call(report).op(Instruction::Return).end();
     }
-    push_exit_code(cx, code, main)
+    push_exit_code(cx, code, entry)
 }
 
 /// The struct that `main` takes, with room for it.
@@ -141,16 +182,15 @@ fn main_options(cx: &mut Cx<'_>, main: FuncId) -> Lower<Option<(StructId, u32)>>
     }
 }
 
-/// Turns the result of `main`, which is on the stack unless it is void, into an exit code.
-fn push_exit_code(cx: &Cx<'_>, code: &mut Code, main: FuncId) -> Lower<()> {
-    let function = &cx.hir.functions[main];
+/// Turns the result of `main` or a test, which is on the stack unless it is void, into an exit code.
+fn push_exit_code(cx: &Cx<'_>, code: &mut Code, entry: FuncId) -> Lower<()> {
+    let function = &cx.hir.functions[entry];
     let types = &cx.hir.types;
     if function.ret == types.common().void {
         code.i32(0);
         return Ok(());
     }
-    let int =
-        types.scalar(function.ret).ok_or_else(|| unsupported(function.span, "this result of `main` is"))?;
+    let int = types.scalar(function.ret).ok_or_else(|| unsupported(function.span, "this result is"))?;
     convert(code, int, IntType { bits: 32, signed: true });
     Ok(())
 }

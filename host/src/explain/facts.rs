@@ -7,6 +7,8 @@ use std::path::Path;
 /// A capability that perf and BPF ask for. The numbers are those of `include/uapi/linux/capability.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
+    /// CAP_NET_ADMIN.
+    NetAdmin = 12,
     /// CAP_SYS_ADMIN.
     SysAdmin = 21,
     /// CAP_PERFMON, since Linux 5.8.
@@ -32,6 +34,18 @@ pub struct Facts {
     pub descriptor_limit: Option<u64>,
     /// Major and minor version of the kernel.
     pub kernel: Option<(u32, u32)>,
+}
+
+impl Capability {
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Capability::NetAdmin => "CAP_NET_ADMIN",
+            Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::Perfmon => "CAP_PERFMON",
+            Capability::Bpf => "CAP_BPF",
+        }
+    }
 }
 
 impl Facts {

@@ -6,12 +6,15 @@
 //! Not here: what the errno is turned into on the plugin's side.
 
 pub mod bpf;
+pub mod doctor;
 mod facts;
+mod machine;
 pub mod perf;
 
 use std::fmt;
 
 pub use facts::{Capability, Facts};
+pub use machine::{FileSystem, Machine};
 
 /// What kind of failure something is. The cases mirror `error-kind` of the plugin contract, as far as the kernel
 /// interfaces produce them.

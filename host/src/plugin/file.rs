@@ -149,6 +149,11 @@ impl Plugin {
         &self.imports
     }
 
+    /// The tests that the plugin holds, in source order.
+    pub fn tests(&self) -> impl Iterator<Item = &manifest::Test> {
+        self.manifests.iter().flat_map(|manifest| &manifest.tests)
+    }
+
     /// The project's name if a manifest tells it.
     pub fn project(&self) -> Option<&str> {
         self.manifests.first().map(|manifest| manifest.project.as_str())

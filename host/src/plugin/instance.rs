@@ -120,6 +120,14 @@ impl<S: PluginState> Instance<S> {
         }
     }
 
+    /// Calls `run-test` with the name of a test and says how it ended.
+    pub fn run_test(&mut self, name: &str) -> Outcome {
+        match self.func::<(String,), (i32,)>("run-test").and_then(|run| self.call(&run, (name.to_owned(),))) {
+            Ok((code,)) => Outcome::Returned(code),
+            Err(outcome) => outcome,
+        }
+    }
+
     /// Finds an exported function, once, for many calls.
     ///
     /// # Errors

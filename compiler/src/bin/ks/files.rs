@@ -39,6 +39,11 @@ pub struct ScriptArgs {
 }
 
 impl ScriptArgs {
+    /// The same, with the `@test` functions as what is compiled.
+    pub fn tests(&self) -> ScriptArgs {
+        ScriptArgs { test: true, ..self.clone() }
+    }
+
     /// Reads and parses the script.
     pub fn parse(&self) -> Result<Parsed> {
         let file = &self.file;

@@ -40,6 +40,11 @@ enum Color {
 }
 
 impl ReportArgs {
+    /// Whether programs read what is written.
+    pub fn is_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
+
     /// Shows what was found in a script, and if `verbose` of what it consists.
     pub fn show_checked(&self, checked: &Checked, verbose: bool) {
         self.show(&checked.diagnostics, &checked.sources);
@@ -67,7 +72,7 @@ impl ReportArgs {
     /// Shows diagnostics, and how many there were.
     pub fn show(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
         // A closed terminal is no reason to fail: the exit code still says what was found.
-        let _ = match if self.json { Format::Json } else { self.format } {
+        let _ = match if self.is_json() { Format::Json } else { self.format } {
             Format::Human => self.human(diagnostics, sources),
             Format::Concise => concise(diagnostics, sources),
             Format::Json => json(diagnostics, sources),

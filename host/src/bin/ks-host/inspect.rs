@@ -12,6 +12,9 @@ use crate::read_plugin;
 
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  ks-host inspect examples/perf/group.ks\n  ks-host inspect --json examples/perf/group.ks"
+)]
 pub(crate) struct Args {
     /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,

@@ -1,6 +1,7 @@
 //! `ks-host`: runs plugins, and shows what they ask for before they run.
 
 mod cache;
+mod doctor;
 mod fleet;
 mod inspect;
 mod output;
@@ -9,14 +10,16 @@ mod progress;
 mod run;
 #[cfg(feature = "script")]
 mod script;
+mod shell;
 mod signals;
+mod test;
 mod trace;
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
 
 /// Exit code of a host that failed; also of a plugin that trapped.
@@ -59,7 +62,10 @@ Examples:
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host inspect examples/perf/page_faults.ks
-  ks-host precompile examples/perf/page_faults.ks";
+  ks-host precompile examples/perf/page_faults.ks
+  ks-host doctor
+  ks-host completions bash > ks-host.bash
+  ks-host man > ks-host.1";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -69,6 +75,14 @@ enum Command {
     Inspect(inspect::Args),
     /// Compiles plugins ahead, so that their first run starts as fast as all others.
     Precompile(cache::PrecompileArgs),
+    /// Runs the tests of a plugin, each in an instance of its own.
+    Test(test::Args),
+    /// Shows what this machine lets plugins do, and what to change where it does not.
+    Doctor(doctor::Args),
+    /// Writes the completions of a shell.
+    Completions(shell::CompletionsArgs),
+    /// Writes the manual page.
+    Man,
 }
 
 fn main() -> ExitCode {
@@ -86,6 +100,10 @@ fn main() -> ExitCode {
         (Some(Command::Run(args)), _) | (None, Some(args)) => run::run(args),
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
+        (Some(Command::Test(args)), _) => test::test(&args),
+        (Some(Command::Doctor(args)), _) => doctor::doctor(&args),
+        (Some(Command::Completions(args)), _) => shell::completions(&args, Cli::command()),
+        (Some(Command::Man), _) => shell::man(Cli::command()),
         // clap shows the help if there is neither.
         (None, None) => Ok(HOST_FAILURE),
     };
@@ -97,15 +115,29 @@ fn main() -> ExitCode {
 
 /// Reads a plugin, or compiles a script to one; says on standard error why a file is neither.
 fn read_plugin(path: &Path) -> Result<Plugin, u8> {
+    read(path, Entry::Main)
+}
+
+/// Which functions of a script are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    /// `main`.
+    Main,
+    /// The `@test` functions.
+    Tests,
+}
+
+/// As [`read_plugin`]; of a script, this part is compiled.
+fn read(path: &Path, entry: Entry) -> Result<Plugin, u8> {
     if path.extension() == Some(OsStr::new("ks")) {
-        return read_script(path);
+        return read_script(path, entry);
     }
     Plugin::from_file(path).map_err(|error| not_a_plugin(path, &error))
 }
 
 #[cfg(feature = "script")]
-fn read_script(path: &Path) -> Result<Plugin, u8> {
-    let bytes = script::compile(path).map_err(|error| {
+fn read_script(path: &Path, entry: Entry) -> Result<Plugin, u8> {
+    let bytes = script::compile(path, entry).map_err(|error| {
         eprintln!("ks-host: {error:#}");
         NOT_A_PLUGIN
     })?;
@@ -113,7 +145,7 @@ fn read_script(path: &Path) -> Result<Plugin, u8> {
 }
 
 #[cfg(not(feature = "script"))]
-fn read_script(path: &Path) -> Result<Plugin, u8> {
+fn read_script(path: &Path, _: Entry) -> Result<Plugin, u8> {
     let script = path.display();
     eprintln!(
         "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"

@@ -11,6 +11,8 @@ use ks_compiler::pipeline::{self, Checked, Options, Target};
 use ks_compiler::source::{Files, MAX_FILE_BYTES};
 use ks_wit::section::Arch;
 
+use crate::Entry;
+
 /// The running kernel's types.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Where tracefs may be mounted; readable for root only.
@@ -18,7 +20,7 @@ const EVENT_LISTS: [&str; 2] =
     ["/sys/kernel/tracing/available_events", "/sys/kernel/debug/tracing/available_events"];
 
 /// Compiles a script to the bytes of a plugin. Errors and warnings of the script are shown on standard error.
-pub(crate) fn compile(script: &Path) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn compile(script: &Path, entry: Entry) -> anyhow::Result<Vec<u8>> {
     let name = script.display().to_string();
     let text = std::fs::read(script).with_context(|| format!("cannot read {name}"))?;
     let project = script.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -27,6 +29,7 @@ pub(crate) fn compile(script: &Path) -> anyhow::Result<Vec<u8>> {
     let options = Options {
         files: Arc::new(Beside { folder: script.parent().unwrap_or(Path::new("")).to_owned() }),
         kernel: Arc::new(kernel),
+        tests: entry == Entry::Tests,
         ..Options::new(project)
     };
     let mut checked = pipeline::parse(&name, &text, options)?.check();

@@ -1,0 +1,61 @@
+//! `ks test`: compiles the `@test` functions and hands them to `ks-host test`.
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+use ks_compiler::pipeline::Target;
+use ks_wit::section::Arch;
+
+use crate::files::ScriptArgs;
+use crate::report;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    script: ScriptArgs,
+    /// Run only the tests whose names contain this text
+    filter: Option<String>,
+    /// The ks-host that runs them; by default the one beside this command, else the one on the PATH
+    #[arg(long, value_name = "FILE")]
+    host: Option<PathBuf>,
+    #[command(flatten)]
+    report: report::ReportArgs,
+}
+
+/// Runs the tests. Exit code 0 if all passed; 1 if one failed or the script has errors.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut checked = args.script.tests().parse()?.check();
+    let built = checked.build(Arch::HOST.map_or(Target::Every, Target::One));
+    args.report.show_checked(&checked, args.script.verbose);
+    let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
+    let host = args.host.unwrap_or_else(beside);
+    // Through a pipe: no file is left behind, however this ends.
+    let mut command = Command::new(&host);
+    command.args(["test", "/dev/stdin"]).args(&args.filter).stdin(Stdio::piped());
+    if args.report.is_json() {
+        command.arg("--json");
+    }
+    let mut child = command.spawn().with_context(|| {
+        format!("cannot start {}, which runs the tests (--host names another)", host.display())
+    })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        match stdin.write_all(&built.plugin) {
+            // It says itself why it reads no further.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                return Err(error).context("cannot hand the plugin to ks-host");
+            }
+            _ => {}
+        }
+    }
+    let status = child.wait().context("cannot wait for ks-host")?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// `ks-host` in the folder of this command, or the name alone.
+fn beside() -> PathBuf {
+    let own = std::env::current_exe().ok().map(|path| path.with_file_name("ks-host"));
+    own.filter(|path| path.exists()).unwrap_or_else(|| "ks-host".into())
+}

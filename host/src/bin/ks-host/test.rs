@@ -1,0 +1,149 @@
+//! `ks-host test PLUGIN`: the tests of a plugin, one after the other, each in an instance of its own.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ks_host::plugin::Outcome;
+use ks_host::{Host, PreparedPlugin, RunOptions};
+use serde::Serialize;
+
+use crate::output::{self, printable};
+use crate::{Entry, cache, not_a_plugin, progress, read, run};
+
+/// Which tests, and how to report them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A plugin that `ks build --test` made, or a script (`.ks`).
+    plugin: PathBuf,
+    /// Runs only the tests whose names contain this text.
+    filter: Option<String>,
+    /// Writes JSON: one object a test, with `test`, `line`, `passed`, `reason`, `time_ns`, `stdout` and `stderr`.
+    #[arg(long)]
+    json: bool,
+    /// Ends a test after so many seconds: it has failed then.
+    #[arg(long, value_name = "SECONDS", value_parser = run::seconds, default_value = "60")]
+    timeout: Duration,
+}
+
+/// What came of one test.
+#[derive(Serialize)]
+struct Result<'a> {
+    test: &'a str,
+    /// Its line in the script.
+    line: u32,
+    passed: bool,
+    /// Why it failed.
+    reason: Option<String>,
+    time_ns: u64,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs the tests. Exit code 0 if all passed, 1 if one failed, 127 if the file holds no tests.
+pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
+    let plugin = match read(&args.plugin, Entry::Tests) {
+        Ok(plugin) => plugin,
+        Err(code) => return Ok(code),
+    };
+    let name = plugin.project().map_or_else(|| args.plugin.display().to_string(), printable);
+    if plugin.tests().next().is_none() {
+        eprintln!("ks-host: {name} holds no tests: compile the script with `ks build --test`");
+        return Ok(crate::NOT_A_PLUGIN);
+    }
+    let host = cache::use_in(Host::new()?, None);
+    let prepared = match progress::during(&format!("compiling {name}"), || host.prepare(&plugin)) {
+        Ok(prepared) => prepared,
+        Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
+    };
+    let wanted = |test: &str| args.filter.as_deref().is_none_or(|filter| test.contains(filter));
+    let tests: Vec<_> = plugin.tests().filter(|test| wanted(&test.name)).collect();
+    if !args.json {
+        output::show(&format!("running {} of {name}\n", count(tests.len(), "test")))?;
+    }
+    let (began, mut failed) = (Instant::now(), 0);
+    for test in &tests {
+        let result = one(&prepared, &test.name, test.line, args.timeout);
+        failed += usize::from(!result.passed);
+        let shown = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
+        output::show(&shown)?;
+    }
+    if !args.json {
+        let passed = tests.len() - failed;
+        let time = milliseconds(began.elapsed());
+        output::show(&format!("{passed} passed, {failed} failed, in {time}\n"))?;
+    }
+    Ok(u8::from(failed > 0))
+}
+
+fn one<'a>(prepared: &PreparedPlugin, test: &'a str, line: u32, timeout: Duration) -> Result<'a> {
+    let (stdout, stderr) = (Captured::default(), Captured::default());
+    let options = RunOptions {
+        stdout: Box::new(stdout.clone()),
+        stderr: Box::new(stderr.clone()),
+        timeout: Some(timeout),
+        ..RunOptions::new(test)
+    };
+    let began = Instant::now();
+    let outcome = prepared.run_test(test, options);
+    let time = began.elapsed();
+    let reason = match outcome {
+        Outcome::Returned(0) => None,
+        Outcome::Returned(code) => Some(format!("it returned {code}")),
+        Outcome::Exited(code) => Some(format!("it called exit({code})")),
+        Outcome::Trapped(reason) | Outcome::Failed(reason) => Some(reason),
+        Outcome::TimedOut => Some(format!("it ran longer than {} s", timeout.as_secs_f64())),
+        Outcome::Killed => Some("it was ended".into()),
+    };
+    Result {
+        test,
+        line,
+        passed: reason.is_none(),
+        reason,
+        time_ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+        stdout: stdout.text(),
+        stderr: stderr.text(),
+    }
+}
+
+/// One line for a test that passed; for another also its reason and what it printed.
+fn text(result: &Result<'_>) -> String {
+    let time = milliseconds(Duration::from_nanos(result.time_ns));
+    let test = printable(result.test);
+    let Some(reason) = &result.reason else { return format!("test {test} ... ok ({time})\n") };
+    let mut text = format!("test {test} ... FAILED at line {} ({time})\n", result.line);
+    for part in [reason, &result.stderr, &result.stdout] {
+        part.lines().for_each(|line| text.push_str(&format!("    {}\n", printable(line))));
+    }
+    text
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What a test wrote.
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

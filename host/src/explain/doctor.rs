@@ -1,0 +1,236 @@
+//! What this machine lets plugins do, and what to change where it does not.
+//!
+//! In: a [`Machine`], which is read once. Out: a [`Finding`] for each thing that plugins depend on. The rules are pure,
+//! so that the answer for any machine can be tested on this one.
+
+use serde::Serialize;
+
+use super::machine::{FileSystem, Machine};
+use super::{Capability, Facts};
+
+/// Fewer descriptors than this are worth a word: each event, program, map and link takes one.
+const FEW_DESCRIPTORS: u64 = 4096;
+
+/// How good a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// As it should be.
+    Good,
+    /// Part of what plugins do does not work, or works worse.
+    Limited,
+    /// It is not there.
+    Missing,
+    /// It could not be told.
+    Unknown,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at, for example `kernel.perf_event_paranoid`.
+    pub topic: String,
+    /// How good it is.
+    pub state: State,
+    /// What was found. One line.
+    pub found: String,
+    /// What that means for plugins. One line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub means: Option<String>,
+    /// What a person can do. One line.
+    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(topic: &str, state: State, found: impl Into<String>) -> Finding {
+        Finding { topic: topic.into(), state, found: found.into(), means: None, remedy: None }
+    }
+
+    fn means(self, means: impl Into<String>) -> Finding {
+        Finding { means: Some(means.into()), ..self }
+    }
+
+    fn remedy(self, remedy: impl Into<String>) -> Finding {
+        Finding { remedy: Some(remedy.into()), ..self }
+    }
+}
+
+/// Looks at everything, in the order in which a plugin would meet it.
+pub fn examine(machine: &Machine) -> Vec<Finding> {
+    let facts = &machine.facts;
+    let mut findings = vec![kernel(facts), lockdown(machine)];
+    findings.extend(
+        [
+            (Capability::Bpf, "load BPF programs"),
+            (Capability::Perfmon, "count other tasks, whole CPUs or the kernel, or attach to tracepoints"),
+            (Capability::NetAdmin, "attach to network interfaces (@xdp, @tc)"),
+        ]
+        .map(|(which, without)| capability(facts, which, without)),
+    );
+    findings.extend([paranoid(facts), pmu(facts), watchdog(machine), btf(machine), jit(machine)]);
+    findings.extend(machine.file_systems.iter().map(file_system));
+    findings.extend([descriptors(facts), addresses(machine), statistics(machine)]);
+    findings
+}
+
+fn kernel(facts: &Facts) -> Finding {
+    let topic = "kernel";
+    let Some((major, minor)) = facts.kernel else {
+        return Finding::new(topic, State::Unknown, "its version cannot be read");
+    };
+    let found = format!("Linux {major}.{minor}");
+    match (major, minor) {
+        version if version >= (6, 4) => Finding::new(topic, State::Good, found),
+        version if version >= (5, 15) => Finding::new(topic, State::Limited, found)
+            .means("loops in the kernel half are refused by the verifier")
+            .remedy("run Linux 6.4 or newer for scripts with loops in the kernel half"),
+        _ => Finding::new(topic, State::Missing, found)
+            .means("programs cannot be linked to perf events, which needs Linux 5.15")
+            .remedy("run Linux 6.4 or newer"),
+    }
+}
+
+fn lockdown(machine: &Machine) -> Finding {
+    let topic = "kernel lockdown";
+    match machine.lockdown.as_deref() {
+        None => Finding::new(topic, State::Good, "not offered by this kernel, or not to be seen from here"),
+        Some("none") => Finding::new(topic, State::Good, "none"),
+        Some("confidentiality") => Finding::new(topic, State::Missing, "confidentiality")
+            .means("the kernel lets no BPF program read its memory and no event count it")
+            .remedy("start the kernel with lockdown=integrity or without lockdown="),
+        Some(mode) => Finding::new(topic, State::Limited, mode)
+            .means("programs cannot write user memory (bpf_probe_write_user)")
+            .remedy("nothing, unless a plugin needs it; then start the kernel without lockdown="),
+    }
+}
+
+fn capability(facts: &Facts, which: Capability, without: &str) -> Finding {
+    let topic = which.name();
+    match facts.has(which) {
+        None => Finding::new(topic, State::Unknown, "the capabilities of this process cannot be read"),
+        Some(true) => Finding::new(topic, State::Good, "held"),
+        Some(false) => Finding::new(topic, State::Missing, "not held")
+            .means(format!("plugins cannot {without}"))
+            // A second setcap would take away what the first gave.
+            .remedy("run ks-host as root, or: setcap cap_bpf,cap_perfmon,cap_net_admin+ep ks-host"),
+    }
+}
+
+fn paranoid(facts: &Facts) -> Finding {
+    let topic = "kernel.perf_event_paranoid";
+    let Some(level) = facts.paranoid else {
+        return Finding::new(topic, State::Missing, "not there")
+            .means("this kernel has no perf events (CONFIG_PERF_EVENTS)");
+    };
+    let found = level.to_string();
+    if facts.has(Capability::Perfmon) == Some(true) {
+        return Finding::new(topic, State::Good, format!("{found}, which does not bind CAP_PERFMON"));
+    }
+    let limited = |means: &str, remedy: &str| {
+        Finding::new(topic, State::Limited, found.as_str()).means(means).remedy(remedy)
+    };
+    match level {
+        ..=-1 => Finding::new(topic, State::Good, found),
+        0 => limited("raw tracepoint data needs CAP_PERFMON", "sysctl kernel.perf_event_paranoid=-1"),
+        1 => limited("own tasks can be counted, whole CPUs cannot", "sysctl kernel.perf_event_paranoid=0"),
+        2 => limited(
+            "own tasks can be counted in user code only (exclude_kernel)",
+            "sysctl kernel.perf_event_paranoid=1",
+        ),
+        _ => Finding::new(topic, State::Missing, found)
+            .means("nothing can be counted without CAP_PERFMON")
+            .remedy("sysctl kernel.perf_event_paranoid=2 lets users count their own tasks in user code"),
+    }
+}
+
+fn pmu(facts: &Facts) -> Finding {
+    let topic = "hardware PMU";
+    match facts.hardware_pmu {
+        Some(true) => Finding::new(topic, State::Good, "published by the kernel"),
+        Some(false) => Finding::new(topic, State::Missing, "none")
+            .means("cycles, instructions and cache events cannot be counted; software events and tracepoints can")
+            .remedy(
+                "in a virtual machine, let it have one (QEMU: -cpu host,pmu=on); else count software events, \
+                 for example task_clock, page_faults, context_switches",
+            ),
+        None => Finding::new(topic, State::Unknown, "/sys/bus/event_source cannot be read"),
+    }
+}
+
+fn watchdog(machine: &Machine) -> Finding {
+    let topic = "kernel.nmi_watchdog";
+    match (machine.nmi_watchdog, machine.facts.hardware_pmu) {
+        (None, _) => Finding::new(topic, State::Good, "not offered by this kernel"),
+        (Some(true), Some(true)) => Finding::new(topic, State::Limited, "1")
+            .means("it holds a hardware counter of every CPU, so groups have room for one event less")
+            .remedy("sysctl kernel.nmi_watchdog=0 while you count"),
+        (Some(on), _) => Finding::new(topic, State::Good, if on { "1, without a PMU to hold" } else { "0" }),
+    }
+}
+
+fn btf(machine: &Machine) -> Finding {
+    let topic = "BTF";
+    if machine.btf {
+        return Finding::new(topic, State::Good, "/sys/kernel/btf/vmlinux");
+    }
+    Finding::new(topic, State::Missing, "/sys/kernel/btf/vmlinux is not there")
+        .means("programs that read kernel structures cannot be loaded, and `ks` checks names against bundled tables")
+        .remedy("run a kernel with CONFIG_DEBUG_INFO_BTF=y; `ks build --btf FILE` checks against another kernel")
+}
+
+fn jit(machine: &Machine) -> Finding {
+    let topic = "net.core.bpf_jit_enable";
+    match machine.bpf_jit {
+        Some(0) => Finding::new(topic, State::Limited, "0")
+            .means("programs are interpreted, several times slower")
+            .remedy("sysctl net.core.bpf_jit_enable=1"),
+        Some(value) => Finding::new(topic, State::Good, value.to_string()),
+        None => Finding::new(topic, State::Unknown, "cannot be read from here"),
+    }
+}
+
+fn file_system(found: &FileSystem) -> Finding {
+    let FileSystem { kind, place, without, mounted_at } = found;
+    match mounted_at {
+        Some(at) => Finding::new(kind, State::Good, format!("mounted at {at}")),
+        None => Finding::new(kind, State::Missing, "not mounted")
+            .means(*without)
+            .remedy(format!("as root: mkdir -p {place} && mount -t {kind} {kind} {place}")),
+    }
+}
+
+fn descriptors(facts: &Facts) -> Finding {
+    let topic = "descriptors (ulimit -n)";
+    match facts.descriptor_limit {
+        Some(limit) if limit < FEW_DESCRIPTORS => Finding::new(topic, State::Limited, limit.to_string())
+            .means(format!("about {} events, programs, maps and links at a time", limit.saturating_sub(20)))
+            .remedy(format!("ulimit -n {FEW_DESCRIPTORS}, or LimitNOFILE= of the service")),
+        Some(limit) => Finding::new(topic, State::Good, limit.to_string()),
+        None => Finding::new(topic, State::Unknown, "cannot be read"),
+    }
+}
+
+fn addresses(machine: &Machine) -> Finding {
+    let topic = "kernel.kptr_restrict";
+    match machine.kptr_restrict {
+        Some(2..) => Finding::new(topic, State::Limited, "2")
+            .means("kernel addresses read as 0, so kernel stacks have no names")
+            .remedy("sysctl kernel.kptr_restrict=1"),
+        Some(value) => Finding::new(topic, State::Good, value.to_string()),
+        None => Finding::new(topic, State::Unknown, "cannot be read"),
+    }
+}
+
+fn statistics(machine: &Machine) -> Finding {
+    let topic = "kernel.bpf_stats_enabled";
+    match machine.bpf_stats {
+        Some(true) => Finding::new(topic, State::Good, "1: each run of a program costs some 20 ns more"),
+        Some(false) => Finding::new(topic, State::Good, "0: `ks-host ps` turns it on while it looks"),
+        None => Finding::new(topic, State::Unknown, "cannot be read"),
+    }
+}
+
+#[cfg(test)]
+#[path = "doctor/tests.rs"]
+mod tests;

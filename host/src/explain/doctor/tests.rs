@@ -1,0 +1,127 @@
+use super::*;
+
+/// A machine where all is well.
+fn good() -> Machine {
+    let mounted =
+        |kind, place| FileSystem { kind, place, without: "…", mounted_at: Some("/somewhere".into()) };
+    Machine {
+        facts: Facts {
+            paranoid: Some(2),
+            capabilities: Some(u64::MAX),
+            hardware_pmu: Some(true),
+            descriptor_limit: Some(1 << 20),
+            kernel: Some((6, 12)),
+            ..Facts::default()
+        },
+        nmi_watchdog: Some(false),
+        btf: true,
+        lockdown: Some("none".into()),
+        kptr_restrict: Some(1),
+        bpf_jit: Some(1),
+        bpf_stats: Some(false),
+        file_systems: vec![mounted("tracefs", "/sys/kernel/tracing"), mounted("bpf", "/sys/fs/bpf")],
+    }
+}
+
+/// The findings that are not good.
+fn bad(machine: &Machine) -> Vec<Finding> {
+    examine(machine).into_iter().filter(|finding| finding.state != State::Good).collect()
+}
+
+#[test]
+fn a_good_machine_lacks_nothing() {
+    assert_eq!(bad(&good()), []);
+}
+
+/// A fault, its topic and state, and words of the remedy.
+type Case = (fn(&mut Machine), &'static str, State, &'static str);
+
+#[test]
+fn every_fault_is_named_with_what_to_do() {
+    let cases: [Case; 13] = [
+        (|machine| machine.facts.kernel = Some((6, 1)), "kernel", State::Limited, "6.4"),
+        (|machine| machine.facts.kernel = Some((5, 10)), "kernel", State::Missing, "6.4"),
+        (|machine| machine.facts.hardware_pmu = Some(false), "hardware PMU", State::Missing, "page_faults"),
+        (
+            |machine| machine.nmi_watchdog = Some(true),
+            "kernel.nmi_watchdog",
+            State::Limited,
+            "nmi_watchdog=0",
+        ),
+        (|machine| machine.btf = false, "BTF", State::Missing, "CONFIG_DEBUG_INFO_BTF"),
+        (|machine| machine.bpf_jit = Some(0), "net.core.bpf_jit_enable", State::Limited, "bpf_jit_enable=1"),
+        (
+            |machine| machine.kptr_restrict = Some(2),
+            "kernel.kptr_restrict",
+            State::Limited,
+            "kptr_restrict=1",
+        ),
+        (
+            |machine| machine.lockdown = Some("confidentiality".into()),
+            "kernel lockdown",
+            State::Missing,
+            "lockdown=",
+        ),
+        (
+            |machine| machine.facts.descriptor_limit = Some(1024),
+            "descriptors (ulimit -n)",
+            State::Limited,
+            "ulimit -n 4096",
+        ),
+        (
+            |machine| machine.file_systems[0].mounted_at = None,
+            "tracefs",
+            State::Missing,
+            "mount -t tracefs tracefs /sys/kernel/tracing",
+        ),
+        (
+            |machine| machine.file_systems[1].mounted_at = None,
+            "bpf",
+            State::Missing,
+            "mkdir -p /sys/fs/bpf && mount -t bpf bpf /sys/fs/bpf",
+        ),
+        // Without CAP_SYS_ADMIN, too, which would stand for the others.
+        (
+            |machine| machine.facts.capabilities = Some(!(1 << 39 | 1 << 21)),
+            "CAP_BPF",
+            State::Missing,
+            "setcap cap_bpf,cap_perfmon",
+        ),
+        (
+            |machine| machine.facts.capabilities = Some(!(1 << 12 | 1 << 21)),
+            "CAP_NET_ADMIN",
+            State::Missing,
+            "cap_net_admin+ep",
+        ),
+    ];
+    for (spoil, topic, state, remedy) in cases {
+        let mut machine = good();
+        spoil(&mut machine);
+        let found = bad(&machine);
+        let [finding] = &found[..] else { panic!("{topic}: {found:#?}") };
+        assert_eq!((finding.topic.as_str(), finding.state), (topic, state), "{finding:#?}");
+        assert!(finding.means.is_some(), "{finding:#?}");
+        assert!(finding.remedy.as_deref().is_some_and(|text| text.contains(remedy)), "{finding:#?}");
+    }
+}
+
+#[test]
+fn the_paranoid_level_matters_to_those_without_perfmon() {
+    for (level, state) in [(-1, State::Good), (0, State::Limited), (2, State::Limited), (3, State::Missing)] {
+        let mut machine = good();
+        machine.facts.paranoid = Some(level);
+        assert_eq!(bad(&machine), []);
+        machine.facts.capabilities = Some(1 << 39 | 1 << 12);
+        let finding = paranoid(&machine.facts);
+        assert_eq!(finding.state, state, "{finding:#?}");
+        assert_eq!(finding.remedy.is_some(), state != State::Good, "{finding:#?}");
+    }
+}
+
+#[test]
+fn a_watchdog_holds_no_counter_where_there_is_none() {
+    let mut machine = good();
+    machine.nmi_watchdog = Some(true);
+    machine.facts.hardware_pmu = Some(false);
+    assert_eq!(watchdog(&machine).state, State::Good);
+}

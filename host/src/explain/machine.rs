@@ -1,0 +1,122 @@
+//! What `ks-host doctor` looks at, beyond the facts that explain a single refusal.
+
+use std::fs;
+
+use super::Facts;
+
+/// The file systems that plugins need: type, usual place, and what does not work without.
+const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
+    ("tracefs", "/sys/kernel/tracing", "tracepoints cannot be found by their names"),
+    ("bpf", "/sys/fs/bpf", "maps and globals cannot be pinned, so their values do not outlive a plugin"),
+    ("cgroup2", "/sys/fs/cgroup", "events cannot be counted for a cgroup, and programs not attached to one"),
+];
+
+/// This machine, as far as plugins depend on it. None means that it could not be told, or is not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The facts that explain refusals.
+    pub facts: Facts,
+    /// Whether the NMI watchdog is on: it counts cycles on every CPU.
+    pub nmi_watchdog: Option<bool>,
+    /// Whether the kernel publishes its types.
+    pub btf: bool,
+    /// The lockdown mode: none, integrity or confidentiality.
+    pub lockdown: Option<String>,
+    /// `kernel.kptr_restrict`: 2 hides kernel addresses from everybody.
+    pub kptr_restrict: Option<u32>,
+    /// `net.core.bpf_jit_enable`: 0 interprets programs.
+    pub bpf_jit: Option<u32>,
+    /// `kernel.bpf_stats_enabled`: whether runs of programs are counted.
+    pub bpf_stats: Option<bool>,
+    /// The file systems that plugins need.
+    pub file_systems: Vec<FileSystem>,
+}
+
+/// A file system that plugins need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its type, as mount(8) takes it.
+    pub kind: &'static str,
+    /// Where it is usually mounted.
+    pub place: &'static str,
+    /// What does not work without.
+    pub without: &'static str,
+    /// Where it is mounted.
+    pub mounted_at: Option<String>,
+}
+
+impl Machine {
+    /// Looks at this machine.
+    ///
+    /// Source: `Documentation/admin-guide/sysctl/kernel.rst`, `net.rst`; proc_pid_mounts(5); kernel_lockdown(7).
+    pub fn read() -> Machine {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        Machine {
+            facts: Facts::read(0),
+            nmi_watchdog: number("/proc/sys/kernel/nmi_watchdog").map(|value| value != 0),
+            btf: fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false),
+            lockdown: fs::read_to_string("/sys/kernel/security/lockdown").ok().and_then(|text| chosen(&text)),
+            kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
+            bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
+            bpf_stats: number("/proc/sys/kernel/bpf_stats_enabled").map(|value| value != 0),
+            file_systems: FILE_SYSTEMS
+                .map(|(kind, place, without)| FileSystem {
+                    kind,
+                    place,
+                    without,
+                    mounted_at: mounted_at(&mounts, kind, place),
+                })
+                .into(),
+        }
+    }
+}
+
+fn number(path: &str) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// `none [integrity] confidentiality` is integrity.
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(mode, _)| mode.to_owned())
+}
+
+/// Where a type of file system is mounted, the usual place first, by the table of mounts: device, place, type, and more.
+fn mounted_at(mounts: &str, kind: &str, usual: &str) -> Option<String> {
+    let mut places: Vec<&str> = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let place = words.next()?;
+            (words.next()? == kind).then_some(place)
+        })
+        .collect();
+    places.sort_by_key(|place| *place != usual);
+    places.first().map(|place| (*place).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_lockdown_mode_stands_in_brackets() {
+        assert_eq!(chosen("none [integrity] confidentiality\n").as_deref(), Some("integrity"));
+        assert_eq!(chosen(""), None);
+    }
+
+    #[test]
+    fn mounts_are_found_by_their_type() {
+        let mounts = "sysfs /sys sysfs rw 0 0\nnone /tmp/bpf bpf rw 0 0\nnone /sys/fs/bpf bpf rw 0 0\n";
+        assert_eq!(mounted_at(mounts, "bpf", "/sys/fs/bpf").as_deref(), Some("/sys/fs/bpf"));
+        assert_eq!(mounted_at(mounts, "bpf", "/bpf").as_deref(), Some("/tmp/bpf"));
+        assert_eq!(mounted_at(mounts, "tracefs", "/sys/kernel/tracing"), None);
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let machine = Machine::read();
+        assert_eq!(machine.file_systems.len(), FILE_SYSTEMS.len());
+        assert!(machine.facts.kernel.is_some() && machine.kptr_restrict.is_some());
+    }
+}
