@@ -11,7 +11,7 @@ use crate::ast;
 use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::Hir;
-use crate::kernel;
+use crate::kernel::{self, Cpu, KernelVersion, Machine};
 use crate::kernel_types::KernelTypes;
 use crate::lex::{self, Token};
 use crate::parse;
@@ -136,14 +136,27 @@ pub struct Checked {
     pub file: FileId,
 }
 
-/// Which machines the kernel half is compiled for.
+/// What the kernel half is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Target {
-    /// One object for all if the code allows it, else one for each architecture.
-    #[default]
-    Every,
-    /// This architecture only.
-    One(Arch),
+pub struct Target {
+    /// One architecture; by default one object for all if the code allows it, else one for each.
+    pub arch: Option<Arch>,
+    /// The instruction set.
+    pub cpu: Cpu,
+    /// The oldest kernel that must take it; by default any that has what the script needs.
+    pub kernel: Option<KernelVersion>,
+}
+
+impl From<Arch> for Target {
+    fn from(arch: Arch) -> Target {
+        Target { arch: Some(arch), ..Target::default() }
+    }
+}
+
+impl Target {
+    fn machine(self, arch: Arch) -> Machine {
+        Machine { arch, cpu: self.cpu, kernel: self.kernel }
+    }
 }
 
 /// A plugin and what it is made of.
@@ -208,10 +221,11 @@ fn kernel_half(
     if !split.needs_object() {
         return Ok(Vec::new());
     }
-    let archs = match target {
-        Target::One(arch) => vec![arch],
-        Target::Every if split.arch_dependent => vec![Arch::X86_64, Arch::Aarch64],
-        Target::Every => vec![Arch::Any],
+    let archs = match target.arch {
+        Some(arch) => vec![arch],
+        None if split.arch_dependent => vec![Arch::X86_64, Arch::Aarch64],
+        None => vec![Arch::Any],
     };
-    archs.into_iter().map(|arch| Ok((arch, kernel::compile(hir, split, sources, arch)?))).collect()
+    let compiled = |arch| Ok((arch, kernel::compile(hir, split, sources, target.machine(arch))?));
+    archs.into_iter().map(compiled).collect()
 }

@@ -59,3 +59,22 @@ fn a_script_with_errors_is_not_run() {
     assert_eq!(missing.code, 127, "{missing:#?}");
     assert!(missing.stderr.contains("cannot read") && missing.stderr.contains("missing.ks"), "{missing:#?}");
 }
+
+#[test]
+fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
+    let folder = Folder::new();
+    let script = folder.write("one.ks", SCRIPT);
+    let build = |words: &[&str]| {
+        let output = folder.path("one.wasm");
+        finish(command("ks").arg("build").arg(&script).arg("-o").arg(output).args(words))
+    };
+    let refused = build(&["--cpu", "v4", "--target-kernel", "6.1"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("--cpu v4 needs Linux 6.6"), "{}", refused.stderr);
+    let unknown = build(&["--target-kernel", "6.2"]);
+    assert!(unknown.stderr.contains("known kernels are 5.15, 6.1, 6.6, 6.12, 6.18"), "{}", unknown.stderr);
+    for words in [["--cpu", "v4", "--target-kernel", "6.6"], ["--cpu", "v1", "--target-kernel", "5.15"]] {
+        let built = build(&words);
+        assert_eq!(built.code, 0, "{}", built.stderr);
+    }
+}

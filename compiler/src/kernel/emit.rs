@@ -1,6 +1,8 @@
 //! Machine instructions with their registers, to BPF instructions with branches resolved and lines attached.
 
+use super::isel::legal::is_below;
 use super::isel::{Base, Function, Inst, Kind, Rhs, Symbol, Target};
+use super::machine::Cpu;
 use super::mir::Size;
 use super::regalloc::{Move, Place, Registers};
 use crate::bpf::{
@@ -35,6 +37,7 @@ pub struct Code {
 pub fn emit(
     function: &Function,
     registers: &Registers,
+    cpu: Cpu,
     span: Span,
     symbols: &mut dyn Symbols,
 ) -> Result<Code, LabelError> {
@@ -43,6 +46,7 @@ pub fn emit(
     let mut emitter = Emitter {
         function,
         registers,
+        cpu,
         symbols,
         asm,
         labels,
@@ -75,6 +79,7 @@ fn first_insts(function: &Function) -> Vec<usize> {
 struct Emitter<'a> {
     function: &'a Function,
     registers: &'a Registers,
+    cpu: Cpu,
     symbols: &'a mut dyn Symbols,
     asm: Assembler,
     labels: Vec<Label>,
@@ -221,6 +226,11 @@ impl Emitter<'_> {
                 self.push(Insn::mov32(dst, src));
                 self.written(dst);
             }
+            Kind::Extend { width, from, .. } => {
+                let (src, dst) = (regs.reg(), regs.reg());
+                self.push(Insn::MovSx { width: *width, from: *from, dst, src });
+                self.written(dst);
+            }
             Kind::Alu { op, width, rhs, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 let src = regs.rhs(rhs);
@@ -280,10 +290,15 @@ impl Emitter<'_> {
     fn constant(&mut self, dst: Reg, value: u64) {
         match (i32::try_from(value as i64), u32::try_from(value)) {
             (Ok(immediate), _) => self.push(Insn::mov(dst, immediate)),
-            (Err(_), Ok(low)) => self.push(Insn::mov32(dst, low as i32)),
+            (Err(_), Ok(low)) if self.cpu.has_32_bits() => self.push(Insn::mov32(dst, low as i32)),
             _ => self.push(Insn::load_imm64(dst, Imm64::Value(value))),
         }
         self.written(dst);
+    }
+
+    /// Whether the instruction set has no such branch.
+    fn lacks(&self, op: JmpOp) -> bool {
+        self.cpu < Cpu::V2 && is_below(op)
     }
 
     fn set_if(&mut self, op: JmpOp, width: Width, lhs: Reg, src: Operand, dst: Reg) {
@@ -300,7 +315,14 @@ impl Emitter<'_> {
             return;
         }
         let done = self.asm.label();
-        self.asm.jump_if(JmpOp::Lt, width, reg, bound, done);
+        if self.lacks(JmpOp::Lt) {
+            let above = self.asm.label();
+            self.asm.jump_if(JmpOp::Ge, width, reg, bound, above);
+            self.asm.jump(done);
+            self.asm.bind(above);
+        } else {
+            self.asm.jump_if(JmpOp::Lt, width, reg, bound, done);
+        }
         self.push(Insn::mov(reg, 0));
         self.asm.bind(done);
         self.written(reg);
@@ -317,7 +339,7 @@ impl Emitter<'_> {
         let successors = &self.function.blocks[block].successors;
         let (then, otherwise) = (self.forward(successors[0]), self.forward(successors[1]));
         match negated(op) {
-            Some(op) if next == Some(then) => {
+            Some(op) if next == Some(then) && !self.lacks(op) => {
                 self.asm.jump_if(op, width, lhs, src, self.labels[otherwise]);
             }
             _ => {

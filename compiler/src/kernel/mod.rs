@@ -11,6 +11,7 @@ mod emit;
 mod isel;
 pub mod limits;
 mod lower;
+mod machine;
 pub mod mir;
 mod object;
 mod pass;
@@ -20,8 +21,7 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use ks_wit::section::Arch;
-
+pub use machine::{Cpu, KernelVersion, Machine, NotAVersion};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
@@ -35,6 +35,7 @@ use scratch::Plan;
 /// The kernel half in SSA form, after all passes.
 pub struct Mir<'a> {
     hir: &'a Hir,
+    machine: Machine,
     program: mir::Program,
 }
 
@@ -76,22 +77,32 @@ impl Object {
 const WITH_SCRATCH: &[(u32, Effort)] =
     &[(128, Effort::Full), (32, Effort::Full), (1, Effort::Full), (1, Effort::SmallFrames)];
 
-/// Compiles the kernel half for an architecture; [`Arch::Any`] if no code depends on it (`Split::arch_dependent`).
+/// Compiles the kernel half for a machine.
 ///
 /// # Errors
-/// What this version cannot compile (KS9901).
-pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap, arch: Arch) -> Result<Object, Vec<Diagnostic>> {
-    let mir = lower(hir, split, arch)?;
+/// What this version cannot compile (KS9901), or the machine's kernel has not (KS1005).
+pub fn compile(
+    hir: &Hir,
+    split: &Split,
+    sources: &SourceMap,
+    machine: impl Into<Machine>,
+) -> Result<Object, Vec<Diagnostic>> {
+    let machine = machine.into();
+    let mir = lower_with(hir, split, machine, Effort::Full, None, &mut |_, _| {})?;
+    let refused = machine.refusals(&mir.program);
+    if !refused.is_empty() {
+        return Err(refused);
+    }
     let code = mir.code(split, sources)?;
     let mut errors = limits::stack(hir, &code.frames);
     if errors.is_empty() {
         return object(&mir, code);
     }
     let overfull = limits::overfull(hir, &code.frames);
-    let plain = lower::lower(hir, split, arch, None)?;
+    let plain = lower::lower(hir, split, machine, None)?;
     for (least, effort) in WITH_SCRATCH {
         let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
-        let mir = lower_with(hir, split, arch, *effort, Some(&plan), &mut |_, _| {})?;
+        let mir = lower_with(hir, split, machine, *effort, Some(&plan), &mut |_, _| {})?;
         let code = mir.code(split, sources)?;
         let left = limits::stack(hir, &code.frames);
         if left.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
@@ -109,41 +120,34 @@ fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
     Ok(Object { elf: code.object()?, mir: mir.text(), disassembly })
 }
 
-/// Lowers the kernel half and runs all passes.
-///
-/// # Errors
-/// See [`compile`].
-pub fn lower<'a>(hir: &'a Hir, split: &Split, arch: Arch) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    lower_watched(hir, split, arch, &mut |_, _| {})
-}
-
-/// The same, with a look at the program before the first pass and after each that changed it.
+/// Lowers the kernel half and runs all passes, with a look at the program before the first pass and after each that
+/// changed it.
 ///
 /// # Errors
 /// See [`compile`].
 pub fn lower_watched<'a>(
     hir: &'a Hir,
     split: &Split,
-    arch: Arch,
+    machine: impl Into<Machine>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    lower_with(hir, split, arch, Effort::Full, None, watch)
+    lower_with(hir, split, machine.into(), Effort::Full, None, watch)
 }
 
 fn lower_with<'a>(
     hir: &'a Hir,
     split: &Split,
-    arch: Arch,
+    machine: Machine,
     effort: Effort,
     plan: Option<&Plan>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    let mut program = lower::lower(hir, split, arch, plan)?;
+    let mut program = lower::lower(hir, split, machine, plan)?;
     pass::run(&mut program, effort, watch).map_err(|error| {
         let broken = program.functions.iter().find(|one| one.name == error.function);
         mistake(broken.map(|one| one.span), &error)
     })?;
-    Ok(Mir { hir, program })
+    Ok(Mir { hir, machine, program })
 }
 
 impl<'a> Mir<'a> {
@@ -154,17 +158,16 @@ impl<'a> Mir<'a> {
 
     /// Selects instructions and registers.
     fn code(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
-        let mut assembly =
-            object::Assembly::new(self.hir, split, self.program.functions.iter().map(|one| one.id));
+        let mut assembly = object::Assembly::new(self.hir, split, &self.program.functions);
         if self.program.scratch_bytes > 0 {
             assembly.add_scratch(self.program.scratch_bytes);
         }
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
-            let selected = isel::select(function);
+            let selected = isel::select(function, self.machine.cpu);
             let span = Some(function.span);
             let registers = regalloc::allocate(&selected).map_err(|error| mistake(span, &error))?;
-            let code = emit::emit(&selected, &registers, function.span, &mut assembly)
+            let code = emit::emit(&selected, &registers, self.machine.cpu, function.span, &mut assembly)
                 .map_err(|error| mistake(span, &error))?;
             frames.insert(function.id, code.frame_bytes);
             assembly.define(function.id, code, sources);

@@ -8,7 +8,7 @@ use ks_wit::object;
 
 use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
-use super::mir::{Kfunc, Lost};
+use super::mir::{self, Kfunc, Lost};
 use super::scratch::SLOTS;
 use super::section;
 use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, KfuncRef, MapRef, disasm};
@@ -17,7 +17,7 @@ use crate::elf::{
     CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
     MapSide, ObjectBuilder, Pinning,
 };
-use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind, RingId};
+use crate::hir::{ConfigId, FuncId, Function, GlobalId, Hir, MapId, MapKind, RingId};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -40,7 +40,7 @@ pub struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     /// An object with the maps and variables of a split, and functions without bodies.
-    pub fn new(hir: &'a Hir, split: &Split, functions: impl Iterator<Item = FuncId>) -> Assembly<'a> {
+    pub fn new(hir: &'a Hir, split: &Split, functions: &[mir::Function]) -> Assembly<'a> {
         let mut assembly = Assembly {
             hir,
             builder: ObjectBuilder::new(),
@@ -59,7 +59,7 @@ impl<'a> Assembly<'a> {
         split.configs.iter().for_each(|id| assembly.add_config(*id));
         split.rings.iter().for_each(|id| assembly.add_ring(*id));
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
-        functions.for_each(|id| assembly.declare(id));
+        functions.iter().for_each(|function| assembly.declare(function));
         assembly
     }
 
@@ -196,7 +196,8 @@ impl<'a> Assembly<'a> {
         self.globals.insert(id, self.builder.add_global(global));
     }
 
-    fn declare(&mut self, id: FuncId) {
+    fn declare(&mut self, declared: &mir::Function) {
+        let id = declared.id;
         let function = &self.hir.functions[id];
         let (section, linkage) = if function.kind.is_program() {
             (CodeSection::Program(section::of(function)), FuncLinkage::Global)
@@ -209,13 +210,31 @@ impl<'a> Assembly<'a> {
         };
         let proto = if function.kind.is_program() {
             let context = self.builder.btf().ptr(btf::TypeId::VOID);
-            self.builder.btf().func_proto(result, &[("ctx", context)])
+            let params: Vec<_> = declared.params.iter().map(|name| (name.as_str(), context)).collect();
+            self.builder.btf().func_proto(result, &params)
         } else {
-            self.builder.btf().func_proto(result, &[])
+            let types: Vec<_> = declared.params.iter().map(|name| self.param_type(function, name)).collect();
+            let names = declared.params.iter().map(String::as_str);
+            let params: Vec<_> = names.zip(types).collect();
+            self.builder.btf().func_proto(result, &params)
         };
         let name = function.name.clone();
         let decl = FunctionDecl { name, section, linkage, proto };
         self.functions.insert(id, self.builder.declare_function(decl));
+    }
+
+    /// The type of a helper's parameter; what lies in memory is passed by its address, as is what the script does not have.
+    fn param_type(&mut self, function: &Function, name: &str) -> btf::TypeId {
+        let local = function.params.iter().map(|id| &function.locals[*id]).find(|local| local.name == name);
+        let pointed = match local.map(|local| local.ty) {
+            Some(ty) if self.hir.types.scalar(ty).is_some() => return self.ty(ty),
+            Some(ty) => match self.hir.types.kind(ty) {
+                TypeKind::Ptr(_) => btf::TypeId::VOID,
+                _ => self.ty(ty),
+            },
+            None => btf::TypeId::VOID,
+        };
+        self.builder.btf().ptr(pointed)
     }
 
     /// Gives a function its body.

@@ -175,7 +175,9 @@ fn operands(kind: &Kind) -> Vec<Operand> {
         Kind::Const { dst, .. } | Kind::Address { dst, .. } | Kind::FrameAddr { dst, .. } => {
             operands.push(Operand::reg_def(*dst));
         }
-        Kind::Mov32 { dst, src } => operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)]),
+        Kind::Mov32 { dst, src } | Kind::Extend { dst, src, .. } => {
+            operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)])
+        }
         Kind::Neg { dst, src, .. } | Kind::Below { dst, src, .. } | Kind::Swap { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_reuse_def(*dst, 0)]);
         }

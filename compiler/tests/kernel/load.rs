@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use ks_compiler::kernel::Cpu;
+
 use crate::kernel::Loaded;
-use crate::object;
+use crate::{machine, object, object_for};
 
 fn cases() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/cases");
@@ -18,11 +20,30 @@ fn cases() -> Vec<PathBuf> {
 
 #[test]
 fn root_every_case_loads_and_does_what_it_says() {
+    every_case(Cpu::V3);
+}
+
+#[test]
+fn root_every_case_does_the_same_with_the_oldest_instructions() {
+    every_case(Cpu::V1);
+}
+
+#[test]
+fn root_every_case_does_the_same_with_all_comparisons() {
+    every_case(Cpu::V2);
+}
+
+#[test]
+fn root_every_case_does_the_same_with_the_newest_instructions() {
+    every_case(Cpu::V4);
+}
+
+fn every_case(cpu: Cpu) {
     let mut failures = Vec::new();
     for path in cases() {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
         let script = std::fs::read_to_string(&path).expect("a case is readable");
-        match std::panic::catch_unwind(|| check(&name, &script)) {
+        match std::panic::catch_unwind(|| check(&name, &script, cpu)) {
             Ok(wrong) => failures.extend(wrong.into_iter().map(|what| format!("{name}: {what}"))),
             Err(_) => failures.push(format!("{name}: does not compile or load")),
         }
@@ -31,8 +52,9 @@ fn root_every_case_loads_and_does_what_it_says() {
 }
 
 /// What is not as the script says.
-fn check(name: &str, script: &str) -> Vec<String> {
-    let object = object(script);
+fn check(name: &str, script: &str, cpu: Cpu) -> Vec<String> {
+    let object = object_for(script, cpu);
+    machine::expect_only(cpu, &object);
     println!("{name}: {} instructions", object.disassembly().lines().count());
     Loaded::load(object.elf());
     if script.starts_with("// load only") {

@@ -6,17 +6,22 @@
 mod bpffs;
 mod kernel;
 mod load;
+mod machine;
 mod run;
 mod text;
 
 use ks_compiler::diag::Diagnostic;
-use ks_compiler::kernel::{Object, compile};
+use ks_compiler::kernel::{Cpu, Machine, Object, compile};
 use ks_compiler::pipeline;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
 /// The kernel half of a script; some global variables start with other bytes than it says.
-fn build(script: &str, inits: &[(&str, Vec<u8>)]) -> Result<Object, Vec<Diagnostic>> {
+fn build(
+    script: &str,
+    inits: &[(&str, Vec<u8>)],
+    machine: impl Into<Machine>,
+) -> Result<Object, Vec<Diagnostic>> {
     let checked = pipeline::parse("folder/case.ks", script.as_bytes(), pipeline::Options::new("case"))
         .expect("cases are short")
         .check();
@@ -28,12 +33,18 @@ fn build(script: &str, inits: &[(&str, Vec<u8>)]) -> Result<Object, Vec<Diagnost
             global.init = bytes.clone();
         }
     }
-    compile(&hir, &split(&hir), &checked.sources, Arch::X86_64)
+    compile(&hir, &split(&hir), &checked.sources, machine)
 }
 
 /// The kernel half of a script without errors.
 fn object(script: &str) -> Object {
     object_with(script, &[])
+}
+
+/// The same for an instruction set.
+fn object_for(script: &str, cpu: Cpu) -> Object {
+    let machine = Machine { cpu, ..Arch::X86_64.into() };
+    build(script, &[], machine).unwrap_or_else(|errors| panic!("{errors:#?}\n{script}"))
 }
 
 /// The map of each config block of a script, with the defaults that the script gives.
@@ -46,7 +57,7 @@ fn configs(script: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 fn object_with(script: &str, inits: &[(&str, Vec<u8>)]) -> Object {
-    build(script, inits).unwrap_or_else(|errors| panic!("{errors:#?}\n{script}"))
+    build(script, inits, Arch::X86_64).unwrap_or_else(|errors| panic!("{errors:#?}\n{script}"))
 }
 
 /// A script with one perf program.

@@ -58,8 +58,39 @@ fn frames_that_do_not_fit_use_scratch_memory_and_others_do_not() {
 }
 
 #[test]
-fn root_the_kernel_shows_the_scripts_lines() {
-    let script = perf_program("var hits: u64 = 0", "hits += 1\nreturn 0");
-    let dump = Loaded::load(object(&script).elf()).translated("watch");
-    assert!(dump.contains("hits += 1 [file:case.ks line_num:4 line_col:1]"), "{dump}");
+fn root_the_kernel_shows_the_scripts_lines_and_types() {
+    let script = "var hits: u64 = 0
+struct Range { low: u32, high: u32 }
+var limit: u32 = 3
+
+@helper
+fn inside(range: Range, n: u32) -> bool {
+    for (i in 0..limit) {
+        hits += range.low
+    }
+    return n >= range.low && n < range.high
+}
+
+@perf_event
+fn watch(event: *bpf_perf_event_data) -> i32 {
+    var range = Range { low: 3, high: 9 }
+    hits += 1
+    if (inside(range, limit) || inside(range, 7)) {
+        return 1
+    }
+    return 0
+}
+";
+    let dump = Loaded::load(object(script).elf()).translated("watch");
+    let shown = [
+        "i32 watch(void * event)",
+        "bool inside(void * __status, struct Range * range, u32 n)",
+        "hits += 1 [file:case.ks line_num:16 line_col:5]",
+        "if (inside(range, limit) || inside(range, 7)) { [file:case.ks line_num:17 line_col:",
+        "return n >= range.low && n < range.high [file:case.ks line_num:10 line_col:",
+        "hits += range.low [file:case.ks line_num:8 line_col:9]",
+    ];
+    for line in shown {
+        assert!(dump.contains(line), "{line} in\n{dump}");
+    }
 }

@@ -134,6 +134,8 @@ pub enum BpfError {
 pub struct LoadError {
     /// The object's name.
     pub object: String,
+    /// Whether `ks` compiled it: then a refusal is the compiler's mistake.
+    pub is_script: bool,
     /// What libbpf returned.
     pub errno: Errno,
     /// The program that the verifier refused, and its log.

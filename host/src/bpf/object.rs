@@ -398,5 +398,12 @@ fn load_error(
     verifier: Option<(String, VerifierLog)>,
     libbpf: Vec<String>,
 ) -> BpfError {
-    BpfError::Load(Box::new(LoadError { object: record.name.clone(), errno, verifier, libbpf }))
+    let is_script = is_script(&record.elf);
+    BpfError::Load(Box::new(LoadError { object: record.name.clone(), is_script, errno, verifier, libbpf }))
+}
+
+/// Whether the object was compiled from a script: its line information names the file.
+fn is_script(elf: &[u8]) -> bool {
+    const FILE_NAME_END: &[u8] = b".ks\0";
+    elf.windows(FILE_NAME_END.len()).any(|bytes| bytes == FILE_NAME_END)
 }

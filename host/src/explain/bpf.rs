@@ -80,6 +80,11 @@ fn describe_load(load: &LoadError) -> String {
 fn explain_load(load: &LoadError) -> Explanation {
     match (&load.verifier, load.errno) {
         (_, Errno::EPERM | Errno::EACCES) if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
+        (Some(_), _) if load.is_script => because(
+            Kind::Kernel,
+            "what `ks` compiles is meant to load: this is a mistake of the compiler, not of the script",
+            "please report it with the script and the whole log (-v)",
+        ),
         (Some(_), _) => plain(Kind::Kernel),
         // libbpf's own answer to an object that it cannot read.
         (None, errno) => explain_errno(errno),
@@ -185,6 +190,7 @@ mod tests {
         .expect("not empty");
         let error = BpfError::Load(Box::new(LoadError {
             object: "a".into(),
+            is_script: false,
             errno: Errno::EINVAL,
             verifier: Some(("count".into(), log)),
             libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],

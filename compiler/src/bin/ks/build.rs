@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use ks_compiler::kernel;
+use ks_compiler::kernel::{self, Cpu, KernelVersion};
 use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
@@ -24,6 +24,12 @@ pub struct Args {
     /// The machine the kernel half is for; by default every one
     #[arg(long, value_enum)]
     arch: Option<ArchArg>,
+    /// The BPF instruction set of the kernel half
+    #[arg(long, value_enum, default_value = "v3")]
+    cpu: CpuArg,
+    /// The oldest kernel that must take the kernel half: what it lacks is avoided or refused
+    #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
+    target_kernel: Option<KernelVersion>,
     /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; mir:PASS for MIR each
     /// time PASS changed it; to FILE, or to standard output
     #[arg(long, value_name = "STAGE[=FILE]")]
@@ -38,6 +44,49 @@ enum ArchArg {
     X86_64,
     #[value(name = "aarch64")]
     Aarch64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum CpuArg {
+    /// 64-bit arithmetic only, fewer comparisons
+    V1,
+    /// All comparisons (Linux 4.14)
+    V2,
+    /// 32-bit arithmetic (Linux 5.1)
+    V3,
+    /// Signed division and sign extension (Linux 6.6)
+    V4,
+}
+
+/// The kernels that the back end knows the features of.
+const TARGET_KERNELS: &[&str] = &["5.15", "6.1", "6.6", "6.12", "6.18"];
+
+fn target_kernel(text: &str) -> Result<KernelVersion, String> {
+    if !TARGET_KERNELS.contains(&text) {
+        return Err(format!("known kernels are {}", TARGET_KERNELS.join(", ")));
+    }
+    text.parse().map_err(|error: kernel::NotAVersion| error.to_string())
+}
+
+/// What the kernel half is compiled for.
+///
+/// # Errors
+/// An instruction set that the kernel does not have.
+fn target(args: &Args) -> Result<Target> {
+    let arch = args.arch.map(|arch| match arch {
+        ArchArg::X86_64 => Arch::X86_64,
+        ArchArg::Aarch64 => Arch::Aarch64,
+    });
+    let cpu = match args.cpu {
+        CpuArg::V1 => Cpu::V1,
+        CpuArg::V2 => Cpu::V2,
+        CpuArg::V3 => Cpu::V3,
+        CpuArg::V4 => Cpu::V4,
+    };
+    if let Some(kernel) = args.target_kernel.filter(|kernel| *kernel < cpu.since()) {
+        bail!("--cpu v4 needs Linux {}, and --target-kernel is {kernel}: use --cpu v3", cpu.since());
+    }
+    Ok(Target { arch, cpu, kernel: args.target_kernel })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,11 +169,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     emit_parsed(args, &parsed)?;
     let mut checked = parsed.check();
     emit_checked(args, &checked)?;
-    let target = match args.arch {
-        None => Target::Every,
-        Some(ArchArg::X86_64) => Target::One(Arch::X86_64),
-        Some(ArchArg::Aarch64) => Target::One(Arch::Aarch64),
-    };
+    let target = target(args)?;
     let built = checked.build(target);
     args.report.show_checked(&checked, args.script.verbose);
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };

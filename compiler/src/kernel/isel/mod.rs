@@ -4,6 +4,7 @@
 //! constraints that `regalloc` hands to the allocator, its branches name blocks. Not here: which register, which order of
 //! blocks (`emit`).
 
+pub mod legal;
 mod select;
 mod uses;
 
@@ -12,7 +13,7 @@ use regalloc2::VReg;
 pub use select::select;
 
 use super::mir::{Kfunc, Lost, Size};
-use crate::bpf::{AluOp, JmpOp, SwapBits, Width};
+use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
 use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
 use crate::source::Span;
 
@@ -77,6 +78,8 @@ pub enum Kind {
     Address { dst: VReg, symbol: Symbol },
     /// `dst = r10 + offset`
     FrameAddr { dst: VReg, offset: i32 },
+    /// `dst = src`, its low bytes extended by their sign (v4).
+    Extend { width: Width, from: Narrow, dst: VReg, src: VReg },
     /// `dst = src`, the upper half cleared.
     Mov32 { dst: VReg, src: VReg },
     /// `dst = lhs op rhs`

@@ -5,16 +5,18 @@
 
 use regalloc2::{RegClass, VReg};
 
+use super::legal::legalize;
 use super::uses::Uses;
 use super::{Base, Block, Function, Inst, Kind, Rhs, Symbol, Target};
-use crate::bpf::{AluOp, JmpOp, SwapBits, Width};
+use crate::bpf::{self, AluOp, JmpOp, SwapBits, Width};
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
+use crate::kernel::machine::Cpu;
 use crate::kernel::mir::{self, BinaryOp, Callee, Condition, Op, Size, Terminator, Type, Value};
 use crate::source::Span;
 
-/// Selects instructions for a function.
-pub fn select(function: &mir::Function) -> Function {
+/// Selects instructions of an instruction set for a function.
+pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
     let order = function.reverse_postorder();
     let mut position = IndexVec::new();
     for _ in function.blocks.ids() {
@@ -31,7 +33,8 @@ pub fn select(function: &mir::Function) -> Function {
         function,
         ops: function.definitions(),
         registers: function.values.iter().map(|_| None).collect(),
-        uses: Uses::new(function, &order),
+        uses: Uses::new(function, &order, cpu),
+        cpu,
         addresses: Vec::new(),
         ends: vec![None; order.len()],
         next_register: 0,
@@ -44,12 +47,14 @@ pub fn select(function: &mir::Function) -> Function {
     };
     let blocks: Vec<Block> = order.iter().map(|block| selector.block(*block)).collect();
     let edges = std::mem::take(&mut selector.edges);
-    Function {
+    let mut selected = Function {
         id: function.id,
         blocks: in_order(blocks, edges),
         registers: selector.next_register,
         slot_bytes: function.slot_bytes,
-    }
+    };
+    legalize(&mut selected, cpu);
+    selected
 }
 
 /// Puts the blocks on edges, which are numbered behind all others, right behind the block that they come from: every block
@@ -83,6 +88,7 @@ struct Selector<'a> {
     ops: IndexVec<Value, Option<&'a Op>>,
     registers: IndexVec<Value, Option<VReg>>,
     uses: Uses,
+    cpu: Cpu,
     /// Registers that hold addresses of global variables here; no call comes in between.
     addresses: Addresses,
     /// The same at the end of each block that was visited.
@@ -312,6 +318,11 @@ impl Selector<'_> {
                 self.push(Kind::SetIf { op, width, dst, lhs, rhs });
             }
             Op::Narrow { value, bits, signed } => self.narrow(*value, *bits, *signed, result),
+            Op::SignExtend(value) if self.cpu >= Cpu::V4 => {
+                let src = self.register(*value);
+                let dst = self.define(result);
+                self.push(Kind::Extend { width: Width::W64, from: bpf::Narrow::W, dst, src });
+            }
             Op::SignExtend(value) => {
                 let lhs = self.register(*value);
                 self.shift_pair(Width::W64, AluOp::Arsh, 32, lhs, result);
@@ -420,6 +431,11 @@ impl Selector<'_> {
 
     fn narrow(&mut self, value: Value, bits: u8, signed: bool, result: Value) {
         let lhs = self.register(value);
+        if signed && self.cpu >= Cpu::V4 {
+            let dst = self.define(result);
+            let from = if bits == 8 { bpf::Narrow::B } else { bpf::Narrow::H };
+            return self.push(Kind::Extend { width: Width::W32, from, dst, src: lhs });
+        }
         if signed {
             return self.shift_pair(Width::W32, AluOp::Arsh, 32 - i32::from(bits), lhs, result);
         }
@@ -428,7 +444,7 @@ impl Selector<'_> {
         self.push(Kind::Alu { op: AluOp::And, width: Width::W32, dst, lhs, rhs });
     }
 
-    /// Shifts up and down again: v3 has no instruction that extends a sign.
+    /// Shifts up and down again: before v4 no instruction extends a sign.
     fn shift_pair(&mut self, width: Width, down: AluOp, amount: i32, lhs: VReg, result: Value) {
         let shifted = self.fresh();
         let rhs = Rhs::Imm(amount);
@@ -572,6 +588,8 @@ fn alu(op: BinaryOp) -> AluOp {
         BinaryOp::Mul => AluOp::Mul,
         BinaryOp::UDiv => AluOp::Div,
         BinaryOp::URem => AluOp::Mod,
+        BinaryOp::SDiv => AluOp::Sdiv,
+        BinaryOp::SRem => AluOp::Smod,
         BinaryOp::And => AluOp::And,
         BinaryOp::Or => AluOp::Or,
         BinaryOp::Xor => AluOp::Xor,

@@ -1,6 +1,7 @@
 //! What a function's values are used for, as far as instruction selection asks.
 
 use crate::index::IndexVec;
+use crate::kernel::machine::Cpu;
 use crate::kernel::mir::{Block, Callee, Function, Kfunc, Op, Terminator, Type, Value};
 
 /// The uses of all values.
@@ -14,7 +15,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    pub(super) fn new(function: &Function, order: &[Block]) -> Uses {
+    pub(super) fn new(function: &Function, order: &[Block], cpu: Cpu) -> Uses {
         let none = || function.values.iter().map(|_| false).collect();
         let mut uses = Uses { computed: none(), wide: none(), beyond_access: none() };
         for block in order.iter().map(|block| &function.blocks[*block]) {
@@ -34,6 +35,10 @@ impl Uses {
             if let Terminator::Branch { cond, .. } = block.term {
                 uses.beyond_access[cond] = true;
             }
+        }
+        // Instructions of 64 bits read all of everything.
+        if !cpu.has_32_bits() {
+            uses.wide.iter_mut().for_each(|wide| *wide = true);
         }
         uses
     }

@@ -36,7 +36,7 @@ pub(super) fn binary(
         hir::BinaryOp::Sub => wrapping(builder, BinaryOp::Sub, int, left, right),
         hir::BinaryOp::Mul => wrapping(builder, BinaryOp::Mul, int, left, right),
         hir::BinaryOp::Div if signed => signed_divide(builder, int, left, right),
-        hir::BinaryOp::Rem if signed => signed_remainder(builder, left, right),
+        hir::BinaryOp::Rem if signed => signed_remainder(builder, int, left, right),
         hir::BinaryOp::Div => builder.binary(BinaryOp::UDiv, left, right),
         hir::BinaryOp::Rem => builder.binary(BinaryOp::URem, left, right),
         hir::BinaryOp::And => builder.binary(BinaryOp::And, left, right),
@@ -97,8 +97,19 @@ fn negate_if(builder: &mut Builder, value: Value, sign: Value) -> Value {
     builder.binary(BinaryOp::Sub, flipped, sign)
 }
 
+/// Whether the processor divides by this. Kernels before 6.12 do not catch the overflow of the smallest number by -1, and
+/// what division by zero gives need not be looked up for a constant.
+/// Source: commit 7dd34d7b7dcf, "bpf: Fix a sdiv overflow issue".
+fn divides_signed(builder: &Builder, int: IntType, right: Value) -> bool {
+    let constant = builder.known(right).map(|bits| int.value(bits));
+    builder.divides_signed() && constant.is_some_and(|divisor| !matches!(divisor, 0 | -1))
+}
+
 /// Truncates; by zero gives 0, as the division of magnitudes does; the smallest number by -1 wraps to itself.
 fn signed_divide(builder: &mut Builder, int: IntType, left: Value, right: Value) -> Value {
+    if divides_signed(builder, int, right) {
+        return builder.binary(BinaryOp::SDiv, left, right);
+    }
     let (left_sign, right_sign) = (sign(builder, left), sign(builder, right));
     let dividend = negate_if(builder, left, left_sign);
     let divisor = negate_if(builder, right, right_sign);
@@ -109,7 +120,10 @@ fn signed_divide(builder: &mut Builder, int: IntType, left: Value, right: Value)
 }
 
 /// Has the sign of the left operand; by zero gives it.
-fn signed_remainder(builder: &mut Builder, left: Value, right: Value) -> Value {
+fn signed_remainder(builder: &mut Builder, int: IntType, left: Value, right: Value) -> Value {
+    if divides_signed(builder, int, right) {
+        return builder.binary(BinaryOp::SRem, left, right);
+    }
     let (left_sign, right_sign) = (sign(builder, left), sign(builder, right));
     let dividend = negate_if(builder, left, left_sign);
     let divisor = negate_if(builder, right, right_sign);

@@ -31,9 +31,9 @@ impl Lowerer<'_> {
     pub(super) fn parameters(&mut self, id: FuncId) -> Lower<()> {
         let source = self.active.source;
         if source.kind.is_program() {
-            let entry = self.builder.entry();
-            let value = self.builder.param(entry, Type::Ptr(Origin::Context));
             for local in &source.params {
+                let name = &source.locals[*local].name;
+                let value = self.builder.function_param(name, Type::Ptr(Origin::Context));
                 self.bind_parameter(*local, value)?;
                 self.find_context(*local, value);
             }
@@ -42,15 +42,21 @@ impl Lowerer<'_> {
         let returns_aggregate = !self.is_scalar(source.ret);
         let may_fail = self.may_fail(id);
         let uses_scratch = self.program.uses_scratch(id);
-        let hidden = usize::from(returns_aggregate) + usize::from(may_fail);
-        let mut types = vec![Type::Ptr(Origin::Memory); hidden];
+        let mut params = Vec::new();
+        if returns_aggregate {
+            params.push(("__result", Type::Ptr(Origin::Memory)));
+        }
+        if may_fail {
+            params.push(("__status", Type::Ptr(Origin::Memory)));
+        }
         if uses_scratch {
-            types.push(Type::Ptr(Origin::Entry));
+            params.push(("__scratch", Type::Ptr(Origin::Entry)));
         }
         for local in &source.params {
-            types.push(self.parameter_type(&source.locals[*local])?);
+            let local = &source.locals[*local];
+            params.push((&local.name, self.parameter_type(local)?));
         }
-        let mut values = self.receive(&types).into_iter();
+        let mut values = self.receive(&params).into_iter();
         if returns_aggregate && let Some(pointer) = values.next() {
             self.result_in(pointer);
         }
@@ -75,16 +81,17 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The values of parameters of these types, from registers and from the block that the last register points to.
-    fn receive(&mut self, types: &[Type]) -> Vec<Value> {
-        let entry = self.builder.entry();
-        if types.len() <= REGISTER_ARGS {
-            return types.iter().map(|ty| self.builder.param(entry, *ty)).collect();
+    /// The values of parameters of these names and types, from registers and from the block that the last register points
+    /// to.
+    fn receive(&mut self, params: &[(&str, Type)]) -> Vec<Value> {
+        if params.len() <= REGISTER_ARGS {
+            return params.iter().map(|(name, ty)| self.builder.function_param(name, *ty)).collect();
         }
-        let (direct, packed) = types.split_at(REGISTER_ARGS - 1);
-        let mut values: Vec<_> = direct.iter().map(|ty| self.builder.param(entry, *ty)).collect();
-        let block = self.builder.param(entry, Type::Ptr(Origin::Memory));
-        for (index, ty) in packed.iter().enumerate() {
+        let (direct, packed) = params.split_at(REGISTER_ARGS - 1);
+        let mut values: Vec<_> =
+            direct.iter().map(|(name, ty)| self.builder.function_param(name, *ty)).collect();
+        let block = self.builder.function_param("__further", Type::Ptr(Origin::Memory));
+        for (index, (_, ty)) in packed.iter().enumerate() {
             let wide = if *ty == Type::I32 { Type::I64 } else { *ty };
             let offset = i16::try_from(8 * index).unwrap_or(i16::MAX);
             let word = self.builder.value(wide, Op::Load { size: Size::DW, base: block, offset });

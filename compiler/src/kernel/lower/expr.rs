@@ -175,7 +175,8 @@ impl Lowerer<'_> {
             },
             _ => return not_yet(ctx.span, "a context from here is"),
         };
-        let offset = perf_event_offset(member, self.program.arch).and_then(|at| i16::try_from(at).ok());
+        let offset =
+            perf_event_offset(member, self.program.machine.arch).and_then(|at| i16::try_from(at).ok());
         Ok(match offset {
             Some(offset) => self.builder.value(Type::I64, Op::Load { size: Size::DW, base, offset }),
             None => self.builder.constant(Type::I64, 0),

@@ -36,8 +36,7 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ks_wit::section::Arch;
-
+use super::machine::Machine;
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
@@ -68,12 +67,12 @@ fn not_yet<T>(span: Span, what: &str) -> Lower<T> {
 pub fn lower(
     hir: &Hir,
     split: &Split,
-    arch: Arch,
+    machine: Machine,
     plan: Option<&Plan>,
 ) -> Result<mir::Program, Vec<Diagnostic>> {
     let program = Context {
         hir,
-        arch,
+        machine,
         plan,
         faulting: loops::faulting_functions(hir, split),
         with_defers: defer::rewritten(hir, split),
@@ -112,7 +111,7 @@ fn unsupported_map(map: &hir::Map) -> Option<Diagnostic> {
 /// What is known of the whole program.
 struct Context<'a> {
     hir: &'a Hir,
-    arch: Arch,
+    machine: Machine,
     plan: Option<&'a Plan>,
     /// Functions in which a loop may reach its limit, which ends the program.
     faulting: BTreeSet<FuncId>,
@@ -217,12 +216,14 @@ impl<'a> Lowerer<'a> {
             name: source.name.clone(),
             span: source.span,
             is_program,
+            params: Vec::new(),
             ret,
             values: IndexVec::new(),
             blocks: IndexVec::new(),
             slots: IndexVec::new(),
             slot_bytes: 0,
         });
+        builder.set_divides_signed(program.machine.divides_signed());
         let null = builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
         let mut lowerer = Lowerer {
             program,

@@ -33,6 +33,7 @@ pub struct Builder {
     constants: HashMap<Value, u64>,
     /// Values that are another one and a constant.
     sums: HashMap<Value, (Value, u64)>,
+    divides_signed: bool,
 }
 
 #[derive(Default)]
@@ -66,10 +67,21 @@ impl Builder {
             lasting: Vec::new(),
             constants: HashMap::new(),
             sums: HashMap::new(),
+            divides_signed: false,
         };
         let entry = builder.block();
         builder.seal(entry);
         builder
+    }
+
+    /// Says that signed numbers can be divided by constants.
+    pub fn set_divides_signed(&mut self, divides: bool) {
+        self.divides_signed = divides;
+    }
+
+    /// Whether signed numbers can be divided by constants.
+    pub fn divides_signed(&self) -> bool {
+        self.divides_signed
     }
 
     /// The finished function.
@@ -90,6 +102,12 @@ impl Builder {
     /// Which program it is, if it is one.
     pub fn program(&self) -> Option<FuncId> {
         self.function.is_program.then_some(self.function.id)
+    }
+
+    /// Adds a parameter to the function.
+    pub fn function_param(&mut self, name: &str, ty: Type) -> Value {
+        self.function.params.push(name.to_owned());
+        self.param(self.entry(), ty)
     }
 
     /// The type of the function's result.

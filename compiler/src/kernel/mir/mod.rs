@@ -114,6 +114,10 @@ pub enum BinaryOp {
     UDiv,
     /// Unsigned; by zero gives the left operand.
     URem,
+    /// Signed, towards zero; by a constant that is neither 0 nor -1.
+    SDiv,
+    /// Signed, with the sign of the left operand; by a constant that is neither 0 nor -1.
+    SRem,
     /// Bitwise.
     And,
     /// Bitwise.
@@ -652,6 +656,8 @@ pub struct Function {
     pub span: Span,
     /// The kernel enters it: the only parameter is the context.
     pub is_program: bool,
+    /// The names of the parameters. Those that the script does not have begin with `__`.
+    pub params: Vec<String>,
     /// The type of the result.
     pub ret: Type,
     /// The types of all values.

@@ -197,9 +197,10 @@ pub fn narrowed(value: u64, bits: u8, signed: bool) -> u64 {
 /// Whether nothing changes with this on the right side.
 fn is_neutral(op: BinaryOp, width: u32, right: u64) -> bool {
     match op {
-        BinaryOp::Mul | BinaryOp::UDiv => right == 1,
+        BinaryOp::Mul | BinaryOp::UDiv | BinaryOp::SDiv => right == 1,
         BinaryOp::And => right == ones(width),
         BinaryOp::URem => right == 0,
+        BinaryOp::SRem => false,
         BinaryOp::Shl | BinaryOp::LShr | BinaryOp::AShr => right & u64::from(width - 1) == 0,
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Or | BinaryOp::Xor => right == 0,
     }
@@ -223,6 +224,8 @@ pub fn evaluate(op: BinaryOp, width: u32, a: u64, b: u64) -> u64 {
         BinaryOp::Mul => a.wrapping_mul(b),
         BinaryOp::UDiv => a.checked_div(b).unwrap_or(0),
         BinaryOp::URem => a.checked_rem(b).unwrap_or(a),
+        BinaryOp::SDiv => signed(width, a).checked_div(signed(width, b)).unwrap_or(0) as u64,
+        BinaryOp::SRem => signed(width, a).checked_rem(signed(width, b)).unwrap_or(0) as u64,
         BinaryOp::And => a & b,
         BinaryOp::Or => a | b,
         BinaryOp::Xor => a ^ b,

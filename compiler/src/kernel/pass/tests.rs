@@ -22,6 +22,7 @@ fn builder() -> Builder {
         name: "t".into(),
         span: span(),
         is_program: false,
+        params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),
         blocks: IndexVec::new(),

@@ -1,0 +1,226 @@
+//! What older instruction sets lack, made of what they have.
+//!
+//! Without arithmetic of 32 bits (v1, v2) every 32-bit value is kept with zeros above, and what may leave the range is cut
+//! again by two shifts; signed operations extend their operands by the sign first. Without `<` and `<=` (v1) the operands
+//! or the ways of a branch are exchanged.
+
+use regalloc2::{RegClass, VReg};
+
+use super::{Block, Function, Inst, Kind, Rhs};
+use crate::bpf::{AluOp, JmpOp, Width};
+use crate::kernel::machine::Cpu;
+use crate::source::Span;
+
+/// Leaves a function with instructions of the instruction set only.
+pub fn legalize(function: &mut Function, cpu: Cpu) {
+    if cpu.has_32_bits() {
+        return;
+    }
+    for block in &mut function.blocks {
+        let insts = std::mem::take(&mut block.insts);
+        let mut legal = Legal { block, cpu, registers: &mut function.registers, span: function_span(&insts) };
+        for inst in insts {
+            legal.span = inst.span;
+            legal.inst(inst.kind);
+        }
+    }
+}
+
+/// A place to start from; each instruction then has its own.
+fn function_span(insts: &[Inst]) -> Span {
+    insts.first().expect("a block has an end").span
+}
+
+struct Legal<'a> {
+    block: &'a mut Block,
+    cpu: Cpu,
+    registers: &'a mut usize,
+    span: Span,
+}
+
+const WIDE: Width = Width::W64;
+
+impl Legal<'_> {
+    fn push(&mut self, kind: Kind) {
+        self.block.insts.push(Inst { kind, span: self.span });
+    }
+
+    fn fresh(&mut self) -> VReg {
+        *self.registers += 1;
+        VReg::new(*self.registers - 1, RegClass::Int)
+    }
+
+    fn inst(&mut self, kind: Kind) {
+        match kind {
+            Kind::Alu { op, width: Width::W32, dst, lhs, rhs } => self.alu(op, dst, lhs, rhs),
+            Kind::Neg { width: Width::W32, dst, src } => {
+                let wide = self.fresh();
+                self.push(Kind::Neg { width: WIDE, dst: wide, src });
+                self.cut(dst, wide);
+            }
+            Kind::Mov32 { dst, src } => self.cut(dst, src),
+            Kind::SetIf { op, width, dst, lhs, rhs } => {
+                let (op, lhs, rhs) = self.compared(op, width, lhs, rhs);
+                let (op, lhs, rhs) = match self.exchanged(op, lhs, rhs) {
+                    Exchange::Operands(op, lhs, rhs) => (op, lhs, rhs),
+                    Exchange::Ways(_) => {
+                        let right = self.constant(rhs);
+                        (swapped(op), right, Rhs::Reg(lhs))
+                    }
+                };
+                self.push(Kind::SetIf { op, width: WIDE, dst, lhs, rhs });
+            }
+            Kind::Below { dst, src, bound, .. } => self.push(Kind::Below { width: WIDE, dst, src, bound }),
+            Kind::Branch { op, width, lhs, rhs } => {
+                let (op, lhs, rhs) = self.compared(op, width, lhs, rhs);
+                let (op, lhs, rhs) = match self.exchanged(op, lhs, rhs) {
+                    Exchange::Operands(op, lhs, rhs) => (op, lhs, rhs),
+                    Exchange::Ways(op) => {
+                        self.block.successors.swap(0, 1);
+                        self.block.args.swap(0, 1);
+                        (op, lhs, rhs)
+                    }
+                };
+                self.push(Kind::Branch { op, width: WIDE, lhs, rhs });
+            }
+            other => self.push(other),
+        }
+    }
+
+    fn alu(&mut self, op: AluOp, dst: VReg, lhs: VReg, rhs: Rhs) {
+        let lhs = if op == AluOp::Arsh { self.extended(lhs) } else { lhs };
+        let rhs = match (op, rhs) {
+            // A register shifts by its low 5 bits only.
+            (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Rhs::Reg(amount)) => {
+                let low = self.fresh();
+                let rhs = Rhs::Imm(31);
+                self.push(Kind::Alu { op: AluOp::And, width: WIDE, dst: low, lhs: amount, rhs });
+                Rhs::Reg(low)
+            }
+            // The upper half of a divisor counts.
+            (AluOp::Div | AluOp::Mod, Rhs::Imm(number)) if number < 0 => Rhs::Reg(self.unsigned(number)),
+            _ => rhs,
+        };
+        let negative = matches!(rhs, Rhs::Imm(number) if number < 0);
+        let stays = match op {
+            AluOp::And | AluOp::Div | AluOp::Mod | AluOp::Rsh => true,
+            AluOp::Or | AluOp::Xor => !negative,
+            _ => false,
+        };
+        if stays {
+            return self.push(Kind::Alu { op, width: WIDE, dst, lhs, rhs });
+        }
+        let wide = self.fresh();
+        self.push(Kind::Alu { op, width: WIDE, dst: wide, lhs, rhs });
+        self.cut(dst, wide);
+    }
+
+    /// The low 32 bits, zeros above.
+    fn cut(&mut self, dst: VReg, src: VReg) {
+        self.shifts(AluOp::Rsh, dst, src);
+    }
+
+    /// The low 32 bits, extended by their sign.
+    fn extended(&mut self, src: VReg) -> VReg {
+        let dst = self.fresh();
+        self.shifts(AluOp::Arsh, dst, src);
+        dst
+    }
+
+    fn shifts(&mut self, down: AluOp, dst: VReg, src: VReg) {
+        let (up, rhs) = (self.fresh(), Rhs::Imm(32));
+        self.push(Kind::Alu { op: AluOp::Lsh, width: WIDE, dst: up, lhs: src, rhs });
+        self.push(Kind::Alu { op: down, width: WIDE, dst, lhs: up, rhs });
+    }
+
+    /// A register with 32 bits, zeros above.
+    fn unsigned(&mut self, number: i32) -> VReg {
+        let dst = self.fresh();
+        self.push(Kind::Const { dst, value: u64::from(number as u32) });
+        dst
+    }
+
+    /// A register with the second operand.
+    fn constant(&mut self, rhs: Rhs) -> VReg {
+        match rhs {
+            Rhs::Reg(register) => register,
+            Rhs::Imm(number) => {
+                let dst = self.fresh();
+                self.push(Kind::Const { dst, value: i64::from(number) as u64 });
+                dst
+            }
+            Rhs::Frame => {
+                let dst = self.fresh();
+                self.push(Kind::FrameAddr { dst, offset: 0 });
+                dst
+            }
+        }
+    }
+
+    /// The comparison on 64 bits.
+    fn compared(&mut self, op: JmpOp, width: Width, lhs: VReg, rhs: Rhs) -> (JmpOp, VReg, Rhs) {
+        if width == WIDE {
+            return (op, lhs, rhs);
+        }
+        if is_signed(op) {
+            let lhs = self.extended(lhs);
+            let rhs = match rhs {
+                Rhs::Reg(right) => Rhs::Reg(self.extended(right)),
+                other => other,
+            };
+            return (op, lhs, rhs);
+        }
+        match rhs {
+            Rhs::Imm(number) if number < 0 => (op, lhs, Rhs::Reg(self.unsigned(number))),
+            _ => (op, lhs, rhs),
+        }
+    }
+
+    /// A comparison that the instruction set has, for one that it may lack.
+    fn exchanged(&self, op: JmpOp, lhs: VReg, rhs: Rhs) -> Exchange {
+        if self.cpu > Cpu::V1 || !is_below(op) {
+            return Exchange::Operands(op, lhs, rhs);
+        }
+        match rhs {
+            Rhs::Reg(right) => Exchange::Operands(swapped(op), right, Rhs::Reg(lhs)),
+            _ => Exchange::Ways(negated(op)),
+        }
+    }
+}
+
+/// How a comparison is expressed.
+enum Exchange {
+    /// By this one.
+    Operands(JmpOp, VReg, Rhs),
+    /// By this one of the same operands, which holds where it does not.
+    Ways(JmpOp),
+}
+
+/// Whether v1 lacks it.
+pub fn is_below(op: JmpOp) -> bool {
+    matches!(op, JmpOp::Lt | JmpOp::Le | JmpOp::Slt | JmpOp::Sle)
+}
+
+fn is_signed(op: JmpOp) -> bool {
+    matches!(op, JmpOp::Sgt | JmpOp::Sge | JmpOp::Slt | JmpOp::Sle)
+}
+
+fn swapped(op: JmpOp) -> JmpOp {
+    match op {
+        JmpOp::Lt => JmpOp::Gt,
+        JmpOp::Le => JmpOp::Ge,
+        JmpOp::Slt => JmpOp::Sgt,
+        JmpOp::Sle => JmpOp::Sge,
+        other => other,
+    }
+}
+
+fn negated(op: JmpOp) -> JmpOp {
+    match op {
+        JmpOp::Lt => JmpOp::Ge,
+        JmpOp::Le => JmpOp::Gt,
+        JmpOp::Slt => JmpOp::Sge,
+        JmpOp::Sle => JmpOp::Sgt,
+        other => other,
+    }
+}

@@ -1,0 +1,123 @@
+//! What the kernel half is compiled for: an architecture, an instruction set, and the oldest kernel that must take it.
+
+use ks_wit::section::Arch;
+
+use super::mir::{Callee, Inst, Kfunc, Op, Program};
+use crate::diag::Diagnostic;
+
+/// A version of the BPF instruction set, as compilers number them.
+/// Source: Documentation/bpf/standardization/instruction-set.rst, v6.12, and `-mcpu` of LLVM's BPF target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Cpu {
+    /// 64-bit arithmetic and comparisons; no `<` and `<=` of two registers.
+    V1,
+    /// And all comparisons (Linux 4.14).
+    V2,
+    /// And 32-bit arithmetic and comparisons (Linux 5.1).
+    #[default]
+    V3,
+    /// And signed division, sign extension and byte swaps (Linux 6.6).
+    V4,
+}
+
+impl Cpu {
+    /// The first kernel that has it.
+    pub fn since(self) -> KernelVersion {
+        match self {
+            Cpu::V1 => KernelVersion::new(3, 18),
+            Cpu::V2 => KernelVersion::new(4, 14),
+            Cpu::V3 => KernelVersion::new(5, 1),
+            Cpu::V4 => KernelVersion::new(6, 6),
+        }
+    }
+
+    /// Whether numbers of 32 bits have instructions of their own.
+    pub fn has_32_bits(self) -> bool {
+        self >= Cpu::V3
+    }
+}
+
+/// A kernel's version, `6.12`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion {
+    /// The first number.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+}
+
+impl KernelVersion {
+    /// So many.
+    pub const fn new(major: u32, minor: u32) -> KernelVersion {
+        KernelVersion { major, minor }
+    }
+}
+
+impl std::fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// What is no kernel version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a kernel version is two numbers, for example 6.12")]
+pub struct NotAVersion;
+
+impl std::str::FromStr for KernelVersion {
+    type Err = NotAVersion;
+
+    fn from_str(text: &str) -> Result<KernelVersion, NotAVersion> {
+        let (major, minor) = text.split_once('.').ok_or(NotAVersion)?;
+        let number = |digits: &str| digits.parse().map_err(|_| NotAVersion);
+        Ok(KernelVersion { major: number(major)?, minor: number(minor)? })
+    }
+}
+
+/// What the kernel half is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// The architecture; [`Arch::Any`] if no code depends on it (`Split::arch_dependent`).
+    pub arch: Arch,
+    /// The instruction set.
+    pub cpu: Cpu,
+    /// The oldest kernel that must take it; `None` for any that has what the script needs.
+    pub kernel: Option<KernelVersion>,
+}
+
+impl From<Arch> for Machine {
+    fn from(arch: Arch) -> Machine {
+        Machine { arch, cpu: Cpu::default(), kernel: None }
+    }
+}
+
+impl Machine {
+    /// Whether the processor divides signed numbers.
+    pub(super) fn divides_signed(self) -> bool {
+        self.cpu >= Cpu::V4
+    }
+
+    /// What of a program the kernel lacks, each call once.
+    pub(super) fn refusals(self, program: &Program) -> Vec<Diagnostic> {
+        let Some(kernel) = self.kernel else { return Vec::new() };
+        let insts = program.functions.iter().flat_map(|one| &one.blocks).flat_map(|block| &block.insts);
+        let mut found: Vec<Diagnostic> = insts.filter_map(|inst| too_new(inst, kernel)).collect();
+        found.dedup_by_key(|one| one.primary.span);
+        found
+    }
+}
+
+fn too_new(inst: &Inst, kernel: KernelVersion) -> Option<Diagnostic> {
+    let Op::Call { callee, .. } = &inst.op else { return None };
+    let (since, name) = match callee {
+        Callee::Kfunc(Kfunc::IterNumNew) => (KernelVersion::new(6, 4), "a loop of this length"),
+        // All helpers here are older than 5.15.
+        Callee::Helper(_) | Callee::Kfunc(_) | Callee::Function(_) => return None,
+    };
+    let headline = format!("{name} needs Linux {since}, and this is compiled for {kernel}");
+    (since > kernel).then(|| {
+        Diagnostic::error(1005, inst.span, &headline)
+            .note("the verifier of older kernels walks through every turn, and has no iterators")
+            .help("give the loop a small constant range, or compile for a newer kernel")
+    })
+}

@@ -1,0 +1,53 @@
+//! Instruction sets and target kernels: nothing newer is used, and what cannot be had is refused.
+
+use ks_compiler::kernel::{Cpu, KernelVersion, Machine, Object};
+use ks_wit::section::Arch;
+
+use crate::{build, object_for, perf_program};
+
+/// Whether the text of an instruction works on 32 bits of a register.
+fn has_32_bits(line: &str) -> bool {
+    line.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| {
+        word.strip_prefix('w').is_some_and(|number| number.parse::<u8>().is_ok_and(|number| number <= 10))
+    })
+}
+
+/// Panics if an object has an instruction that the instruction set lacks.
+pub fn expect_only(cpu: Cpu, object: &Object) {
+    for line in object.disassembly().lines() {
+        // Additions to memory are as old as the instruction set.
+        let wide = !has_32_bits(line) || line.contains("lock ");
+        assert!(wide || cpu >= Cpu::V3, "{cpu:?}: {line}");
+        let below = line.contains("if ") && line.contains(" < ") | line.contains(" <= ")
+            || line.contains(" s< ") | line.contains(" s<= ");
+        assert!(!below || cpu >= Cpu::V2, "{cpu:?}: {line}");
+        let newest = [" s/= ", " s%= ", "(s8)", "(s16)", "(s32)"];
+        assert!(!newest.iter().any(|text| line.contains(text)) || cpu >= Cpu::V4, "{cpu:?}: {line}");
+    }
+}
+
+#[test]
+fn signs_cost_one_instruction_where_there_is_one() {
+    let script = perf_program(
+        "var a: i8 = -5\nvar b: i64 = -70\nvar c: i32 = -9",
+        "b = b / 7\nb += a\nc = c % 4\nreturn c",
+    );
+    let [old, new] = [Cpu::V3, Cpu::V4].map(|cpu| object_for(&script, cpu).disassembly().to_owned());
+    expect_only(Cpu::V3, &object_for(&script, Cpu::V3));
+    assert!(new.contains("s/= 7") && new.contains("s%= 4") && new.contains("(s8)"), "{new}");
+    assert!(new.lines().count() < old.lines().count(), "{old}\n{new}");
+}
+
+#[test]
+fn a_loop_without_a_known_end_needs_iterators() {
+    let script = perf_program("var n: u32 = 9\nvar sum: u64 = 0", "for (i in 0..n) { sum += i }\nreturn 0");
+    for (major, minor, fine) in [(5, 15, false), (6, 1, false), (6, 6, true), (6, 18, true)] {
+        let kernel = Some(KernelVersion::new(major, minor));
+        let built = build(&script, &[], Machine { kernel, ..Arch::X86_64.into() });
+        let codes: Vec<_> = built.err().into_iter().flatten().map(|one| one.code.to_string()).collect();
+        assert_eq!(codes, if fine { vec![] } else { vec!["KS1005"] }, "{major}.{minor}");
+    }
+    let short = perf_program("var sum: u64 = 0", "for (i in 0..9) { sum += i }\nreturn 0");
+    let kernel = Some(KernelVersion::new(5, 15));
+    assert!(build(&short, &[], Machine { kernel, ..Arch::X86_64.into() }).is_ok());
+}
