@@ -7,7 +7,10 @@
 CARGO ?= cargo
 RELEASE := target/release
 
-.PHONY: all run test check bench packages test-packages clean
+# Inputs of `make halves`.
+INPUTS ?= 100000
+
+.PHONY: all run test halves check bench packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -22,6 +25,11 @@ test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace
 	$(CARGO) test --release --workspace --bench perf_read --bench check
+
+# The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
+halves: test-packages
+	$(CARGO) build --release --workspace
+	KS_HALVES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test halves -- --nocapture
 
 # Formatting and lints; a warning is an error.
 check: packages

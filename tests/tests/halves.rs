@@ -1,22 +1,36 @@
 //! The same text means the same in both halves: generated functions run as `@helper` at a page fault and as plain
 //! functions in the plugin, on the same inputs, and must return the same. These tests need root.
+//!
+//! A large run is `make halves INPUTS=100000`.
 
 use generator::Generator;
 use ks_tests::run_script;
 
-/// Scripts, and functions in each of them.
-const SCRIPTS: u64 = 12;
+/// Scripts, functions in each of them, and inputs that each function of a script gets.
+const SCRIPTS: usize = 12;
 const FUNCTIONS: usize = 4;
+const INPUTS: usize = 24;
+
+/// Inputs for each function of a script in a large run: each takes a page of the plugin's memory.
+const MANY_INPUTS: usize = 4000;
 
 #[test]
 fn root_generated_functions_return_the_same_in_both_halves() {
-    for number in 1..=SCRIPTS {
-        let script = Generator::new(number).script(FUNCTIONS);
+    let (scripts, inputs) = match std::env::var("KS_HALVES_INPUTS") {
+        Ok(wanted) => {
+            let wanted: usize = wanted.parse().expect("KS_HALVES_INPUTS is a number");
+            (wanted.div_ceil(MANY_INPUTS), MANY_INPUTS)
+        }
+        Err(_) => (SCRIPTS, INPUTS),
+    };
+    for number in 1..=scripts {
+        let script = Generator::new(number as u64).script(FUNCTIONS, inputs);
         let outcome = run_script("halves", &script, &[] as &[&str]);
-        let expected = format!("{} results compared\n", FUNCTIONS * 24);
+        let expected = format!("{} results compared\n", FUNCTIONS * inputs);
         let seen = (outcome.code, &outcome.stdout);
         assert_eq!(seen, (0, &expected), "seed {number}: {}\n{script}", outcome.stderr);
     }
+    println!("{} inputs, {} results", scripts * inputs, scripts * inputs * FUNCTIONS);
 }
 
 #[test]
@@ -139,11 +153,12 @@ mod generator {
         }
 
         /// Every function twice, a program that runs one copy, and a `main` that runs the other.
-        pub fn script(mut self, functions: usize) -> String {
+        pub fn script(mut self, functions: usize, inputs: usize) -> String {
             let bodies: Vec<String> = (0..functions).map(|index| self.function(index)).collect();
             let bodies = bodies.concat();
             let mut text = String::from(PREFIX);
             let _ = writeln!(text, "var results : u64[{functions}]");
+            let _ = writeln!(text, "var memory : u8[{}]", (inputs + 2) * PAGE);
             for half in ["k_", "u_"] {
                 let attribute = if half == "k_" { "@helper\n" } else { "" };
                 text += &format!("{SHARED}{bodies}").replace("@HELPER\n", attribute).replace("X_", half);
@@ -154,7 +169,7 @@ mod generator {
                 let _ = writeln!(text, "    results[{index}] = k_case{index}({arguments})");
             }
             text += "    return 0\n}\n";
-            text += MAIN;
+            text += &MAIN.replace("INPUTS", &inputs.to_string()).replace("PAGE", &PAGE.to_string());
             for index in 0..functions {
                 let _ = writeln!(text, "        check({index}, u_case{index}({arguments}))");
             }
@@ -436,6 +451,9 @@ mod generator {
         }
     }
 
+    /// Bytes of a page: touching one for the first time is the fault that runs the program.
+    const PAGE: usize = 4096;
+
     /// The fields of `Record` in the order of the types.
     const FIELDS: [&str; 8] = ["a", "e", "g", "c", "d", "f", "h", "b"];
 
@@ -461,7 +479,6 @@ var u_names : hash<str(8), u32>(64)
 var k_texts : array<u8, str(16)>(256)
 var u_texts : array<u8, str(16)>(256)
 var armed : u32 = 0
-var memory : u8[1048576]
 var seed : u64 = 88172645463325252
 var compared : u32 = 0
 var g0 : u8 = 0
@@ -591,7 +608,7 @@ fn main() -> i32 {
     if (faults == null) {
         return 1
     }
-    for (round in 0..24) {
+    for (round in 0..INPUTS) {
         g0 = input()
         g1 = input() as i8
         g2 = input()
@@ -601,7 +618,7 @@ fn main() -> i32 {
         g6 = input()
         g7 = input() as i64
         armed = 1
-        memory[(round + 1) * 8192] = 1
+        memory[(round + 1) * PAGE] = 1
         if (armed == 1) {
             print("the program did not run")
             return 2

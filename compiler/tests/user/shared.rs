@@ -13,6 +13,7 @@ use crate::machine::{Outcome, Value, run_with};
 /// Cases of the kernel half that are left out, and why.
 const KERNEL_ONLY: &[(&str, &str)] = &[
     ("arrays", "an index out of range is a trap in the userspace half"),
+    ("bound_array", "an index out of range is a trap in the userspace half"),
     ("context_and_pointers", "takes the address of a map entry"),
     ("errors", "has a loop that only ends as a program fault; the rest is in `both/throwing.ks`"),
     ("faults", "a program fault ends a program, not a plugin"),
@@ -22,6 +23,7 @@ const KERNEL_ONLY: &[(&str, &str)] = &[
     ("pointers", "takes the address of a map entry; the rest is in `both/pointers.ks`"),
     ("pointers_chosen", "takes the address of a map entry"),
     ("pointers_parts", "takes the address of a map entry"),
+    ("rings", "reserves records"),
     ("upper_half", "an index out of range is a trap in the userspace half"),
 ];
 
