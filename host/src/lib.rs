@@ -21,6 +21,7 @@
 
 pub mod bpf;
 pub mod explain;
+mod near;
 pub mod perf;
 pub mod plugin;
 mod run;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use ks_wit::manifest::Manifest;
 use ks_wit::section::BpfRecord;
 use wasmtime::component::Linker;
 
@@ -10,7 +11,7 @@ use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError,
     Prepared, StopHandle, Watch,
 };
-use crate::world::{self, Setup, State};
+use crate::world::{self, SettingError, Settings, Setup, State};
 
 /// The engine and the world; one per process.
 pub struct Host {
@@ -25,6 +26,8 @@ pub struct RunOptions {
     pub name: String,
     /// The plugin's words.
     pub words: Vec<String>,
+    /// What was set of its config blocks.
+    pub settings: Settings,
     /// Where `print` writes.
     pub stdout: Box<dyn Write + Send>,
     /// Where warnings go.
@@ -40,11 +43,12 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// No words, the process's own output, no time limit.
+    /// No words, no settings, the process's own output, no time limit.
     pub fn new(name: impl Into<String>) -> RunOptions {
         RunOptions {
             name: name.into(),
             words: Vec::new(),
+            settings: Settings::default(),
             stdout: Box::new(io::stdout()),
             stderr: Box::new(io::stderr()),
             stop: StopHandle::new(),
@@ -79,8 +83,14 @@ impl Host {
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let object = plugin.object_for_host()?.cloned();
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
-        let prepared = Prepared::new(&self.linker, &component)?;
-        Ok(PreparedPlugin { engine: self.engine.clone(), prepared, object, code })
+        let prepared = Prepared::new(&self.linker, &component, plugin.lines())?;
+        Ok(PreparedPlugin {
+            engine: self.engine.clone(),
+            prepared,
+            object,
+            code,
+            manifests: plugin.manifests().to_vec(),
+        })
     }
 }
 
@@ -90,12 +100,21 @@ pub struct PreparedPlugin {
     prepared: Prepared<State>,
     object: Option<BpfRecord>,
     code: CodeOrigin,
+    manifests: Vec<Manifest>,
 }
 
 impl PreparedPlugin {
     /// Where its code came from.
     pub fn code(&self) -> &CodeOrigin {
         &self.code
+    }
+
+    /// Reads words such as `limits.burst=7` against the plugin's config blocks.
+    ///
+    /// # Errors
+    /// The first word that names nothing in them, or whose value does not fit.
+    pub fn settings(&self, words: &[String]) -> Result<Settings, SettingError> {
+        Settings::read(words, &self.manifests)
     }
 
     /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
@@ -143,7 +162,7 @@ fn instantiate(
     object: Option<BpfRecord>,
     options: RunOptions,
 ) -> Result<Instance<State>, Outcome> {
-    let RunOptions { name, words, stdout, stderr, stop, limits, .. } = options;
-    let state = State::new(Setup { name, words, stdout, stderr, stop, object, limits });
+    let RunOptions { name, words, settings, stdout, stderr, stop, limits, .. } = options;
+    let state = State::new(Setup { name, words, settings, stdout, stderr, stop, object, limits });
     prepared.instantiate(state, &limits)
 }

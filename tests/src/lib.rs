@@ -168,6 +168,7 @@ pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<
         globals: Vec::new(),
         events: Vec::new(),
         tests: Vec::new(),
+        configs: Vec::new(),
     };
     Ok(ks_compiler::plugin::assemble(&core, objects, &manifest)?)
 }

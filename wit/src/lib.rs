@@ -4,9 +4,14 @@
 //! The compiler writes what is defined here, the host reads it; neither knows the other. Not here: any logic about
 //! programs, events or policy.
 
+pub mod lines;
 pub mod manifest;
 pub mod object;
 pub mod section;
+
+/// Bytes of linear memory that a host gives a plugin unless it is told otherwise. The compiler refuses variables that
+/// would not fit.
+pub const MEMORY_BYTES: usize = 64 << 20;
 
 /// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.
 pub const WIT_FILES: &[(&str, &str)] = &[

@@ -33,6 +33,9 @@ pub struct Manifest {
     /// The tests of a plugin that was compiled for them, in source order. Such a plugin is of the world `test-plugin`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Test>,
+    /// Config blocks, in source order.
+    #[serde(default)]
+    pub configs: Vec<Config>,
 }
 
 /// Where a plugin was compiled from.
@@ -85,6 +88,30 @@ pub struct Global {
     /// Its type, as the script spells it.
     #[serde(rename = "type")]
     pub ty: String,
+}
+
+/// A config block: what a person may set before the plugin starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Config {
+    /// The name in the script.
+    pub name: String,
+    /// Its fields, in source order.
+    pub fields: Vec<ConfigField>,
+}
+
+/// A field of a config block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigField {
+    /// Its name.
+    pub name: String,
+    /// Its type as the script spells it: an integer, `bool`, `char`, or an array of one of those such as `u16[4]`.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// Bytes from the block's start.
+    pub offset: u32,
+    /// The `///` lines above it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub docs: String,
 }
 
 /// A perf event that the script opens. `None` where the value is known at run time only.

@@ -14,6 +14,8 @@ pub const MANIFEST: &str = "kernelscript:manifest";
 /// Before the name of a program of an object of `ks`: the global variable, 8 bytes, that counts how often runs of the
 /// program ended by a fault (the language reference, 8.7).
 pub const FAULT_COUNT_PREFIX: &str = "__faults_";
+/// Holds [`crate::lines::Lines`], one a record.
+pub const LINES: &str = "kernelscript:lines";
 
 /// A record longer than this is refused: no BPF object or manifest that makes sense comes near it.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
@@ -42,6 +44,12 @@ pub enum SectionError {
     /// The name of a BPF record is not UTF-8, or is empty.
     #[error("a BPF record has a name that is no text")]
     BadName,
+    /// The functions or offsets of a record of lines do not rise, or bytes follow it.
+    #[error("a record of lines is out of order at offset {offset}")]
+    BadLines {
+        /// Where, from the record's start.
+        offset: usize,
+    },
     /// The architecture byte of a BPF record is not one of [`Arch`].
     #[error("BPF record `{name}` is for architecture number {arch}, which this version does not know")]
     UnknownArch {
@@ -153,7 +161,7 @@ pub fn records(section: &[u8]) -> Result<Vec<&[u8]>, SectionError> {
 }
 
 /// Splits one length-prefixed record off the front. `offset` is where `bytes` starts, for the error.
-fn split_record(bytes: &[u8], offset: usize) -> Result<(&[u8], &[u8]), SectionError> {
+pub(crate) fn split_record(bytes: &[u8], offset: usize) -> Result<(&[u8], &[u8]), SectionError> {
     let Some((prefix, rest)) = bytes.split_first_chunk::<4>() else {
         return Err(SectionError::Truncated { offset, needed: 4, left: bytes.len() });
     };

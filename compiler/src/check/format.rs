@@ -141,14 +141,17 @@ impl Body<'_, '_> {
                 },
             }
         }
+        // A line end that the text has stays the end.
+        let ended = left.len() > 0 && out.pop_if(|last| *last == b'\n').is_some();
         for value in left {
             self.check_natural(value);
             let text = "a value without a conversion is printed at the end";
             self.report(
                 Diagnostic::warning(425, value.span, text).help("add a conversion such as `%d` or `{}`"),
             );
-            out.extend_from_slice(b" {}");
+            out.extend_from_slice(if out.is_empty() { b"{}" } else { b" {}" });
         }
+        out.extend(ended.then_some(b'\n'));
         out
     }
 

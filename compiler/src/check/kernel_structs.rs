@@ -93,7 +93,7 @@ impl Checker<'_> {
             return None;
         };
         let fields = &mut self.types.struct_mut(id).fields;
-        fields.push(Field { name: name.name.clone(), ty, default: None });
+        fields.push(Field { name: name.name.clone(), ty, default: None, docs: String::new() });
         Some(fields.len() - 1)
     }
 

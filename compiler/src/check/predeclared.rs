@@ -200,8 +200,10 @@ fn of_origin(
     name: &'static str,
     fields: &[(&str, TypeId)],
 ) -> TypeId {
-    let fields =
-        fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty, default: None }).collect();
+    let fields = fields
+        .iter()
+        .map(|(name, ty)| Field { name: (*name).into(), ty: *ty, default: None, docs: String::new() })
+        .collect();
     let id = types.add_struct(StructDef { name: name.into(), fields, origin });
     let ty = types.struct_type(id);
     names.predeclare(name, Symbol::Type(ty), false);

@@ -161,7 +161,8 @@ impl Checker<'_> {
                 continue;
             }
             let ty = self.type_expr(&field.ty, Position::Value);
-            filled.push(Field { name: field.name.name.clone(), ty, default: None });
+            let docs = field.docs.clone().unwrap_or_default();
+            filled.push(Field { name: field.name.name.clone(), ty, default: None, docs });
         }
         self.types.struct_mut(one.id).fields = filled;
     }

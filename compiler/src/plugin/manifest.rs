@@ -1,6 +1,6 @@
 //! What the plugin says of itself: collected from the tree.
 
-use ks_wit::manifest::{Event, FORMAT, Global, Manifest, Map, Program, Source, Test};
+use ks_wit::manifest::{Config, ConfigField, Event, FORMAT, Global, Manifest, Map, Program, Source, Test};
 use sha2::{Digest, Sha256};
 
 use crate::builtins::perf::{event_name, options};
@@ -8,6 +8,7 @@ use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin};
 use crate::source::{FileId, SourceMap};
 use crate::split::Split;
+use crate::types::TypeKind;
 
 /// Describes a program. `main_file` is the file that the user named.
 pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -> Manifest {
@@ -22,6 +23,7 @@ pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -
         globals: split.shared_globals(hir).iter().map(|id| global(hir, &hir.globals[*id])).collect(),
         events: events(hir, split, sources),
         tests: hir.tests.iter().map(|id| test(&hir.functions[*id], sources)).collect(),
+        configs: hir.configs.iter().map(|one| config(hir, one)).collect(),
     }
 }
 
@@ -55,6 +57,18 @@ fn maps(hir: &Hir, split: &Split) -> Vec<Map> {
 
 fn global(hir: &Hir, global: &crate::hir::Global) -> Global {
     Global { name: global.name.clone(), ty: hir.types.name(global.ty) }
+}
+
+fn config(hir: &Hir, config: &crate::hir::Config) -> Config {
+    let TypeKind::Struct(id) = *hir.types.kind(config.ty) else { panic!("a config block is a struct") };
+    let field = |(position, field): (usize, &crate::types::Field)| ConfigField {
+        name: field.name.clone(),
+        ty: hir.types.name(field.ty),
+        offset: hir.types.field_offset(id, position) as u32,
+        docs: field.docs.clone(),
+    };
+    let fields = hir.types.struct_def(id).fields.iter().enumerate().map(field).collect();
+    Config { name: config.name.clone(), fields }
 }
 
 fn events(hir: &Hir, split: &Split, sources: &SourceMap) -> Vec<Event> {

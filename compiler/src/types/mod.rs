@@ -93,6 +93,8 @@ pub struct Field {
     pub ty: TypeId,
     /// Its value where a literal or the command line gives none: as many bytes as the type has.
     pub default: Option<Vec<u8>>,
+    /// The `///` lines above it; empty if there are none.
+    pub docs: String,
 }
 
 /// Who lays a struct out.

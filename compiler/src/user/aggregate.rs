@@ -19,6 +19,13 @@ const PADDED_CONSTANT: u64 = 256;
 impl FnCx<'_, '_> {
     /// Builds a value at `to`, which nothing in the expression can read or write.
     pub fn aggregate(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
+        let before = self.code.at(expr.span);
+        self.aggregate_value(expr, to)?;
+        self.code.back_at(before);
+        Ok(())
+    }
+
+    fn aggregate_value(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         match &expr.kind {
             ExprKind::Bytes(bytes) => self.constant(expr.ty, bytes, to),
             ExprKind::Load(place) => {

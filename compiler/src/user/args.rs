@@ -64,8 +64,11 @@ fn specs(cx: &mut Cx<'_>, fields: &[Field], kinds: &[OptionKind]) -> u32 {
         put(one, spec.field("name").offset, &name.address.to_le_bytes());
         put(one, spec.field("name").offset + LIST_LEN, &name.len.to_le_bytes());
         put_case(one, spec.field("type"), kind.case, kind.size);
-        // Zero, false or empty.
-        put_case(one, spec.field("default"), kind.case, None);
+        put_default(cx, one, spec.field("default"), field, kind);
+        let help = help(&field.docs);
+        let help = cx.text(help);
+        put(one, spec.field("help").offset, &help.address.to_le_bytes());
+        put(one, spec.field("help").offset + LIST_LEN, &help.len.to_le_bytes());
     }
     cx.module.statics.constant(&bytes)
 }
@@ -77,6 +80,29 @@ fn put_case(spec: &mut [u8], variant: Shape<'_>, case: &str, payload: Option<u32
     if let (Some(shape), Some(payload)) = (shape, payload) {
         put(spec, shape.offset, &payload.to_le_bytes()[..shape.size() as usize]);
     }
+}
+
+/// Writes the value that an option has if it is not given: zero, false or empty unless the struct says another.
+fn put_default(cx: &mut Cx<'_>, spec: &mut [u8], variant: Shape<'_>, field: &Field, kind: &OptionKind) {
+    put_case(spec, variant, kind.case, None);
+    let (Some(default), Some(payload)) = (&field.default, variant.case(kind.case).1) else { return };
+    if let TypeKind::Str(_) = cx.hir.types.kind(field.ty) {
+        let end = default.iter().position(|byte| *byte == 0).unwrap_or(default.len());
+        let text = cx.text(&default[..end]);
+        put(spec, payload.offset, &text.address.to_le_bytes());
+        put(spec, payload.offset + LIST_LEN, &text.len.to_le_bytes());
+        return;
+    }
+    let int = cx.hir.types.scalar(field.ty).expect("an option that is no text is a number");
+    let bits = default.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    // A number goes to the host in 64 bits, a boolean in one byte.
+    let value = (int.value(bits) as u64).to_le_bytes();
+    put(spec, payload.offset, &value[..(payload.size() as usize).min(8)]);
+}
+
+/// The lines of a doc comment as one line of help.
+fn help(docs: &str) -> String {
+    docs.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn put(bytes: &mut [u8], offset: u32, value: &[u8]) {

@@ -5,6 +5,7 @@
 use wasm_encoder::{BlockType, Instruction, MemArg, ValType};
 
 use crate::id_type;
+use crate::source::Span;
 
 id_type! {
     /// A function that the module imports.
@@ -52,12 +53,14 @@ pub struct Code {
     locals: Vec<ValType>,
     ops: Vec<Op>,
     depth: u32,
+    /// From which instruction on the code belongs to which place of the script.
+    places: Vec<(usize, Span)>,
 }
 
 impl Code {
     /// An empty body of a function with so many parameters.
     pub fn new(params: usize) -> Code {
-        Code { params: params as u32, locals: Vec::new(), ops: Vec::new(), depth: 0 }
+        Code { params: params as u32, locals: Vec::new(), ops: Vec::new(), depth: 0, places: Vec::new() }
     }
 
     /// The locals beside the parameters.
@@ -68,6 +71,28 @@ impl Code {
     /// The instructions.
     pub fn ops(&self) -> &[Op] {
         &self.ops
+    }
+
+    /// From which instruction on the code belongs to which place of the script, in order.
+    pub fn places(&self) -> &[(usize, Span)] {
+        &self.places
+    }
+
+    /// What follows belongs to this place of the script. Gives the place that the code before belongs to.
+    pub fn at(&mut self, span: Span) -> Option<Span> {
+        let (next, before) = (self.ops.len(), self.places.last().copied());
+        if before.is_none_or(|(_, last)| last != span) {
+            self.places.pop_if(|(position, _)| *position == next);
+            self.places.push((next, span));
+        }
+        before.map(|(_, span)| span)
+    }
+
+    /// What follows belongs to a place again that [`Code::at`] gave.
+    pub fn back_at(&mut self, before: Option<Span>) {
+        if let Some(span) = before {
+            self.at(span);
+        }
     }
 
     /// A new local.

@@ -1,19 +1,36 @@
-//! Config blocks: each lies in a map of one entry, whose defaults are written before `main` runs.
+//! Config blocks: each lies in a map of one entry, whose first values are written before `main` runs: the defaults, or
+//! what the person who started the plugin set.
 
 use std::collections::BTreeSet;
 
-use super::code::Code;
+use wasm_encoder::Instruction as I;
+
+use super::abi::LIST_LEN;
+use super::code::{Code, mem};
 use super::cx::Cx;
 use super::maps::{self, Table};
-use super::runtime::Routine;
+use super::runtime::{Routine, reset_arena};
 use crate::hir::ConfigId;
 
-/// Writes the defaults of the blocks that either half uses.
+/// Writes the first values of the blocks that either half uses.
 pub fn write_defaults(cx: &mut Cx<'_>, code: &mut Code, configs: &BTreeSet<ConfigId>) {
     for id in configs {
         let config = &cx.hir.configs[*id];
+        let size = config.init.len() as u32;
+        if size == 0 {
+            continue;
+        }
         let key = cx.module.statics.constant(&[0; 4]);
-        let init = cx.module.statics.constant(&config.init);
+        let init = cx.module.statics.variable(&config.init, 8);
+        let name = cx.text(&config.name);
+        let ask = cx.host("args", "config");
+        reset_arena(code);
+        code.u32(name.address).u32(name.len).u32(init).u32(size).u32(cx.returned).call(ask);
+        // A host that answers with another length has broken the contract.
+        code.u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).u32(size).op(I::I32Ne).if_();
+        code.op(I::Unreachable).end();
+        code.u32(init).u32(cx.returned).op(I::I32Load(mem(0))).u32(size);
+        code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
         let place = cx.text(cx.line_prefix(config.span));
         let store = cx.routine(Routine::MapStore(Table::Config(*id)));
         let any = maps::update_mode(cx, "any");

@@ -9,7 +9,7 @@ use super::code::{Code, DefinedId, ImportId, WasmGlobal};
 use super::defer;
 use super::maps::Table;
 use super::memory::MAX_STATIC;
-use super::module::Module;
+use super::module::{Module, Origin};
 use super::recursion;
 use super::runtime::Routine;
 use crate::diag::Diagnostic;
@@ -196,6 +196,15 @@ impl<'a> Cx<'a> {
     pub fn place_prefix(&self, span: Span) -> String {
         let (file, line, column) = self.sources.place(span);
         format!("{}:{line}:{column}: ", base_name(file))
+    }
+
+    /// Where the code of a function of the script comes from; what stands before its first statement belongs to `span`.
+    pub fn origin(&self, name: &str, span: Span, code: &Code) -> Origin {
+        let line = |span| self.sources.place(span).1;
+        let mut lines = vec![(0, line(span))];
+        lines.extend(code.places().iter().map(|(position, span)| (*position, line(*span))));
+        let (file, ..) = self.sources.place(span);
+        Origin { name: name.to_owned(), file: base_name(file).to_owned(), lines }
     }
 
     /// Core parameters and results of a function of the script: what is no scalar travels by address, a result

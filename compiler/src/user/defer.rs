@@ -135,6 +135,8 @@ impl FnCx<'_, '_> {
         }
         fcx.code.leave_frame();
         let (code, frame) = fcx.finish();
+        let name = format!("deferred by {}", self.function.name);
+        self.cx.module.set_origin(defined, self.cx.origin(&name, span, &code));
         self.cx.module.define(defined, code, frame);
         Ok(self.cx.module.table_position(defined))
     }
@@ -173,9 +175,19 @@ fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
             | UserBuiltin::Reset(one)
             | UserBuiltin::Sleep(one)
             | UserBuiltin::Exit(one)
+            | UserBuiltin::PidOf(one)
+            | UserBuiltin::CommOf(one)
             | UserBuiltin::Read { attachment: one, .. },
         ) => vec![one],
-        ExprKind::User(UserBuiltin::TimeNs | UserBuiltin::Stopping | UserBuiltin::Daemon) => Vec::new(),
+        ExprKind::User(UserBuiltin::AttachTarget { program, target, flags }) => vec![program, target, flags],
+        ExprKind::User(UserBuiltin::Python { args, .. }) => args.iter_mut().collect(),
+        ExprKind::User(
+            UserBuiltin::TimeNs
+            | UserBuiltin::Stopping
+            | UserBuiltin::Daemon
+            | UserBuiltin::CpuCount
+            | UserBuiltin::Exec(_),
+        ) => Vec::new(),
         _ => return Err(unsupported(span, "deferring this call is")),
     })
 }

@@ -17,6 +17,13 @@ use crate::types::{IntType, TypeKind};
 impl FnCx<'_, '_> {
     /// Pushes the value of an expression; pushes nothing if it is void.
     pub fn scalar(&mut self, expr: &Expr) -> Lower<()> {
+        let before = self.code.at(expr.span);
+        self.scalar_value(expr)?;
+        self.code.back_at(before);
+        Ok(())
+    }
+
+    fn scalar_value(&mut self, expr: &Expr) -> Lower<()> {
         match &expr.kind {
             ExprKind::Const(bits) => {
                 let int = self.int(expr.ty);

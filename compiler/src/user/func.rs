@@ -104,16 +104,17 @@ pub fn function<'a>(cx: &mut Cx<'a>, id: FuncId) -> Lower<()> {
     }
     if recursive {
         let (least, for_local) = RECURSIVE_FRAME;
-        let locals = fcx.code.locals().len() as u32;
+        let locals = (function.params.len() + fcx.code.locals().len()) as u32;
         fcx.frame_size = fcx.frame_size.max((least + for_local * locals).min(limit()));
     }
     let (code, frame) = fcx.finish();
+    cx.module.set_origin(defined, cx.origin(&function.name, function.span, &code));
     cx.module.define(defined, code, frame);
     Ok(())
 }
 
 /// Bytes that each entry of a recursive function takes at least, with so many for each of its Wasm locals: the plugin's
-/// stack, whose end is reported with a line, must be full before that of the machine, which has half as many bytes.
+/// stack, whose end is reported with a line, must be full before that of the machine, which has twice as many bytes.
 const RECURSIVE_FRAME: (u32, u32) = (128, 16);
 
 /// Most bytes of a frame.
@@ -223,7 +224,10 @@ impl<'c, 'a> FnCx<'c, 'a> {
             return (self.code, None);
         }
         let prefix = self.cx.place_prefix(self.function.span);
-        let text = format!("{prefix}the stack of the plugin (1 MiB) is full in `{}`", self.function.name);
+        let text = format!(
+            "{prefix}KS-TRAP stack: the stack of the plugin (1 MiB) is full in `{}`",
+            self.function.name
+        );
         let text = self.cx.text(text);
         let frame = Frame {
             var: self.frame,

@@ -71,7 +71,7 @@ fn grow(cx: &mut Cx<'_>, code: &mut Code, end: Var, place: Var, place_len: Var) 
     code.get(pages).ops_of([I::I32WrapI64, I::MemoryGrow(0)]).i32(-1).op(I::I32Eq).if_();
     let message = begin_message(code);
     append_vars(cx, code, place, place_len);
-    append_text(cx, code, "the memory of the plugin is full");
+    append_text(cx, code, "KS-TRAP memory: the memory of the plugin is full");
     end_message(code, message);
     let abort = cx.host("console", "abort");
     code.call(abort).op(I::Unreachable).end().end();
@@ -94,7 +94,7 @@ pub fn free(cx: &mut Cx<'_>, code: &mut Code) {
     code.u32(CLASSES).op(I::I32LeU).br_if(known).end();
     let message = begin_message(code);
     append_vars(cx, code, place, place_len);
-    append_text(cx, code, "this is no object of `new`, or it was deleted before");
+    append_text(cx, code, "KS-TRAP delete: this is no object of `new`, or it was deleted before");
     end_message(code, message);
     let abort = cx.host("console", "abort");
     code.call(abort).op(I::Unreachable).end();

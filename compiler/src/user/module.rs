@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ks_wit::lines::{Function, Lines, Point};
+use ks_wit::section;
 use wasm_encoder as wasm;
 use wasm_encoder::{Instruction, ValType};
 
@@ -32,6 +34,20 @@ pub struct Frame {
     pub text: (u32, u32),
 }
 
+/// What a function of the script says of itself to whoever reads a trap.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Its name in the script.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// From which instruction on the code belongs to which line.
+    pub lines: Vec<(usize, u32)>,
+}
+
+/// The module's name: what [`Lines`] refers to.
+const NAME: &str = "kernelscript";
+
 /// A core module.
 pub struct Module {
     signatures: Vec<(Vec<ValType>, Vec<ValType>)>,
@@ -53,6 +69,8 @@ struct Defined {
     name: String,
     signature: u32,
     code: Option<(Code, Option<Frame>)>,
+    /// None for what the compiler adds.
+    origin: Option<Origin>,
 }
 
 impl Module {
@@ -86,12 +104,17 @@ impl Module {
     /// A new function, to be defined later. The name is for people who read a trap.
     pub fn declare(&mut self, name: impl Into<String>, params: &[ValType], results: &[ValType]) -> DefinedId {
         let signature = self.signature(params, results);
-        self.defined.push(Defined { name: name.into(), signature, code: None })
+        self.defined.push(Defined { name: name.into(), signature, code: None, origin: None })
     }
 
     /// The code of a declared function.
     pub fn define(&mut self, id: DefinedId, code: Code, frame: Option<Frame>) {
         self.defined[id].code = Some((code, frame));
+    }
+
+    /// Where a function of the script comes from.
+    pub fn set_origin(&mut self, id: DefinedId, origin: Origin) {
+        self.defined[id].origin = Some(origin);
     }
 
     /// A new 32-bit global with this first value.
@@ -139,9 +162,13 @@ impl Module {
         if !self.table.is_empty() {
             module.section(&self.element_section());
         }
-        module.section(&self.code_section());
+        let (code, lines) = self.code_section();
+        module.section(&code);
         module.section(&self.data_section());
         module.section(&self.name_section());
+        let mut records = Vec::new();
+        section::push_record(&mut records, &lines.to_bytes());
+        module.section(&wasm::CustomSection { name: section::LINES.into(), data: records.into() });
         module.finish()
     }
 
@@ -217,21 +244,36 @@ impl Module {
         section
     }
 
-    fn code_section(&self) -> wasm::CodeSection {
+    /// The bodies, and the lines that they come from.
+    fn code_section(&self) -> (wasm::CodeSection, Lines) {
         let mut section = wasm::CodeSection::new();
-        for function in &self.defined {
+        let mut lines = Lines { module: NAME.into(), ..Lines::default() };
+        for (id, function) in self.defined.iter_enumerated() {
             let (code, frame) = function.code.as_ref().expect("every declared function is defined");
-            section.function(&self.body(code, frame.as_ref()));
+            let mut points = Points::new(function.origin.as_ref());
+            section.function(&self.body(code, frame.as_ref(), &mut points));
+            if let Some(origin) = &function.origin {
+                let file = file_number(&mut lines, &origin.file);
+                let index = self.index(id.into());
+                lines.functions.push(Function {
+                    index,
+                    name: origin.name.clone(),
+                    file,
+                    points: points.found,
+                });
+            }
         }
-        section
+        (section, lines)
     }
 
-    fn body(&self, code: &Code, frame: Option<&Frame>) -> wasm::Function {
+    fn body(&self, code: &Code, frame: Option<&Frame>, points: &mut Points<'_>) -> wasm::Function {
         let mut body = wasm::Function::new_with_locals_types(code.locals().iter().copied());
+        points.reach(0, &body);
         if let Some(frame) = frame {
             self.enter(&mut body, frame);
         }
-        for op in code.ops() {
+        for (position, op) in code.ops().iter().enumerate() {
+            points.reach(position, &body);
             match op {
                 Op::Wasm(instruction) => {
                     body.instruction(instruction);
@@ -283,6 +325,7 @@ impl Module {
             names.append(self.index(id.into()), &function.name);
         }
         let mut section = wasm::NameSection::new();
+        section.module(NAME);
         section.functions(&names);
         section
     }
@@ -294,6 +337,42 @@ impl Module {
         };
         index as u32
     }
+}
+
+/// The lines of one body, while it is encoded.
+struct Points<'a> {
+    /// What is still to come.
+    left: &'a [(usize, u32)],
+    found: Vec<Point>,
+}
+
+impl<'a> Points<'a> {
+    fn new(origin: Option<&'a Origin>) -> Points<'a> {
+        Points { left: origin.map_or(&[], |origin| &origin.lines), found: Vec::new() }
+    }
+
+    /// The instruction at this position is the next to be encoded.
+    fn reach(&mut self, position: usize, body: &wasm::Function) {
+        while let Some(((at, line), rest)) = self.left.split_first()
+            && *at <= position
+        {
+            self.left = rest;
+            let offset = body.byte_len() as u32;
+            self.found.pop_if(|last| last.offset == offset);
+            if self.found.last().is_none_or(|last| last.line != *line) {
+                self.found.push(Point { offset, line: *line });
+            }
+        }
+    }
+}
+
+/// The number of a file, which gets one if it has none.
+fn file_number(lines: &mut Lines, name: &str) -> u32 {
+    let known = lines.files.iter().position(|file| file == name);
+    known.unwrap_or_else(|| {
+        lines.files.push(name.to_owned());
+        lines.files.len() - 1
+    }) as u32
 }
 
 fn leave(body: &mut wasm::Function, frame: &Frame) {

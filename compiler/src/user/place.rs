@@ -346,7 +346,7 @@ impl FnCx<'_, '_> {
 
     fn abort_index(&mut self, int: IntType, index: Var, len: u64, span: Span) {
         let abort = self.cx.routine(Routine::AbortIndex);
-        let before = self.cx.text(format!("{}index ", self.cx.place_prefix(span)));
+        let before = self.cx.text(format!("{}KS-TRAP index: ", self.cx.place_prefix(span)));
         let behind = self.cx.text(format!(" is outside the array of {len} elements"));
         self.push_text(before);
         self.code.get(index);

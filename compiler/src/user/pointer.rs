@@ -126,7 +126,8 @@ impl FnCx<'_, '_> {
         self.code.set(value);
         self.arguments(args)?;
         self.code.get(value).op(I::I64Eqz).if_();
-        let text = self.cx.text(format!("{}this function value is null", self.cx.place_prefix(span)));
+        let text =
+            self.cx.text(format!("{}KS-TRAP null: this function value is null", self.cx.place_prefix(span)));
         let abort = self.cx.host("console", "abort");
         self.push_text(text);
         self.code.call(abort).op(I::Unreachable).end();

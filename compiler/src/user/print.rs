@@ -4,14 +4,15 @@ use wasm_encoder::Instruction as I;
 
 use super::abi::{LIST_LEN, Shape};
 use super::addr::Addr;
-use super::code::mem;
-use super::cx::Lower;
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, Lower};
 use super::expr::unsupported;
 use super::func::FnCx;
 use super::memory::PAGE;
 use super::runtime::Routine;
+use super::scalar::{convert, val_type};
 use crate::hir::Expr;
-use crate::types::{IntType, TypeId, TypeKind};
+use crate::types::{EnumId, IntType, TypeId, TypeKind};
 
 const U8: IntType = IntType { bits: 8, signed: false };
 const U32: IntType = IntType { bits: 32, signed: false };
@@ -37,8 +38,11 @@ impl FnCx<'_, '_> {
         for (position, arg) in args.iter().enumerate() {
             let to = values.plus(value.size() * position as u32);
             let pointer = matches!(self.cx.hir.types.kind(arg.ty), TypeKind::Ptr(_));
+            let natural = letters.get(position).is_none_or(|letter| *letter == b'{');
             if pointer && letters.get(position) == Some(&b's') {
                 self.print_text_at(value, arg, to)?;
+            } else if natural && let TypeKind::Enum(id) = *self.cx.hir.types.kind(arg.ty) {
+                self.print_enum(value, arg, id, to)?;
             } else {
                 self.print_value(value, arg, &args[position + 1..], to)?;
             }
@@ -74,6 +78,34 @@ impl FnCx<'_, '_> {
         self.push_addr(payload);
         self.push_addr(text);
         self.code.u32(size).call(length).op(I::I32Store(mem(LIST_LEN)));
+        Ok(())
+    }
+
+    /// Builds the value for an enum in its natural form: the name, or the number if no enumerator has it.
+    fn print_enum(&mut self, value: Shape<'_>, arg: &Expr, id: EnumId, to: Addr) -> Lower<()> {
+        let name = self.cx.routine(Routine::EnumName(id));
+        let int = self.cx.hir.types.enum_def(id).repr;
+        let (text, text_payload) = value.case("text");
+        let (number, payload) = value.case(number_case(int));
+        let text_payload = to.plus(text_payload.expect("a text has a payload").offset);
+        let payload = to.plus(payload.expect("a number has a payload").offset);
+        let var = self.temp(val_type(int));
+        self.scalar(arg)?;
+        self.code.tee(var);
+        convert(&mut self.code, int, IntType { bits: 64, signed: int.signed });
+        self.push_addr(text_payload);
+        self.code.call(name).if_();
+        self.store(U8, to, |fcx| {
+            fcx.code.u32(text);
+            Ok(())
+        })?;
+        self.code.else_();
+        self.store(U8, to, |fcx| {
+            fcx.code.u32(number);
+            Ok(())
+        })?;
+        self.store_var(int, payload, var);
+        self.code.end();
         Ok(())
     }
 
@@ -115,6 +147,21 @@ impl FnCx<'_, '_> {
             _ => return None,
         })
     }
+}
+
+/// [`Routine::EnumName`]: of enumerators of one value the first counts.
+pub fn enum_name(cx: &mut Cx<'_>, code: &mut Code, id: EnumId) {
+    let (value, to) = (Var(0), Var(1));
+    let hir = cx.hir;
+    let def = hir.types.enum_def(id);
+    for (name, bits) in &def.enumerators {
+        let name = cx.text(name);
+        code.get(value).i64(def.repr.value(*bits) as i64).op(I::I64Eq).if_();
+        code.get(to).u32(name.address).op(I::I32Store(mem(0)));
+        code.get(to).u32(name.len).op(I::I32Store(mem(LIST_LEN)));
+        code.i32(1).op(I::Return).end();
+    }
+    code.i32(0);
 }
 
 /// The letter of the conversion of each value; `{` for `{}`. The front end has checked the format.

@@ -10,8 +10,11 @@ use super::cx::{Cx, routine_code};
 use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
-use super::{defer, errno, errors, heap, link, load, maps, number, perf, ring, tasks, text, variables};
+use super::{
+    defer, errno, errors, heap, link, load, maps, number, perf, print, ring, tasks, text, variables,
+};
 use crate::hir::{FuncId, Hir};
+use crate::types::EnumId;
 
 /// A routine of the runtime. Parameters are core values, in this order; `where` is a text (address, length).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +33,8 @@ pub enum Routine {
     AbortIndex,
     /// Pointer, `where`: ends the plugin, because nothing of the plugin lies there.
     AbortPointer,
+    /// Value, address of a text: puts the enumerator's name there -> 1 if there is one of this value.
+    EnumName(EnumId),
     /// Address, size -> bytes before the first zero.
     TextLength,
     /// Destination, size, source, size: copies text; what is left of the destination is zero.
@@ -110,6 +115,7 @@ impl Routine {
             Routine::WarnError | Routine::AbortError => (&[I32; 3], &[]),
             Routine::AbortIndex => (&[I32, I32, I64, I32, I32, I32], &[]),
             Routine::AbortPointer | Routine::Free => (&[I64, I32, I32], &[]),
+            Routine::EnumName(_) => (&[I64, I32], &[I32]),
             Routine::TextLength => (&[I32; 2], &[I32]),
             Routine::TextCopy | Routine::TextAppend => (&[I32; 4], &[]),
             Routine::Ratio => (&[I64; 3], &[I64]),
@@ -152,6 +158,7 @@ impl Routine {
             Routine::AbortError => "abort_error",
             Routine::AbortIndex => "abort_index",
             Routine::AbortPointer => "abort_pointer",
+            Routine::EnumName(id) => return format!("ks:enum_name:{}", hir.types.enum_def(id).name),
             Routine::TextLength => "text_length",
             Routine::TextCopy => "text_copy",
             Routine::TextAppend => "text_append",
@@ -200,6 +207,7 @@ impl Routine {
             Routine::AbortError => abort_error(cx, &mut code),
             Routine::AbortIndex => abort_index(cx, &mut code),
             Routine::AbortPointer => abort_pointer(cx, &mut code),
+            Routine::EnumName(id) => print::enum_name(cx, &mut code, id),
             Routine::TextLength => text::length(&mut code),
             Routine::TextCopy => text::copy(cx, &mut code),
             Routine::TextAppend => text::append(cx, &mut code),
@@ -368,9 +376,9 @@ fn abort_pointer(cx: &mut Cx<'_>, code: &mut Code) {
     let start = begin_message(code);
     append_vars(cx, code, Var(1), Var(2));
     code.get(pointer).op(I::I64Eqz).if_();
-    append_text(cx, code, "this pointer is null");
+    append_text(cx, code, "KS-TRAP null: this pointer is null");
     code.else_();
-    append_text(cx, code, "this pointer, ");
+    append_text(cx, code, "KS-TRAP pointer: this pointer, ");
     code.get(pointer).i32(0).call(number);
     append_text(cx, code, ", is outside the memory of the plugin");
     code.end();

@@ -13,6 +13,7 @@ impl FnCx<'_, '_> {
     /// Lowers a statement; its temporaries are free afterwards.
     pub fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
         let mark = self.mark();
+        let before = self.code.at(stmt.span);
         match &stmt.kind {
             StmtKind::Let { local, init } => self.let_(*local, init.as_ref())?,
             StmtKind::Bind { local, map, key } => self.bind(*local, *map, key, stmt.span)?,
@@ -35,6 +36,7 @@ impl FnCx<'_, '_> {
             StmtKind::Defer(call) => self.defer(call)?,
             StmtKind::Take { .. } => return Err(unsupported(stmt.span, stmt.kind.describe())),
         }
+        self.code.back_at(before);
         self.release(mark);
         Ok(())
     }

@@ -56,9 +56,14 @@ pub fn pid_of(cx: &mut Cx<'_>, code: &mut Code) {
 /// [`Routine::CommOf`].
 pub fn comm_of(cx: &mut Cx<'_>, code: &mut Code) {
     let call = cx.host("system", "comm-of");
-    let copy = cx.routine(Routine::TextCopy);
     reset_arena(code);
     code.get(Var(2)).u32(cx.returned).call(call);
+    copy_answer(cx, code);
+}
+
+/// Copies the text that the host gave to the destination, whose address and size are the first two parameters.
+fn copy_answer(cx: &mut Cx<'_>, code: &mut Code) {
+    let copy = cx.routine(Routine::TextCopy);
     code.get(Var(0)).get(Var(1));
     code.u32(cx.returned).op(I::I32Load(mem(0))).u32(cx.returned).op(I::I32Load(mem(LIST_LEN))).call(copy);
 }

@@ -132,7 +132,7 @@ fn kernel(hir: &Hir) -> Option<interp::Outcome> {
     interp::run(&program, watch.id, &[None], &Around::of(hir, MOST_TURNS), &mut Fixed, FUEL).ok()
 }
 
-fn for_userspace(script: &str, leaves: &[Leaf]) -> String {
+fn for_userspace(hir: &Hir, script: &str, leaves: &[Leaf]) -> String {
     let script = script
         .replace("@helper ", "")
         .replace("@perf_event fn watch(ctx: *bpf_perf_event_data)", "fn watch()")
@@ -141,7 +141,9 @@ fn for_userspace(script: &str, leaves: &[Leaf]) -> String {
         "fn main() -> i32 {\n    var result_of_watch = watch()\n    print(\"{}\", result_of_watch)\n",
     );
     for leaf in leaves {
-        writeln!(main, "    print(\"{{}}\", {})", leaf.name).expect("a string grows");
+        // An enum's natural form is its name.
+        let conversion = if matches!(hir.types.kind(leaf.ty), TypeKind::Enum(_)) { "%u" } else { "{}" };
+        writeln!(main, "    print(\"{conversion}\", {})", leaf.name).expect("a string grows");
     }
     format!("{BUILTINS}{script}\n{main}    return 0\n}}\n")
 }
@@ -169,7 +171,7 @@ fn compare(script: &str) -> Option<Vec<String>> {
     let (hir, _) = checked(script)?;
     let expected = kernel(&hir)?;
     let leaves = leaves(&hir);
-    let text = for_userspace(script, &leaves);
+    let text = for_userspace(&hir, script, &leaves);
     let (user_hir, sources) = checked(&text)?;
     let core = ks_compiler::user::compile(&user_hir, &split(&user_hir), &sources);
     let outcome = run_for(&core.expect("the back end knows all that is generated"), &user_hir, USER_FUEL);

@@ -94,7 +94,7 @@ fn main() -> i32 {
 }
 
 #[test]
-fn a_config_has_its_defaults_and_keeps_what_is_written() {
+fn a_config_has_its_first_values_and_keeps_what_is_written() {
     let text = r#"
 config limits {
     burst: u32 = 100,

@@ -24,7 +24,11 @@ fn null_is_neither_read_nor_written() {
         ("var v = give()[1 - 1].value", 13),
     ] {
         let text = format!("{NODE}{functions}fn main() -> i32 {{\n    {statement}\n    return 0\n}}\n");
-        assert_eq!(trap(&text), format!("test.ks:10:{column}: this pointer is null"), "{statement}");
+        assert_eq!(
+            trap(&text),
+            format!("test.ks:10:{column}: KS-TRAP null: this pointer is null"),
+            "{statement}"
+        );
     }
 }
 
@@ -121,7 +125,7 @@ fn main() -> i32 {
 fn only_objects_of_new_are_deleted_and_only_once() {
     let double = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> i32 {\n    var p = new u64()\n    drop(p)\n    \
                   drop(p)\n    return 0\n}\n";
-    let message = "this is no object of `new`, or it was deleted before";
+    let message = "KS-TRAP delete: this is no object of `new`, or it was deleted before";
     assert_eq!(trap(double), format!("test.ks:2:12: {message}"));
     let local = "fn drop(p: *u64) {\n    delete p\n}\nfn main() -> i32 {\n    var x: u64 = 3\n    drop(&x)\n    \
                  return 0\n}\n";
@@ -132,7 +136,7 @@ fn only_objects_of_new_are_deleted_and_only_once() {
 fn a_full_memory_ends_the_plugin_at_its_place() {
     let text = "struct Large {\n    bytes: u64[4000],\n}\nfn main() -> i32 {\n    for (i in 0..1000) {\n        \
                 var p = new Large()\n        p->bytes[1] = i\n    }\n    return 0\n}\n";
-    assert_eq!(trap(text), "test.ks:6:17: the memory of the plugin is full");
+    assert_eq!(trap(text), "test.ks:6:17: KS-TRAP memory: the memory of the plugin is full");
 }
 
 #[test]
@@ -254,7 +258,7 @@ fn main() -> i32 {
 #[test]
 fn a_function_value_that_is_null_is_not_called() {
     let text = "var f: fn(u32) -> u32\nfn main() -> i32 {\n    print(\"%u\", f(1))\n    return 0\n}\n";
-    assert_eq!(trap(text), "test.ks:3:17: this function value is null");
+    assert_eq!(trap(text), "test.ks:3:17: KS-TRAP null: this function value is null");
 }
 
 #[test]

@@ -165,7 +165,10 @@ fn an_index_outside_its_array_ends_the_plugin_at_its_place() {
         "var a: u32[4]\nfn main() -> i32 {\n    var i: i32 = -3\n    print(\"%u\", a[i])\n    return 0\n}\n";
     let outcome = run(&compile(text).core);
     assert_eq!(outcome.code, None);
-    assert_eq!(outcome.aborted.as_deref(), Some("test.ks:4:19: index -3 is outside the array of 4 elements"));
+    assert_eq!(
+        outcome.aborted.as_deref(),
+        Some("test.ks:4:19: KS-TRAP index: -3 is outside the array of 4 elements")
+    );
 }
 
 #[test]
@@ -176,7 +179,7 @@ fn a_full_stack_ends_the_plugin_at_its_function() {
     assert_eq!(outcome.code, None);
     assert_eq!(
         outcome.aborted.as_deref(),
-        Some("test.ks:1:4: the stack of the plugin (1 MiB) is full in `deep`")
+        Some("test.ks:1:4: KS-TRAP stack: the stack of the plugin (1 MiB) is full in `deep`")
     );
 }
 
@@ -190,7 +193,10 @@ fn endless_recursion_ends_the_plugin_at_its_function() {
         let outcome = run(&compile(&text).core);
         assert_eq!(outcome.code, None);
         let message = outcome.aborted.expect("a message");
-        assert!(message.contains(": the stack of the plugin (1 MiB) is full in `"), "{message}");
+        assert!(
+            message.contains(": KS-TRAP stack: the stack of the plugin (1 MiB) is full in `"),
+            "{message}"
+        );
     }
 }
 

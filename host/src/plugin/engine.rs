@@ -5,13 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use wasmtime::component::Component;
 use wasmtime::{Config, OptLevel};
 
+use super::backtrace;
 use super::cache::{Cache, CacheError, EntryName};
 use super::file::{Plugin, PluginError};
 use super::sys;
 
 /// Deepest stack of a guest, in bytes. A guest that recurses without end traps here, long before the thread's own
-/// stack ends.
-const MAX_WASM_STACK_BYTES: usize = 512 << 10;
+/// stack ends. Scripts have a stack of half as many bytes in their memory, which is full before this one is.
+const MAX_WASM_STACK_BYTES: usize = 2 << 20;
 
 /// The engine; one per process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -48,6 +49,7 @@ impl Engine {
             .cranelift_opt_level(OptLevel::Speed)
             .epoch_interruption(true)
             .max_wasm_stack(MAX_WASM_STACK_BYTES)
+            .wasm_backtrace_max_frames(Some(backtrace::MAX_FRAMES))
             .wasm_component_model(true);
         let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
         Ok(Engine { inner })

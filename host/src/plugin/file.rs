@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ks_wit::lines::Lines;
 use ks_wit::manifest::{self, Manifest};
 use ks_wit::section::{self, Arch, BpfRecord, SectionError};
 use serde::Deserialize;
@@ -26,6 +27,7 @@ pub struct Plugin {
     objects: Vec<BpfRecord>,
     manifests: Vec<Manifest>,
     imports: Vec<String>,
+    lines: Vec<Lines>,
 }
 
 /// Why a file is not a plugin.
@@ -106,8 +108,8 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
-        let Sections { objects, manifests, imports, .. } = found;
-        Ok(Plugin { bytes, objects, manifests, imports })
+        let Sections { objects, manifests, imports, lines, .. } = found;
+        Ok(Plugin { bytes, objects, manifests, imports, lines })
     }
 
     /// The whole file.
@@ -154,6 +156,11 @@ impl Plugin {
         self.manifests.iter().flat_map(|manifest| &manifest.tests)
     }
 
+    /// Where the code of its core modules comes from, as far as its compiler says.
+    pub fn lines(&self) -> &[Lines] {
+        &self.lines
+    }
+
     /// The project's name if a manifest tells it.
     pub fn project(&self) -> Option<&str> {
         self.manifests.first().map(|manifest| manifest.project.as_str())
@@ -166,6 +173,7 @@ struct Sections {
     objects: Vec<BpfRecord>,
     manifests: Vec<Manifest>,
     imports: Vec<String>,
+    lines: Vec<Lines>,
     records: usize,
 }
 
@@ -204,6 +212,13 @@ impl Sections {
                     let object = BpfRecord::from_bytes(record)
                         .map_err(|source| PluginError::Section { section: section::BPF, source })?;
                     self.objects.push(object);
+                }
+            }
+            section::LINES => {
+                for record in self.records(section::LINES, data)? {
+                    let lines = Lines::from_bytes(record)
+                        .map_err(|source| PluginError::Section { section: section::LINES, source })?;
+                    self.lines.push(lines);
                 }
             }
             section::MANIFEST => {

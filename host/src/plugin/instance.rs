@@ -1,5 +1,8 @@
 //! One instance of a plugin: its store, its limits, and calls into it.
 
+use std::sync::Arc;
+
+use ks_wit::lines::Lines;
 use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift, Linker, Lower, TypedFunc};
 use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, UpdateDeadline};
 
@@ -25,7 +28,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { memory_bytes: 64 << 20, table_elements: 100_000, instances: 64, call_bytes: 16 << 20 }
+        Limits {
+            memory_bytes: ks_wit::MEMORY_BYTES,
+            table_elements: 100_000,
+            instances: 64,
+            call_bytes: 16 << 20,
+        }
     }
 }
 
@@ -53,20 +61,25 @@ impl Limits {
 /// A plugin whose code is compiled and whose imports are found. Instances of it are cheap.
 pub struct Prepared<S: PluginState> {
     pre: InstancePre<S>,
+    lines: Arc<[Lines]>,
 }
 
 impl<S: PluginState> Clone for Prepared<S> {
     fn clone(&self) -> Prepared<S> {
-        Prepared { pre: self.pre.clone() }
+        Prepared { pre: self.pre.clone(), lines: self.lines.clone() }
     }
 }
 
 impl<S: PluginState> Prepared<S> {
-    /// Connects a component with what it imports, and checks that it exports `run`.
+    /// Connects a component with what it imports, and checks that it exports `run`. Its traps are told by these lines.
     ///
     /// # Errors
     /// [`PluginError::Component`] if it imports what is not there, or does not export `run: func() -> s32`.
-    pub fn new(linker: &Linker<S>, component: &Component) -> Result<Prepared<S>, PluginError> {
+    pub fn new(
+        linker: &Linker<S>,
+        component: &Component,
+        lines: &[Lines],
+    ) -> Result<Prepared<S>, PluginError> {
         let pre = linker.instantiate_pre(component).map_err(|error| {
             PluginError::Component(format!("the component does not fit this host: {error:#}"))
         })?;
@@ -75,7 +88,7 @@ impl<S: PluginState> Prepared<S> {
                 "the component does not export `run`, with which a plugin starts".into(),
             ));
         }
-        Ok(Prepared { pre })
+        Ok(Prepared { pre, lines: lines.into() })
     }
 
     /// Makes an instance around this state, on the calling thread, and runs the component's start functions.
@@ -99,8 +112,8 @@ impl<S: PluginState> Prepared<S> {
             return Err(Outcome::Killed);
         }
         match self.pre.instantiate(&mut store) {
-            Ok(instance) => Ok(Instance { store, instance }),
-            Err(error) => Err(outcome::of_error(&error)),
+            Ok(instance) => Ok(Instance { store, instance, lines: self.lines.clone() }),
+            Err(error) => Err(outcome::of_error(&error, &self.lines)),
         }
     }
 }
@@ -109,6 +122,7 @@ impl<S: PluginState> Prepared<S> {
 pub struct Instance<S: PluginState> {
     store: Store<S>,
     instance: component::Instance,
+    lines: Arc<[Lines]>,
 }
 
 impl<S: PluginState> Instance<S> {
@@ -151,7 +165,7 @@ impl<S: PluginState> Instance<S> {
         P: ComponentNamedList + Lower,
         R: ComponentNamedList + Lift,
     {
-        func.call(&mut self.store, params).map_err(|error| outcome::of_error(&error))
+        func.call(&mut self.store, params).map_err(|error| outcome::of_error(&error, &self.lines))
     }
 
     /// The state that the host functions see.

@@ -3,6 +3,7 @@
 //! In: the bytes of a plugin file, untrusted. Out: checked sections, and an [`Instance`] around the caller's state.
 //! Not here: what a plugin may import. Programs, events and text belong to `world`.
 
+mod backtrace;
 mod cache;
 mod engine;
 mod file;

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use ks_wit::lines::Lines;
+
+use super::backtrace;
+
 /// How the run of a plugin ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -58,8 +62,15 @@ impl fmt::Display for Abort {
 impl std::error::Error for Abort {}
 
 /// What a call into the guest came to, in the words of an outcome. `killed` is for an epoch interruption, which the
-/// host caused.
-pub(super) fn of_error(error: &wasmtime::Error) -> Outcome {
+/// host caused. A trap is told with the lines of the script that led to it, the innermost first.
+pub(super) fn of_error(error: &wasmtime::Error, lines: &[Lines]) -> Outcome {
+    match reason(error) {
+        Outcome::Trapped(words) => Outcome::Trapped(backtrace::tell(words, error, lines)),
+        other => other,
+    }
+}
+
+fn reason(error: &wasmtime::Error) -> Outcome {
     if let Some(Exit(code)) = error.downcast_ref::<Exit>() {
         return Outcome::Exited(*code);
     }

@@ -25,6 +25,11 @@ impl Host for State {
         })
     }
 
+    fn config(&mut self, block: String, mut defaults: Vec<u8>) -> wasmtime::Result<Vec<u8>> {
+        self.settings.apply(&block, &mut defaults);
+        Ok(defaults)
+    }
+
     fn exit(&mut self, code: u8) -> wasmtime::Result<()> {
         Err(wasmtime::Error::new(Exit(code)))
     }

@@ -17,6 +17,7 @@ mod globals;
 mod maps;
 mod perf;
 mod ring;
+mod settings;
 mod state;
 mod system;
 mod words;
@@ -25,6 +26,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 use crate::plugin::{Engine, EngineError};
 
+pub use settings::{SettingError, Settings};
 pub use state::{Setup, State};
 
 /// A linker with every interface of the world.

@@ -10,6 +10,7 @@ use wasmtime::component::ResourceTable;
 
 use super::attached::AttachedPrograms;
 use super::ring::Rings;
+use super::settings::Settings;
 use crate::bpf::{BpfError, Object};
 use crate::perf::{AttachmentId, Attachments};
 use crate::plugin::{Limits, PluginState, StopHandle, StopReason};
@@ -27,6 +28,8 @@ pub struct Setup {
     pub name: String,
     /// The words for `args`.
     pub words: Vec<String>,
+    /// What was set of its config blocks.
+    pub settings: Settings,
     /// Where `print` writes.
     pub stdout: Box<dyn Write + Send>,
     /// Where warnings go.
@@ -52,6 +55,7 @@ pub struct State {
     warned: BTreeSet<(u64, String)>,
     pub(super) name: String,
     pub(super) words: Vec<String>,
+    pub(super) settings: Settings,
     pub(super) stop: StopHandle,
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
@@ -81,6 +85,7 @@ impl State {
             warned: BTreeSet::new(),
             name: setup.name,
             words: setup.words,
+            settings: setup.settings,
             stop: setup.stop,
             stdout: setup.stdout,
             stderr: setup.stderr,

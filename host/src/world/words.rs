@@ -96,7 +96,8 @@ fn same_name(spec: &str, given: &str) -> bool {
     spec.len() == given.len() && spec.bytes().map(plain).eq(given.bytes().map(plain))
 }
 
-fn read_value(text: &str, ty: &OptionType) -> Result<OptionValue, String> {
+/// Reads a value of this type, or says what is wrong with it.
+pub(super) fn read_value(text: &str, ty: &OptionType) -> Result<OptionValue, String> {
     match *ty {
         OptionType::Unsigned(bits) => unsigned(text, bits).map(OptionValue::Unsigned),
         OptionType::Signed(bits) => signed(text, bits).map(OptionValue::Signed),
@@ -187,10 +188,10 @@ fn usage(plugin: &str, specs: &[OptionSpec]) -> String {
         .map(|spec| [format!("--{}", spec.name), type_name(&spec.type_), default_text(&spec.default)])
         .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (names, types) = (width(0), width(1));
+    let (names, types, defaults) = (width(0), width(1), width(2));
     for (row, spec) in rows.iter().zip(specs) {
         let [name, ty, default] = row;
-        let line = format!("  {name:names$}  {ty:types$}  default {default}  {}", spec.help);
+        let line = format!("  {name:names$}  {ty:types$}  default {default:defaults$}  {}", spec.help);
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }

@@ -38,6 +38,8 @@ pub(crate) struct Member {
     pub(crate) prepared: Prepared,
     /// Its words.
     pub(crate) words: Vec<String>,
+    /// What is set of its config blocks.
+    pub(crate) config: Vec<String>,
     /// How long it may run.
     pub(crate) timeout: Option<Duration>,
     /// When it is started again.
@@ -122,8 +124,17 @@ impl Fleet {
         loop {
             let stop = self.start(place);
             let began = Instant::now();
+            let settings = match member.prepared.plugin.settings(&member.config) {
+                Ok(settings) => settings,
+                Err(error) => {
+                    eprintln!("ks-host: {}: --config: {error}", member.name);
+                    self.lock().slots[place].ended = true;
+                    return crate::HOST_FAILURE;
+                }
+            };
             let options = RunOptions {
                 words: member.words.clone(),
+                settings,
                 stdout: member.form.writer(&member.name),
                 stop: stop.clone(),
                 timeout: member.timeout,

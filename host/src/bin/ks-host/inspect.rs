@@ -111,6 +111,13 @@ fn describe_manifest(out: &mut String, manifest: &Manifest) {
     table(out, "maps", maps.collect());
     let globals = manifest.globals.iter().map(|global| vec![global.name.clone(), global.ty.clone()]);
     table(out, "globals", globals.collect());
+    let configs = manifest.configs.iter().flat_map(|config| {
+        config.fields.iter().map(|field| {
+            let docs = field.docs.split_whitespace().collect::<Vec<_>>().join(" ");
+            vec![format!("{}.{}", config.name, field.name), field.ty.clone(), docs]
+        })
+    });
+    table(out, "config", configs.collect());
 }
 
 /// One event: what, of which task, on which CPU, with which program, and where the script says so.

@@ -34,6 +34,10 @@ pub(crate) struct Args {
     /// Compiles anew, and keeps nothing.
     #[arg(long)]
     no_cache: bool,
+    /// Sets a field of a config block of the plugin before it starts: `limits.burst=7`, `limits.ports=22,80`,
+    /// `limits.ports[1]=80`. May be given several times.
+    #[arg(long, value_name = "BLOCK.FIELD=VALUE")]
+    config: Vec<String>,
     /// The plugin's words.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
@@ -43,6 +47,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
     ensure!(!several || args.words.is_empty(), "words after `--` are for one plugin, and there are several");
+    ensure!(!several || args.config.is_empty(), "`--config` is for one plugin, and there are several");
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
@@ -60,6 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         name,
         prepared,
         words: args.words.clone(),
+        config: args.config.clone(),
         timeout: args.timeout,
         restart: args.restart,
         form,

@@ -1,0 +1,53 @@
+//! Names that a person may have meant.
+
+/// Of `names` those that are near to `wanted`, the nearest first, at most three. Case, `-` and `_` make no difference.
+pub(crate) fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let wanted = normal(wanted);
+    let most_edits = wanted.len() / 4 + 1;
+    let mut candidates: Vec<(usize, String)> = names
+        .into_iter()
+        // A word cannot be nearer than the lengths differ, which is cheap to tell.
+        .filter(|candidate| candidate.len().abs_diff(wanted.len()) <= most_edits)
+        .map(|candidate| (edits(&wanted, &normal(&candidate)), candidate))
+        .filter(|(distance, _)| *distance <= most_edits)
+        .collect();
+    candidates.sort();
+    candidates.dedup();
+    candidates.into_iter().take(3).map(|(_, candidate)| candidate).collect()
+}
+
+/// The form in which names are compared.
+pub(crate) fn normal(name: &str) -> String {
+    name.to_ascii_lowercase().replace('-', "_")
+}
+
+/// The number of inserted, removed or replaced bytes between two words (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.bytes().enumerate() {
+        let mut next = Vec::with_capacity(row.len());
+        let mut left = i + 1;
+        next.push(left);
+        for (pair, b) in row.windows(2).zip(to.bytes()) {
+            let &[diagonal, above] = pair else { continue };
+            left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_near() {
+        let names = || ["cache_misses", "cache_references", "page_faults"].map(str::to_owned);
+        assert_eq!(near("cache_miss", names()), ["cache_misses"]);
+        assert_eq!(near("Page-Fault", names()), ["page_faults"]);
+        assert!(near("elephants", names()).is_empty());
+        assert!(near("", names()).is_empty());
+    }
+}
