@@ -19,7 +19,7 @@ mod regalloc;
 mod scratch;
 mod section;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use machine::{Cpu, KernelVersion, Machine, NotAVersion};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
@@ -94,17 +94,30 @@ pub fn compile(
         return Err(refused);
     }
     let code = mir.code(split, sources)?;
-    let mut errors = limits::stack(hir, &code.frames);
-    if errors.is_empty() {
+    let mut errors = limits::stack(&mir.program.functions, &code.frames);
+    let looping = programs_with_large_loops(&mir.program.functions);
+    if errors.is_empty() && looping.is_empty() {
         return object(&mir, code);
     }
-    let overfull = limits::overfull(hir, &code.frames);
+    let overfull = limits::overfull(&mir.program.functions, &code.frames);
     let plain = lower::lower(hir, split, machine, None)?;
+    if !looping.is_empty() {
+        let apart = lower_apart(hir, split, machine, &plain.functions, &looping, &mut |_, _| {})?;
+        let apart_code = apart.code(split, sources)?;
+        if limits::stack(&apart.program.functions, &apart_code.frames).is_empty()
+            && apart.program.scratch_bytes <= scratch::MAX_BYTES
+        {
+            return object(&apart, apart_code);
+        }
+        if errors.is_empty() {
+            return object(&mir, code);
+        }
+    }
     for (least, effort) in WITH_SCRATCH {
         let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
         let mir = lower_with(hir, split, machine, *effort, Some(&plan), &mut |_, _| {})?;
         let code = mir.code(split, sources)?;
-        let left = limits::stack(hir, &code.frames);
+        let left = limits::stack(&mir.program.functions, &code.frames);
         if left.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
             return object(&mir, code);
         }
@@ -113,6 +126,19 @@ pub fn compile(
         }
     }
     Err(errors)
+}
+
+/// The programs that run a loop which the verifier should look at on its own.
+fn programs_with_large_loops(functions: &[mir::Function]) -> BTreeSet<FuncId> {
+    let mut found: BTreeSet<FuncId> = BTreeSet::new();
+    // Helpers come before those that call them.
+    for function in functions {
+        let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
+        if calls_one || pass::has_large_loop(function) {
+            found.insert(function.id);
+        }
+    }
+    functions.iter().filter(|one| one.is_program && found.contains(&one.id)).map(|one| one.id).collect()
 }
 
 fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
@@ -132,6 +158,34 @@ pub fn lower_watched<'a>(
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     lower_with(hir, split, machine.into(), Effort::Full, None, watch)
+}
+
+/// The same with the bodies of all large loops as functions of their own, as [`compile`] does it where there are some.
+///
+/// # Errors
+/// See [`compile`].
+pub fn lower_apart_watched<'a>(
+    hir: &'a Hir,
+    split: &Split,
+    machine: impl Into<Machine>,
+    watch: Watch<'_>,
+) -> Result<Mir<'a>, Vec<Diagnostic>> {
+    let machine = machine.into();
+    let plain = lower::lower(hir, split, machine, None)?.functions;
+    let programs = plain.iter().filter(|one| one.is_program).map(|one| one.id).collect();
+    lower_apart(hir, split, machine, &plain, &programs, watch)
+}
+
+fn lower_apart<'a>(
+    hir: &'a Hir,
+    split: &Split,
+    machine: Machine,
+    plain: &[mir::Function],
+    programs: &BTreeSet<FuncId>,
+    watch: Watch<'_>,
+) -> Result<Mir<'a>, Vec<Diagnostic>> {
+    let plan = Plan::whole(plain, programs);
+    lower_with(hir, split, machine, Effort::LoopsApart, Some(&plan), watch)
 }
 
 fn lower_with<'a>(
@@ -158,7 +212,7 @@ impl<'a> Mir<'a> {
 
     /// Selects instructions and registers.
     fn code(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
-        let mut assembly = object::Assembly::new(self.hir, split, &self.program.functions);
+        let mut assembly = object::Assembly::new(self.hir, split, &self.program);
         if self.program.scratch_bytes > 0 {
             assembly.add_scratch(self.program.scratch_bytes);
         }
@@ -170,7 +224,7 @@ impl<'a> Mir<'a> {
             let code = emit::emit(&selected, &registers, self.machine.cpu, function.span, &mut assembly)
                 .map_err(|error| mistake(span, &error))?;
             frames.insert(function.id, code.frame_bytes);
-            assembly.define(function.id, code, sources);
+            assembly.define(function.id, &function.name, code, sources);
         }
         Ok(Code { assembly, frames })
     }

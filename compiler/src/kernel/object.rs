@@ -18,6 +18,7 @@ use crate::elf::{
     MapSide, ObjectBuilder, Pinning,
 };
 use crate::hir::{ConfigId, FuncId, Function, GlobalId, Hir, MapId, MapKind, RingId};
+use crate::index::Id;
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -40,7 +41,7 @@ pub struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     /// An object with the maps and variables of a split, and functions without bodies.
-    pub fn new(hir: &'a Hir, split: &Split, functions: &[mir::Function]) -> Assembly<'a> {
+    pub fn new(hir: &'a Hir, split: &Split, program: &mir::Program) -> Assembly<'a> {
         let mut assembly = Assembly {
             hir,
             builder: ObjectBuilder::new(),
@@ -59,7 +60,7 @@ impl<'a> Assembly<'a> {
         split.configs.iter().for_each(|id| assembly.add_config(*id));
         split.rings.iter().for_each(|id| assembly.add_ring(*id));
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
-        functions.iter().for_each(|function| assembly.declare(function));
+        program.functions.iter().for_each(|function| assembly.declare(function, program));
         assembly
     }
 
@@ -196,9 +197,11 @@ impl<'a> Assembly<'a> {
         self.globals.insert(id, self.builder.add_global(global));
     }
 
-    fn declare(&mut self, declared: &mir::Function) {
+    fn declare(&mut self, declared: &mir::Function, program: &mir::Program) {
         let id = declared.id;
-        let function = &self.hir.functions[id];
+        let Some(function) = self.hir.functions.get(id) else {
+            return self.declare_body(declared, program);
+        };
         let (section, linkage) = if function.kind.is_program() {
             (CodeSection::Program(section::of(function)), FuncLinkage::Global)
         } else {
@@ -237,13 +240,29 @@ impl<'a> Assembly<'a> {
         self.builder.btf().ptr(pointed)
     }
 
+    /// The function of a loop's body, which the verifier looks at on its own: it needs to know the parameters.
+    fn declare_body(&mut self, body: &mir::Function, program: &mir::Program) {
+        let name = self.unused_name(&format!("{}_{}", body.name, body.id.index() - self.hir.functions.len()));
+        let btf = self.builder.btf();
+        let byte = btf.int("u8", 1, IntEncoding::Unsigned);
+        let scratch = btf.array(byte, program.scratch_bytes.next_multiple_of(8));
+        let scratch = btf.ptr(scratch);
+        let context = btf.structure(program.context.unwrap_or("__ctx"), 0, &[]);
+        let context = btf.ptr(context);
+        let params: Vec<_> = body.params.iter().map(String::as_str).zip([scratch, context]).collect();
+        let result = btf.int("i32", 4, IntEncoding::Signed);
+        let proto = btf.func_proto(result, &params);
+        let decl = FunctionDecl { name, section: CodeSection::Text, linkage: FuncLinkage::Global, proto };
+        self.functions.insert(body.id, self.builder.declare_function(decl));
+    }
+
     /// Gives a function its body.
-    pub fn define(&mut self, id: FuncId, code: Code, sources: &SourceMap) {
+    pub fn define(&mut self, id: FuncId, name: &str, code: Code, sources: &SourceMap) {
         let Some(function) = self.functions.get(&id) else {
             return;
         };
         let lines = code.spans.iter().map(|(at, span)| line(sources, *at, *span)).collect();
-        self.code.push((self.hir.functions[id].name.clone(), code.insns.clone()));
+        self.code.push((name.to_owned(), code.insns.clone()));
         let body = FunctionBody { code: code.insns, lines, relos: Vec::new() };
         self.builder.define_function(*function, body);
     }
@@ -259,7 +278,7 @@ impl<'a> Assembly<'a> {
 
     /// Something of the script that is in the object: there is nothing to fail in an empty one.
     pub fn any_span(&self) -> Option<Span> {
-        let functions = self.functions.keys().map(|id| self.hir.functions[*id].span);
+        let functions = self.functions.keys().filter_map(|id| Some(self.hir.functions.get(*id)?.span));
         functions.chain(self.maps.keys().map(|id| self.hir.maps[*id].span)).next()
     }
 

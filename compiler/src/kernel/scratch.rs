@@ -75,6 +75,25 @@ impl Plan {
         }
     }
 
+    /// Moves all slots out of the frames of some programs, and of all that they call.
+    pub fn whole(functions: &[Function], programs: &BTreeSet<FuncId>) -> Plan {
+        let mut candidates = BTreeSet::new();
+        let mut open: Vec<_> = programs.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            if candidates.insert(id) {
+                open.extend(functions.iter().filter(|one| one.id == id).flat_map(callees));
+            }
+        }
+        let calls_user =
+            |one: &&Function, users: &BTreeSet<FuncId>| callees(one).any(|id| users.contains(&id));
+        let mut users = candidates.clone();
+        while let Some(one) = functions.iter().find(|one| !users.contains(&one.id) && calls_user(one, &users))
+        {
+            users.insert(one.id);
+        }
+        Plan { users, candidates, least: 1 }
+    }
+
     /// Whether the function gets the address of a scratch slot.
     pub fn uses(&self, id: FuncId) -> bool {
         self.users.contains(&id)
@@ -113,7 +132,8 @@ pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, pl
     total
 }
 
-fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
+/// The functions of the object that a function calls, in order.
+pub fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
     function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
         Op::Call { callee: Callee::Function(id), .. } => Some(id),
         _ => None,
@@ -146,14 +166,16 @@ fn movable(function: &Function, least: u32, before: Option<Slot>) -> BTreeSet<Sl
 
 /// Positions of some of a function's slots, without the bytes that only others used: what overlapped does so still, and
 /// what did not does not.
-struct Compact {
+pub struct Compact {
     /// For each byte of the frame, how many bytes of these slots lie below.
     below: Vec<u32>,
-    bytes: u32,
+    /// Bytes of all of them.
+    pub bytes: u32,
 }
 
 impl Compact {
-    fn new(function: &Function, wanted: impl Fn(Slot) -> bool) -> Compact {
+    /// Looks at the slots that are wanted.
+    pub fn new(function: &Function, wanted: impl Fn(Slot) -> bool) -> Compact {
         let mut used = vec![false; function.slot_bytes as usize];
         for (_, data) in function.slots.iter_enumerated().filter(|(slot, _)| wanted(*slot)) {
             let end = data.position.saturating_add(data.size.next_multiple_of(8));
@@ -168,7 +190,8 @@ impl Compact {
         Compact { below, bytes }
     }
 
-    fn position(&self, data: SlotData) -> u32 {
+    /// Where one of them is then.
+    pub fn position(&self, data: SlotData) -> u32 {
         self.below.get(data.position as usize).copied().unwrap_or(self.bytes)
     }
 }

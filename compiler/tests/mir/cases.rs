@@ -4,7 +4,7 @@ use ks_compiler::hir::Hir;
 use ks_compiler::kernel::mir::interp::{Around, Outcome, Plain, Stuck, run};
 use ks_compiler::kernel::mir::{Program, print};
 
-use crate::{scripts, stages, tree};
+use crate::{scripts, stages, stages_apart, tree};
 
 const MOST_TURNS: i32 = 2000;
 const FUEL: u64 = 2_000_000;
@@ -33,10 +33,10 @@ fn number(hir: &Hir, outcome: &Outcome, name: &str) -> Option<i128> {
 fn every_pass_keeps_what_a_case_does() {
     for (name, script) in scripts() {
         let hir = tree(&script);
-        let mut stages = stages(&hir).into_iter();
-        let (_, first) = stages.next().expect("MIR before any pass");
-        let expected = outcome(&hir, &first).unwrap_or_else(|stuck| panic!("{name}: {stuck}"));
-        for (pass, program) in stages {
+        let stages = stages(&hir);
+        let (_, first) = stages.first().expect("MIR before any pass");
+        let expected = outcome(&hir, first).unwrap_or_else(|stuck| panic!("{name}: {stuck}"));
+        for (pass, program) in stages.into_iter().chain(stages_apart(&hir)) {
             let found = outcome(&hir, &program);
             assert!(
                 found.as_ref() == Ok(&expected),

@@ -6,8 +6,8 @@ mod random;
 use std::path::{Path, PathBuf};
 
 use ks_compiler::hir::Hir;
-use ks_compiler::kernel::lower_watched;
 use ks_compiler::kernel::mir::Program;
+use ks_compiler::kernel::{lower_apart_watched, lower_watched};
 use ks_compiler::pipeline;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
@@ -33,6 +33,14 @@ fn tree(script: &str) -> Hir {
         .check();
     let errors: Vec<_> = checked.diagnostics.iter().map(|one| one.message.clone()).collect();
     checked.hir.unwrap_or_else(|| panic!("{errors:?} in\n{script}"))
+}
+
+/// The same for the program with bodies of large loops as functions of their own.
+fn stages_apart(hir: &Hir) -> Vec<(&'static str, Program)> {
+    let mut stages = Vec::new();
+    let watch = &mut |name: &'static str, program: &Program| stages.push((name, program.clone()));
+    lower_apart_watched(hir, &split(hir), Arch::X86_64, watch).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    stages
 }
 
 /// The program before the first pass and after each that changed it.

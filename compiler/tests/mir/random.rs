@@ -412,7 +412,13 @@ const FUNCTIONS: usize = 3;
 fn program(seed: u64) -> Program {
     let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
     let make = |id| function(&mut numbers, id, (0..id).map(FuncId::new).collect());
-    Program { functions: (0..FUNCTIONS).map(make).collect(), scratch_bytes: 0 }
+    Program {
+        functions: (0..FUNCTIONS).map(make).collect(),
+        scratch_bytes: 0,
+        script_functions: FUNCTIONS,
+        bodies: 0,
+        context: None,
+    }
 }
 
 fn around() -> Around {

@@ -14,6 +14,7 @@
 //!     bpf_iter_num_destroy(&it)
 //! ```
 //!
+//! The verifier's work doubles with each branch in such a loop, so large bodies become functions later (`pass::outline`).
 //! "Nothing new" needs values that do not differ from turn to turn in the verifier's eyes: see [`Op::Opaque`].
 
 use std::collections::BTreeSet;

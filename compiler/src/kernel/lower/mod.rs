@@ -92,7 +92,31 @@ pub fn lower(
         }
     }
     let scratch_bytes = plan.map_or(0, |plan| move_slots(&mut functions, &bases, plan));
-    if errors.is_empty() { Ok(mir::Program { functions, scratch_bytes }) } else { Err(errors) }
+    let script_functions = hir.functions.len();
+    if errors.is_empty() {
+        let context = context_of(hir, &functions);
+        Ok(mir::Program { functions, scratch_bytes, script_functions, bodies: 0, context })
+    } else {
+        Err(errors)
+    }
+}
+
+/// What programs are given whose global functions may be given the same.
+/// Source: kernel/bpf/btf.c, `btf_is_prog_ctx_type`, v6.12.
+const CONTEXTS: &[&str] = &["bpf_perf_event_data", "xdp_md", "__sk_buff"];
+
+/// The context's type, if all programs have the same.
+fn context_of(hir: &Hir, functions: &[mir::Function]) -> Option<&'static str> {
+    let mut found = functions.iter().filter(|one| one.is_program).map(|one| {
+        let function = &hir.functions[one.id];
+        let TypeKind::Ptr(to) = hir.types.kind(function.locals[*function.params.first()?].ty) else {
+            return None;
+        };
+        let TypeKind::Struct(id) = hir.types.kind(*to) else { return None };
+        CONTEXTS.iter().copied().find(|name| *name == hir.types.struct_def(*id).name)
+    });
+    let first = found.next()??;
+    found.all(|other| other == Some(first)).then_some(first)
 }
 
 /// A function, and its scratch slot if it has one.

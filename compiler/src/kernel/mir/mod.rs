@@ -720,4 +720,10 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// Bytes of each scratch slot; 0 if all values fit the stack.
     pub scratch_bytes: u32,
+    /// How many functions the script has: those with ids from there on are bodies of loops (`pass::outline`).
+    pub script_functions: usize,
+    /// How many bodies of loops there are.
+    pub bodies: usize,
+    /// The context's type if it is the same for all programs, and one that a global function may be given.
+    pub context: Option<&'static str>,
 }

@@ -139,10 +139,13 @@ fn op_text(op: &Op, hir: &Hir) -> String {
     }
 }
 
-fn callee_name(callee: Callee, hir: &Hir) -> &str {
+fn callee_name(callee: Callee, hir: &Hir) -> String {
     match callee {
-        Callee::Helper(helper) => helper.name(),
-        Callee::Kfunc(kfunc) => kfunc.name(),
-        Callee::Function(id) => &hir.functions[id].name,
+        Callee::Helper(helper) => helper.name().into(),
+        Callee::Kfunc(kfunc) => kfunc.name().into(),
+        Callee::Function(id) => match hir.functions.get(id) {
+            Some(function) => function.name.clone(),
+            None => format!("loop_body_{}", id.index() - hir.functions.len()),
+        },
     }
 }

@@ -9,6 +9,7 @@ mod fold;
 mod inline;
 mod loads;
 mod merges;
+mod outline;
 mod params;
 mod places;
 mod stores;
@@ -19,6 +20,7 @@ mod twins;
 mod values;
 
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
+pub use outline::has_large_loop;
 
 use super::mir::verify::{VerifyError, verify};
 use super::mir::{Block, Function, Op, Program, Value};
@@ -53,6 +55,9 @@ pub const LOWERING: &str = "lowering";
 /// The pass that takes functions together: once for each, when it and those that it calls are good.
 const INLINE: &str = "inline";
 
+/// The pass that makes functions of the bodies of loops: once, before the last.
+const OUTLINE: &str = "outline";
+
 /// Looks at a program after [`LOWERING`] and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
@@ -63,15 +68,20 @@ pub enum Effort {
     Full,
     /// Only those that make no frame larger.
     SmallFrames,
+    /// All, and bodies of large loops become functions that the verifier looks at on their own.
+    LoopsApart,
 }
 
 /// Passes after which no value lives longer than before.
 const SMALL_FRAMES: &[&str] = &["params", "fold", "accesses", "stores", "branches", "dead"];
 
+/// Passes after which code of one loop may serve another: not before loops become functions.
+const MIXES_LOOPS: &[&str] = &["twins"];
+
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().chain([&LAST]).map(|(name, _)| *name);
-    std::iter::once(LOWERING).chain(each).chain([INLINE])
+    std::iter::once(LOWERING).chain(each).chain([INLINE, OUTLINE])
 }
 
 /// Runs all passes on all functions until nothing changes.
@@ -84,14 +94,17 @@ pub fn run(program: &mut Program, effort: Effort, watch: Watch<'_>) -> Result<()
     for at in 0..program.functions.len() {
         check(&program.functions[at], LOWERING)?;
         improve(program, at, effort, watch)?;
-        if effort == Effort::Full && inline::run(program, at, &calls) {
+        if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE)?;
             improve(program, at, effort, watch)?;
         }
     }
-    if effort == Effort::Full && inline::drop_uncalled(program, &calls) {
+    if effort != Effort::SmallFrames && inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
+    }
+    if effort == Effort::LoopsApart {
+        outline_all(program, watch)?;
     }
     let (name, pass) = LAST;
     for at in 0..program.functions.len() {
@@ -103,10 +116,31 @@ pub fn run(program: &mut Program, effort: Effort, watch: Watch<'_>) -> Result<()
     Ok(())
 }
 
+/// Makes functions of the bodies of loops in all functions.
+fn outline_all(program: &mut Program, watch: Watch<'_>) -> Result<(), VerifyError> {
+    let mut at = 0;
+    while at < program.functions.len() {
+        let made = outline::run(program, at);
+        if made > 0 {
+            watch(OUTLINE, program);
+            for changed in at..=at + made {
+                check(&program.functions[changed], OUTLINE)?;
+                improve(program, changed, Effort::Full, watch)?;
+            }
+        }
+        at += made + 1;
+    }
+    Ok(())
+}
+
 fn improve(program: &mut Program, at: usize, effort: Effort, watch: Watch<'_>) -> Result<(), VerifyError> {
     for _ in 0..MAX_ROUNDS {
         let mut changed = false;
-        let wanted = |name: &str| effort == Effort::Full || SMALL_FRAMES.contains(&name);
+        let wanted = |name: &str| match effort {
+            Effort::Full => true,
+            Effort::SmallFrames => SMALL_FRAMES.contains(&name),
+            Effort::LoopsApart => !MIXES_LOOPS.contains(&name),
+        };
         for (name, pass) in PASSES.iter().filter(|(name, _)| wanted(name)) {
             if pass(&mut program.functions[at]) {
                 changed = true;

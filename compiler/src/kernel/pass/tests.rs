@@ -32,7 +32,13 @@ fn builder() -> Builder {
 }
 
 fn optimised(function: Function) -> Function {
-    let mut program = Program { functions: vec![function], scratch_bytes: 0 };
+    let mut program = Program {
+        functions: vec![function],
+        scratch_bytes: 0,
+        script_functions: 2,
+        bodies: 0,
+        context: None,
+    };
     run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
     program.functions.remove(0)
 }
@@ -445,7 +451,12 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     args[0] = seven;
     let made = crate::kernel::mir::Inst { result: Some(seven), op: Op::Const(7), span: span() };
     caller.blocks[entry].insts.insert(0, made);
-    let mut program = Program { functions: vec![callee.finish(), caller], scratch_bytes: 0 };
+    let mut program = Program {
+        functions: vec![callee.finish(), caller],
+        scratch_bytes: 0,
+        script_functions: 2,
+        bodies: 0,
+    };
     run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
     assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);

@@ -347,7 +347,7 @@ fn is_shared(op: &Op) -> bool {
 }
 
 /// Whether it is made where it is used, wherever it stands.
-fn is_leaf(op: &Op) -> bool {
+pub fn is_leaf(op: &Op) -> bool {
     matches!(
         op,
         Op::Const(_)

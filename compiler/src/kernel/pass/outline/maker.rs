@@ -1,0 +1,135 @@
+//! Appending blocks and instructions to the function that a body becomes, and to the one it is taken from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Place;
+use crate::index::Id;
+use crate::kernel::mir::{
+    Block, BlockData, Function, Inst, Op, Size, Slot, SlotData, Target, Terminator, Type, Value,
+};
+use crate::kernel::scratch::Compact;
+use crate::source::Span;
+
+fn size_of(ty: Type) -> Size {
+    if ty == Type::I64 { Size::DW } else { Size::W }
+}
+
+/// Reads a value from the scratch slot.
+pub fn load(ty: Type, base: Value, place: Place) -> Op {
+    Op::Load { size: size_of(ty), base, offset: offset(place) }
+}
+
+/// A scratch slot has at most [`MAX_BYTES`].
+fn offset(place: Place) -> i16 {
+    i16::try_from(place).unwrap_or(i16::MAX)
+}
+
+/// The function that a body becomes, while it is made.
+pub struct Maker {
+    pub body: Function,
+    /// What stands in it for the values of the other function.
+    pub values: BTreeMap<Value, Value>,
+    /// What stands in it for the blocks of the other function.
+    pub blocks: BTreeMap<Block, Block>,
+    pub span: Span,
+}
+
+impl Maker {
+    /// A new block, whose end is set later.
+    pub fn block(&mut self) -> Block {
+        push_block(&mut self.body, self.span)
+    }
+
+    /// A new value.
+    pub fn new_value(&mut self, ty: Type) -> Value {
+        self.body.values.push(ty)
+    }
+
+    /// What stands for a value of the other function.
+    pub fn own(&mut self, function: &Function, value: Value) -> Value {
+        let body = &mut self.body;
+        *self.values.entry(value).or_insert_with(|| body.values.push(function.values[value]))
+    }
+
+    /// An instruction of the other function.
+    pub fn copy(&mut self, function: &Function, inst: &Inst) -> Inst {
+        let mut copy = inst.clone();
+        copy.op.map_operands(&mut |value| self.own(function, value));
+        copy.result = inst.result.map(|result| self.own(function, result));
+        copy
+    }
+
+    /// Appends an instruction with a result.
+    pub fn make(&mut self, block: Block, ty: Type, op: Op) -> Value {
+        let result = self.new_value(ty);
+        self.body.blocks[block].insts.push(Inst { result: Some(result), op, span: self.span });
+        result
+    }
+
+    /// Appends a store to the scratch slot.
+    pub fn store(&mut self, block: Block, value: Value, base: Value, place: Place) {
+        let op = store(&self.body, value, base, place);
+        self.body.blocks[block].insts.push(Inst { result: None, op, span: self.span });
+    }
+
+    /// Ends a block and the function.
+    pub fn leave(&mut self, block: Block, code: u64) {
+        let code = self.make(block, Type::I32, Op::Const(code));
+        self.body.blocks[block].term = Terminator::Return(code);
+    }
+
+    /// Takes the bytes of other slots out of the frame.
+    pub fn keep_only(&mut self, slots: &BTreeSet<Slot>) {
+        let positions = Compact::new(&self.body, |slot| slots.contains(&slot));
+        for slot in self.body.slots.ids() {
+            let data = self.body.slots[slot];
+            self.body.slots[slot] = match slots.contains(&slot) {
+                true => SlotData { position: positions.position(data), ..data },
+                false => SlotData { size: 0, position: 0 },
+            };
+        }
+        self.body.slot_bytes = positions.bytes;
+    }
+}
+
+/// The function that a body is taken from.
+pub struct Caller<'a> {
+    pub function: &'a mut Function,
+    pub span: Span,
+}
+
+impl Caller<'_> {
+    /// A new block, whose end is set later.
+    pub fn block(&mut self) -> Block {
+        push_block(self.function, self.span)
+    }
+
+    /// Appends an instruction with a result.
+    pub fn make(&mut self, block: Block, ty: Type, op: Op) -> Value {
+        let result = self.function.values.push(ty);
+        self.function.blocks[block].insts.push(Inst { result: Some(result), op, span: self.span });
+        result
+    }
+
+    /// Appends a load from the scratch slot.
+    pub fn load(&mut self, block: Block, like: Value, base: Value, place: Place) -> Value {
+        let ty = self.function.values[like];
+        self.make(block, ty, load(ty, base, place))
+    }
+
+    /// Appends a store to the scratch slot.
+    pub fn store(&mut self, block: Block, value: Value, base: Value, place: Place) {
+        let op = store(self.function, value, base, place);
+        self.function.blocks[block].insts.push(Inst { result: None, op, span: self.span });
+    }
+}
+
+fn store(function: &Function, value: Value, base: Value, place: Place) -> Op {
+    Op::Store { size: size_of(function.values[value]), base, offset: offset(place), value }
+}
+
+/// A block whose end is set later.
+fn push_block(function: &mut Function, span: Span) -> Block {
+    let term = Terminator::Jump(Target::to(Block::new(0)));
+    function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
+}

@@ -1,0 +1,254 @@
+//! Makes functions of the bodies of large loops, which the verifier then looks at on their own.
+//!
+//! Inside a loop under an iterator the verifier takes two ways for the same only if they leave the same behind, down to
+//! bytes of the stack and numbers that nobody reads any more: each branch may double its work, and a loop within a loop
+//! multiplies it. A global function is verified once, for whatever it is given.
+//!
+//! ```text
+//! header: p = next(it); if p then body        header: p = next(it); if p then turn
+//! body..: uses a, sets b                  ->  turn:   store a; code = body(scratch); b = load
+//!         goes to header, or out                      goes to header or out, as the code says
+//! ```
+//!
+//! The function's frame must be in scratch memory (`kernel::scratch`): the body finds it there, and whatever else goes in
+//! and out. So a loop stays as it is where it uses a pointer to something else that was made outside.
+
+mod loops;
+mod maker;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::hir::FuncId;
+use crate::index::{Id, IndexVec};
+use crate::kernel::mir::{
+    Block, Callee, Condition, Function, Op, Origin, Program, Target, Terminator, Type, Value,
+};
+use loops::{Loop, loops};
+use maker::{Caller, Maker, load};
+use plan::{Carried, Plan};
+
+/// Branches of a loop up to which the verifier is trusted to follow all ways.
+const MAX_BRANCHES: usize = 4;
+
+/// Whether a function has a loop that should be a function of its own.
+pub fn has_large_loop(function: &Function) -> bool {
+    loops(function).iter().any(|one| one.branches(function) > MAX_BRANCHES)
+}
+
+/// Makes functions of the large loops of a function, which come before it. Gives how many.
+pub fn run(program: &mut Program, at: usize) -> usize {
+    let mut made = 0;
+    let mut tried = BTreeSet::new();
+    while let Some(mut one) = next_loop(&program.functions[at + made], &mut tried) {
+        let id = FuncId::new(program.script_functions + program.bodies);
+        let function = &mut program.functions[at + made];
+        if !one.take_ends(function) {
+            continue;
+        }
+        let one_context = program.context.is_some();
+        let Some(plan) = Plan::new(function, &one, program.scratch_bytes, one_context) else { continue };
+        program.bodies += 1;
+        program.scratch_bytes = plan.end;
+        let body = plan.body(function, &one, id);
+        plan.call(function, &one, id);
+        program.functions.insert(at + made, body);
+        made += 1;
+    }
+    made
+}
+
+fn next_loop(function: &Function, tried: &mut BTreeSet<Block>) -> Option<Loop> {
+    let found = loops(function);
+    let mut large = found.into_iter().filter(|one| one.branches(function) > MAX_BRANCHES);
+    large.find(|one| tried.insert(one.header))
+}
+
+/// Where a value is handed over: bytes of the scratch slot.
+type Place = u32;
+
+impl Plan {
+    /// The function of the body.
+    fn body(&self, function: &Function, one: &Loop, id: FuncId) -> Function {
+        let span = function.span;
+        let mut maker = Maker {
+            body: Function {
+                id,
+                name: format!("{}_loop", function.name),
+                span,
+                is_program: false,
+                params: ["__scratch".into()]
+                    .into_iter()
+                    .chain(self.context.map(|_| "__ctx".into()))
+                    .collect(),
+                ret: Type::I32,
+                values: IndexVec::new(),
+                blocks: IndexVec::new(),
+                slots: function.slots.clone(),
+                slot_bytes: function.slot_bytes,
+            },
+            values: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            span,
+        };
+        maker.keep_only(&self.slots);
+        let [start, none, found] = std::array::from_fn(|_| maker.block());
+        let given = maker.new_value(Type::Ptr(Origin::EntryOrNull));
+        maker.body.blocks[start].params.push(given);
+        if let Some(context) = self.context {
+            let own = maker.own(function, context);
+            maker.body.blocks[start].params.push(own);
+        }
+        let null = maker.make(start, Type::I32, Op::IsNull(given));
+        let (then, otherwise) = (Target::to(none), Target::to(found));
+        maker.body.blocks[start].term = Terminator::Branch { cond: null, then, otherwise };
+        maker.leave(none, 0);
+        let base = maker.make(found, Type::Ptr(Origin::Entry), Op::NonNull(given));
+        maker.values.insert(self.base, base);
+        for inst in &self.addresses {
+            let inst = maker.copy(function, inst);
+            maker.body.blocks[found].insts.push(inst);
+        }
+        for (value, place) in &self.incoming {
+            let op = load(function.values[*value], base, *place);
+            let own = maker.make(found, function.values[*value], op);
+            maker.values.insert(*value, own);
+        }
+        for block in &one.blocks {
+            let own = maker.block();
+            maker.blocks.insert(*block, own);
+        }
+        for block in &one.blocks {
+            self.copy_block(function, one, *block, base, &mut maker);
+        }
+        let args = function.blocks[one.header].term.targets();
+        let args = args.into_iter().find(|to| to.block == one.entry).map(|to| to.args.clone());
+        let args = args.unwrap_or_default().iter().map(|arg| maker.own(function, *arg)).collect();
+        maker.body.blocks[found].term = Terminator::Jump(Target { block: maker.blocks[&one.entry], args });
+        maker.body
+    }
+
+    fn copy_block(&self, function: &Function, one: &Loop, block: Block, base: Value, maker: &mut Maker) {
+        let (data, own) = (&function.blocks[block], maker.blocks[&block]);
+        for param in &data.params {
+            let value = maker.own(function, *param);
+            maker.body.blocks[own].params.push(value);
+        }
+        for param in &data.params {
+            self.publish(function, *param, own, base, maker);
+        }
+        for inst in data.insts.iter().filter(|inst| !one.reads_counter(inst)) {
+            let copy = maker.copy(function, inst);
+            maker.body.blocks[own].insts.push(copy);
+            if let Some(result) = inst.result {
+                self.publish(function, result, own, base, maker);
+            }
+        }
+        let mut term = data.term.clone();
+        for (number, target) in term.targets_mut().into_iter().enumerate() {
+            let args: Vec<Value> = target.args.iter().map(|arg| maker.own(function, *arg)).collect();
+            *target = if let Some(inside) = maker.blocks.get(&target.block) {
+                Target { block: *inside, args }
+            } else {
+                let way = maker.block();
+                let back = target.block == one.header;
+                if back {
+                    for (carried, arg) in self.carried.iter().zip(&args) {
+                        if let Carried::At(place) = carried {
+                            maker.store(way, *arg, base, *place);
+                        }
+                    }
+                }
+                let code = self.exits.iter().position(|exit| *exit == (block, number)).map_or(0, |at| at + 1);
+                maker.leave(way, code as u64);
+                Target::to(way)
+            };
+        }
+        if let Terminator::Branch { cond, .. } = &mut term {
+            *cond = maker.own(function, *cond);
+        }
+        maker.body.blocks[own].term = term;
+        maker.body.blocks[own].span = data.span;
+    }
+
+    /// Leaves a value where others read it.
+    fn publish(&self, function: &Function, value: Value, block: Block, base: Value, maker: &mut Maker) {
+        if let Some(place) = self.outgoing.get(&value) {
+            let own = maker.own(function, value);
+            maker.store(block, own, base, *place);
+        }
+    }
+
+    /// Puts the call in the place of the loop's body.
+    fn call(&self, function: &mut Function, one: &Loop, id: FuncId) {
+        let span = function.blocks[one.header].span;
+        let exits: Vec<Target> = self
+            .exits
+            .iter()
+            .map(|(block, number)| function.blocks[*block].term.targets()[*number].clone())
+            .collect();
+        self.read_outside(function, one);
+        let mut caller = Caller { function, span };
+        let turn = caller.block();
+        caller.function.blocks[turn].insts = self.counter.clone();
+        for (value, place) in &self.incoming {
+            caller.store(turn, *value, self.base, *place);
+        }
+        let args = [self.base].into_iter().chain(self.context).collect();
+        let code = caller.make(turn, Type::I32, Op::Call { callee: Callee::Function(id), args });
+        let mut at = turn;
+        for (index, exit) in exits.iter().enumerate() {
+            let number = caller.make(at, Type::I32, Op::Const(index as u64 + 1));
+            let cond = caller.make(at, Type::I32, Op::Compare(Condition::Eq, code, number));
+            let (way, next) = (caller.block(), caller.block());
+            let args = exit.args.iter().map(|arg| self.reread(&mut caller, way, *arg)).collect();
+            caller.function.blocks[way].term = Terminator::Jump(Target { block: exit.block, args });
+            let (then, otherwise) = (Target::to(way), Target::to(next));
+            caller.function.blocks[at].term = Terminator::Branch { cond, then, otherwise };
+            at = next;
+        }
+        let params = caller.function.blocks[one.header].params.clone();
+        let args = params.iter().zip(&self.carried).map(|(param, carried)| match carried {
+            Carried::Always(value) => *value,
+            Carried::At(place) => caller.load(at, *param, self.base, *place),
+        });
+        let args = args.collect();
+        caller.function.blocks[at].term = Terminator::Jump(Target { block: one.header, args });
+        for target in caller.function.blocks[one.header].term.targets_mut() {
+            if target.block == one.entry {
+                *target = Target::to(turn);
+            }
+        }
+        for block in &one.blocks {
+            let data = &mut caller.function.blocks[*block];
+            data.insts.clear();
+            data.term = Terminator::Jump(Target::to(*block));
+        }
+    }
+
+    fn reread(&self, caller: &mut Caller<'_>, block: Block, value: Value) -> Value {
+        match self.outgoing.get(&value) {
+            Some(place) => caller.load(block, value, self.base, *place),
+            None => value,
+        }
+    }
+
+    /// Lets those behind the loop read what the body leaves.
+    fn read_outside(&self, function: &mut Function, one: &Loop) {
+        let span = function.span;
+        let mut caller = Caller { function, span };
+        for block in caller.function.reverse_postorder() {
+            if one.blocks.contains(&block) {
+                continue;
+            }
+            let insts = std::mem::take(&mut caller.function.blocks[block].insts);
+            for mut inst in insts {
+                inst.op.map_operands(&mut |value| self.reread(&mut caller, block, value));
+                caller.function.blocks[block].insts.push(inst);
+            }
+            let mut term = caller.function.blocks[block].term.clone();
+            term.map_operands(&mut |value| self.reread(&mut caller, block, value));
+            caller.function.blocks[block].term = term;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What goes into a loop's body and out of it, and whether all of it can be handed over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::values::is_leaf;
+use super::Place;
+use super::loops::Loop;
+use crate::index::IndexVec;
+use crate::kernel::mir::{
+    Block, Callee, Function, Helper, Inst, Op, Origin, Slot, Target, Terminator, Type, Value,
+};
+use crate::kernel::scratch::MAX_BYTES;
+
+/// How a loop's body becomes a function.
+pub struct Plan {
+    /// The address of the scratch slot.
+    pub base: Value,
+    /// The context, if the body reads it.
+    pub context: Option<Value>,
+    /// Numbers that come from outside.
+    pub incoming: BTreeMap<Value, Place>,
+    /// Numbers that the body makes and others read.
+    pub outgoing: BTreeMap<Value, Place>,
+    /// For each parameter of the header, where a turn leaves the next one, or the value that it always has.
+    pub carried: Vec<Carried>,
+    /// Addresses that are made again, in order.
+    pub addresses: Vec<Inst>,
+    /// What reads the counter, for the caller.
+    pub counter: Vec<Inst>,
+    /// Slots of which only the body knows.
+    pub slots: BTreeSet<Slot>,
+    /// The ways out of the loop: from where, and which of the targets.
+    pub exits: Vec<(Block, usize)>,
+    /// Bytes of the scratch slot that are in use.
+    pub end: u32,
+}
+
+/// What a turn leaves for the next.
+#[derive(Clone, Copy)]
+pub enum Carried {
+    /// There.
+    At(Place),
+    /// The same value in all turns.
+    Always(Value),
+}
+
+impl Plan {
+    /// `None` if the body needs what cannot be handed over.
+    pub fn new(function: &Function, one: &Loop, used: u32, context: bool) -> Option<Plan> {
+        let base = scratch_slot(function)?;
+        let mut plan = Plan {
+            base,
+            context: None,
+            incoming: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
+            carried: Vec::new(),
+            addresses: Vec::new(),
+            counter: Vec::new(),
+            slots: BTreeSet::new(),
+            exits: Vec::new(),
+            end: used.next_multiple_of(8),
+        };
+        let made = made_inside(function, one);
+        let mut needed = BTreeSet::new();
+        for block in &one.blocks {
+            let data = &function.blocks[*block];
+            for inst in &data.insts {
+                if one.reads_counter(inst) {
+                    plan.counter.push(inst.clone());
+                } else {
+                    needed.extend(inst.op.operands());
+                }
+            }
+            if let Terminator::Return(_) = data.term {
+                return None;
+            }
+            needed.extend(data.term.operands());
+            let outside = data.term.targets().into_iter().enumerate();
+            let outside = outside.filter(|(_, to)| to.block != one.header && !one.blocks.contains(&to.block));
+            plan.exits.extend(outside.map(|(number, _)| (*block, number)));
+        }
+        let header = function.blocks[one.header].term.targets();
+        needed.extend(header.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
+        let counted: BTreeSet<Value> = plan.counter.iter().filter_map(|inst| inst.result).collect();
+        let ops = function.definitions();
+        for value in needed {
+            if !made.contains(&value) || counted.contains(&value) {
+                plan.bring(function, &ops, value)?;
+            }
+        }
+        plan.carry(function, one, &made)?;
+        plan.hand_out(function, one, &made, &counted)?;
+        plan.keep_slots(function, one)?;
+        (plan.end <= MAX_BYTES && (context || plan.context.is_none())).then_some(plan)
+    }
+
+    fn place(&mut self) -> Place {
+        self.end += 8;
+        self.end - 8
+    }
+
+    /// Makes a value from outside known inside.
+    fn bring(&mut self, function: &Function, ops: &IndexVec<Value, Option<&Op>>, value: Value) -> Option<()> {
+        let known = self.incoming.contains_key(&value)
+            || self.addresses.iter().any(|inst| inst.result == Some(value))
+            || value == self.base
+            || self.context == Some(value);
+        if known {
+            return Some(());
+        }
+        match (function.values[value], ops[value]) {
+            (ty, Some(op)) if is_leaf(op) || (ty.bits().is_none() && matches!(op, Op::PtrAdd(..))) => {
+                for operand in op.operands() {
+                    // What was added was checked outside, but for constants.
+                    if operand != self.base && !ops[operand].is_some_and(is_leaf) {
+                        return None;
+                    }
+                    self.bring(function, ops, operand)?;
+                }
+                let span = function.span;
+                self.addresses.push(Inst { result: Some(value), op: op.clone(), span });
+            }
+            (Type::Ptr(Origin::Context), _) => self.context = Some(value),
+            (Type::Ptr(_), _) => return None,
+            _ => {
+                let place = self.place();
+                self.incoming.insert(value, place);
+            }
+        }
+        Some(())
+    }
+
+    /// Finds what each turn leaves for the next.
+    fn carry(&mut self, function: &Function, one: &Loop, made: &BTreeSet<Value>) -> Option<()> {
+        let backward: Vec<&Target> = one
+            .blocks
+            .iter()
+            .flat_map(|block| function.blocks[*block].term.targets())
+            .filter(|target| target.block == one.header)
+            .collect();
+        for (index, param) in function.blocks[one.header].params.iter().enumerate() {
+            let mut args = backward.iter().map(|target| target.args[index]);
+            let first = args.next()?;
+            let carried = if !made.contains(&first) && args.all(|other| other == first) {
+                Carried::Always(first)
+            } else {
+                function.values[*param].bits()?;
+                Carried::At(self.place())
+            };
+            self.carried.push(carried);
+        }
+        Some(())
+    }
+
+    /// Finds what the body makes and others read.
+    fn hand_out(
+        &mut self,
+        function: &Function,
+        one: &Loop,
+        made: &BTreeSet<Value>,
+        counted: &BTreeSet<Value>,
+    ) -> Option<()> {
+        let mut read = BTreeSet::new();
+        for block in function.reverse_postorder() {
+            let data = &function.blocks[block];
+            if !one.blocks.contains(&block) {
+                read.extend(data.insts.iter().flat_map(|inst| inst.op.operands()));
+                read.extend(data.term.operands());
+            }
+        }
+        for (block, number) in &self.exits {
+            read.extend(&function.blocks[*block].term.targets()[*number].args);
+        }
+        for value in read.intersection(made).filter(|value| !counted.contains(value)) {
+            function.values[*value].bits()?;
+            let place = self.place();
+            self.outgoing.insert(*value, place);
+        }
+        Some(())
+    }
+
+    /// Finds the slots of the frame that the body uses: others must not use them.
+    fn keep_slots(&mut self, function: &Function, one: &Loop) -> Option<()> {
+        let ops = function.definitions();
+        let slots_of = |block: Block| {
+            let data = &function.blocks[block];
+            let operands = data.insts.iter().flat_map(|inst| inst.op.operands());
+            let all = operands.chain(data.term.operands()).filter_map(|value| match ops[value] {
+                Some(Op::StackAddr { slot, .. }) => Some(*slot),
+                _ => None,
+            });
+            all.collect::<Vec<_>>()
+        };
+        let mut others = BTreeSet::new();
+        for block in function.reverse_postorder() {
+            match one.blocks.contains(&block) {
+                true => self.slots.extend(slots_of(block)),
+                false => others.extend(slots_of(block)),
+            }
+        }
+        self.slots.is_disjoint(&others).then_some(())
+    }
+}
+
+/// The address of the function's scratch slot: what a program claims, or the parameter of a function.
+fn scratch_slot(function: &Function) -> Option<Value> {
+    let ops = function.definitions();
+    let is_claimed = |value: Value| match ops[value] {
+        Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => {
+            matches!(ops[args[0]], Some(Op::ScratchMap))
+        }
+        _ => false,
+    };
+    let entry = Type::Ptr(Origin::Entry);
+    let params = &function.blocks[function.entry()].params;
+    let param = params.iter().copied().find(|value| function.values[*value] == entry);
+    let insts = function.reverse_postorder().into_iter().flat_map(|block| &function.blocks[block].insts);
+    let made = insts.into_iter().find_map(|inst| match inst.op {
+        Op::NonNull(value) if is_claimed(value) => inst.result,
+        Op::Load { .. } => inst.result.filter(|result| function.values[*result] == entry),
+        _ => None,
+    });
+    param.or(made)
+}
+
+fn made_inside(function: &Function, one: &Loop) -> BTreeSet<Value> {
+    let blocks = one.blocks.iter().map(|block| &function.blocks[*block]);
+    let made = blocks
+        .flat_map(|data| data.params.iter().copied().chain(data.insts.iter().filter_map(|inst| inst.result)));
+    made.collect()
+}
