@@ -456,6 +456,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         scratch_bytes: 0,
         script_functions: 2,
         bodies: 0,
+        context: None,
     };
     run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
