@@ -1,12 +1,11 @@
 //! What the language has and a back end has not yet: one walk before anything is compiled, so that a back end only meets
 //! what it knows.
 
-use crate::builtins::perf::options;
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Function, FunctionKind, Half, Hir, KernelBuiltin, Map, Place, PlaceKind,
-    ProgramKind, SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
+    Expr, ExprKind, FuncId, Function, FunctionKind, Half, Hir, KernelBuiltin, Map, ProgramKind,
+    SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
 };
 use crate::source::Span;
 use crate::split::Split;
@@ -139,6 +138,8 @@ impl Pending<'_> {
                 | UserBuiltin::Attach { .. }
                 | UserBuiltin::AttachTarget { .. }
                 | UserBuiltin::Read { .. }
+                | UserBuiltin::ReadCpu(_)
+                | UserBuiltin::Events(_)
                 | UserBuiltin::Detach(_)
                 | UserBuiltin::DetachProgram(_)
                 | UserBuiltin::Enable(_)
@@ -196,27 +197,13 @@ impl Pending<'_> {
                 _ => types.scalar(from.ty).is_some() && types.scalar(expr.ty).is_some(),
             },
             ExprKind::New
+            | ExprKind::Event(_)
             | ExprKind::Shared(
                 SharedBuiltin::Print { .. } | SharedBuiltin::Ratio(_) | SharedBuiltin::Rate(_),
             ) => self.half == Half::User,
             ExprKind::Kernel(builtin) => self.kernel_builtin(builtin),
             ExprKind::User(builtin) => self.user_builtin(builtin),
             _ => false,
-        }
-    }
-
-    /// Options that the host does not know yet must keep their defaults.
-    fn later_options(&mut self, expr: &Expr) {
-        let ExprKind::Struct(fields) = &expr.kind else { return };
-        if expr.ty != self.hir.known.perf_options {
-            return;
-        }
-        for field in fields.iter().skip(options::LATER) {
-            let default = matches!(&field.kind, ExprKind::Const(0))
-                || matches!(&field.kind, ExprKind::Bytes(bytes) if bytes.is_empty());
-            if !default {
-                self.later(field.span, "this option is");
-            }
         }
     }
 }
@@ -226,7 +213,6 @@ impl Visitor for Pending<'_> {
         if !self.known_expr(expr) {
             self.later(expr.span, expr.kind.describe());
         }
-        self.later_options(expr);
     }
 
     fn stmt(&mut self, stmt: &Stmt) {
@@ -239,15 +225,6 @@ impl Visitor for Pending<'_> {
         };
         if !known {
             self.later(stmt.span, stmt.kind.describe());
-        }
-    }
-
-    fn place(&mut self, place: &Place) {
-        if let PlaceKind::Field { base, field } = &place.kind
-            && base.ty == self.hir.known.perf_options
-            && *field >= options::LATER
-        {
-            self.later(place.span, "this option is");
         }
     }
 }

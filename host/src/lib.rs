@@ -20,12 +20,14 @@
 #![deny(unsafe_code)]
 
 pub mod bpf;
+pub mod command;
 pub mod explain;
 mod near;
 pub mod perf;
 pub mod plugin;
 mod run;
 mod tasks;
+pub mod tracefs;
 pub mod world;
 
 pub use run::{Host, PreparedPlugin, RunOptions};

@@ -1,5 +1,6 @@
 //! From a plugin to its outcome.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use ks_wit::manifest::Manifest;
 use ks_wit::section::BpfRecord;
 use wasmtime::component::Linker;
 
+use crate::command::Command;
+use crate::perf::Catalog;
 use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError,
     Prepared, StopHandle, Watch,
@@ -40,6 +43,10 @@ pub struct RunOptions {
     pub grace: Duration,
     /// What it may take of the host's memory.
     pub limits: Limits,
+    /// Where events are looked up: this machine, and vendors' tables.
+    pub catalog: Catalog,
+    /// A command to observe, program and arguments; empty: none. It runs when the plugin waits for the first time.
+    pub exec: Vec<OsString>,
 }
 
 impl RunOptions {
@@ -55,6 +62,8 @@ impl RunOptions {
             timeout: None,
             grace: GRACE,
             limits: Limits::default(),
+            catalog: Catalog::default(),
+            exec: Vec::new(),
         }
     }
 }
@@ -162,7 +171,14 @@ fn instantiate(
     object: Option<BpfRecord>,
     options: RunOptions,
 ) -> Result<Instance<State>, Outcome> {
-    let RunOptions { name, words, settings, stdout, stderr, stop, limits, .. } = options;
-    let state = State::new(Setup { name, words, settings, stdout, stderr, stop, object, limits });
+    let RunOptions { name, words, settings, stdout, stderr, stop, limits, catalog, exec, .. } = options;
+    let command = match exec.as_slice() {
+        [] => None,
+        exec => Some(Command::start(exec, stop.clone()).map_err(|error| {
+            Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
+        })?),
+    };
+    let state =
+        State::new(Setup { name, words, settings, stdout, stderr, stop, object, limits, catalog, command });
     prepared.instantiate(state, &limits)
 }

@@ -3,14 +3,13 @@
 mod perf_support;
 
 use std::fs;
-use std::os::fd::BorrowedFd;
 use std::process::Command;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use ks_host::perf::{Attachments, Options, PerfError, State};
 use nix::sched::{CloneFlags, unshare};
-use perf_support::{Sleeper, fault, named, own_thread, some_descriptor, store, stores_to};
+use perf_support::{Sleeper, fault, named, own_thread, program, some_descriptor, store, stores_to};
 
 #[test]
 fn root_counts_this_thread_exactly() {
@@ -96,16 +95,14 @@ fn root_inherit_counts_children_created_later_and_reset_forgets_them() {
 fn root_a_program_is_linked_while_the_event_is_off() {
     static WORD: AtomicU64 = AtomicU64::new(0);
     let mut attachments = Attachments::new();
-    let mut enabled_at_link = None;
-    let mut link = |event: BorrowedFd<'_>| {
+    let link = program(|event| {
         store(&WORD, 10);
         let mut answer = [0_u8; 40];
         nix::unistd::read(event, &mut answer).unwrap();
-        enabled_at_link = answer[8..16].try_into().ok().map(u64::from_ne_bytes);
+        assert_eq!(answer[8..16], [0; 8], "it was not enabled yet");
         some_descriptor()
-    };
-    let stores = attachments.open(&stores_to(&WORD), &own_thread(), None, Some(&mut link)).unwrap();
-    assert_eq!(enabled_at_link, Some(0));
+    });
+    let stores = attachments.open(&stores_to(&WORD), &own_thread(), None, link).unwrap();
     assert!(attachments.live().iter().all(|live| live.id == stores && live.has_program));
     store(&WORD, 10);
     assert_eq!(attachments.read(stores).unwrap().raw, 10, "it counts once it is linked");
@@ -145,17 +142,17 @@ fn root_nothing_stays_open() {
         let before = open();
         let mut attachments = Attachments::new();
         let leader = attachments.open(&named("page_faults"), &own_thread(), None, None).unwrap();
-        let mut link = |_: BorrowedFd<'_>| some_descriptor();
-        attachments.open(&named("task_clock"), &own_thread(), Some(leader), Some(&mut link)).unwrap();
+        let link = || program(|_| some_descriptor());
+        attachments.open(&named("task_clock"), &own_thread(), Some(leader), link()).unwrap();
         assert_eq!(open(), before + 3, "two events and a link");
-        let mut failing = |_: BorrowedFd<'_>| Err(nix::errno::Errno::EEXIST);
-        attachments.open(&named("dummy"), &own_thread(), Some(leader), Some(&mut failing)).unwrap_err();
-        attachments.open(&named("dummy"), &own_thread(), None, Some(&mut failing)).unwrap_err();
+        let failing = || program(|_| Err(nix::errno::Errno::EEXIST));
+        attachments.open(&named("dummy"), &own_thread(), Some(leader), failing()).unwrap_err();
+        attachments.open(&named("dummy"), &own_thread(), None, failing()).unwrap_err();
         assert_eq!(open(), before + 3, "a failed open leaves nothing");
         attachments.detach(leader);
         assert_eq!(open(), before);
         let leader = attachments.open(&named("page_faults"), &own_thread(), None, None).unwrap();
-        attachments.open(&named("task_clock"), &own_thread(), Some(leader), Some(&mut link)).unwrap();
+        attachments.open(&named("task_clock"), &own_thread(), Some(leader), link()).unwrap();
         drop(attachments);
         assert_eq!(open(), before);
     })

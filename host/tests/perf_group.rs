@@ -2,7 +2,6 @@
 
 mod perf_support;
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ks_host::perf::{AttachmentId, Attachments, Event, Options, PerfError, Refusal, State};
 use nix::errno::Errno;
-use perf_support::{fault, named, own_thread, some_descriptor, spin, store, stores_to};
+use perf_support::{fault, named, own_thread, program, some_descriptor, spin, store, stores_to};
 
 fn open(attachments: &mut Attachments, event: &Event, leader: Option<AttachmentId>) -> AttachmentId {
     attachments.open(event, &own_thread(), leader, None).unwrap()
@@ -274,8 +273,8 @@ fn root_a_member_that_fails_leaves_the_group_at_its_old_start() {
         ks_host::perf::Access { write: true, ..Default::default() },
     );
     attachments.open(&no_such_cpu_watch.unwrap(), &own_thread(), Some(leader), None).unwrap_err();
-    let mut failing = |_: BorrowedFd<'_>| Err(Errno::EACCES);
-    attachments.open(&named("page_faults"), &own_thread(), Some(leader), Some(&mut failing)).unwrap_err();
+    let failing = program(|_| Err(Errno::EACCES));
+    attachments.open(&named("page_faults"), &own_thread(), Some(leader), failing).unwrap_err();
 
     store(&WORD, 10);
     let after = attachments.read(leader).unwrap();
@@ -289,11 +288,11 @@ fn root_a_member_can_carry_a_program() {
     static WORD: AtomicU64 = AtomicU64::new(0);
     let mut attachments = Attachments::new();
     let leader = open(&mut attachments, &named("task_clock"), None);
-    let mut link = |_: BorrowedFd<'_>| {
+    let link = program(|_| {
         store(&WORD, 10);
         some_descriptor()
-    };
-    let member = attachments.open(&stores_to(&WORD), &own_thread(), Some(leader), Some(&mut link)).unwrap();
+    });
+    let member = attachments.open(&stores_to(&WORD), &own_thread(), Some(leader), link).unwrap();
     store(&WORD, 10);
     assert_eq!(attachments.read(member).unwrap().raw, 10, "what came before the restart is not counted");
 }

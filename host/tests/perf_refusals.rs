@@ -3,14 +3,13 @@
 mod perf_support;
 
 use std::fs;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use ks_host::explain::Facts;
 use ks_host::perf::{Access, Attachments, ErrorKind, Event, Options, PerfError, Refusal};
 use nix::errno::Errno;
-use perf_support::{Sleeper, named, own_thread, store, stores_to};
+use perf_support::{Sleeper, named, own_thread, program, store, stores_to};
 
 fn refusal(result: Result<ks_host::perf::AttachmentId, PerfError>) -> Refusal {
     match result {
@@ -208,8 +207,8 @@ fn root_a_misaligned_breakpoint_is_explained() {
 #[test]
 fn root_a_second_program_is_busy() {
     let mut attachments = Attachments::new();
-    let mut taken = |_: BorrowedFd<'_>| Err(Errno::EEXIST);
-    let error = attachments.open(&named("page_faults"), &own_thread(), None, Some(&mut taken)).unwrap_err();
+    let taken = program(|_| Err(Errno::EEXIST));
+    let error = attachments.open(&named("page_faults"), &own_thread(), None, taken).unwrap_err();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Busy, Some(Errno::EEXIST)));
     assert!(error.to_string().contains("kernel: bpf(BPF_LINK_CREATE): EEXIST"), "{error}");
     assert!(error.to_string().contains("an event takes one program only"), "{error}");

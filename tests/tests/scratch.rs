@@ -3,10 +3,11 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ks_compiler::pipeline::{self, Options};
-use ks_host::perf::{Attachments, Event, Options as EventOptions};
+use ks_host::perf::{Attachments, Event, LinkProgram, Options as EventOptions};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, ProgramMut, ProgramType,
 };
@@ -141,15 +142,15 @@ fn run(program: &ProgramMut<'_>) -> u32 {
 fn at_clock(attachments: &mut Attachments, program: &ProgramMut<'_>, period: u64) -> Link {
     let event = Event::named("cpu_clock").expect("every kernel has it");
     let options = EventOptions { cpu: CPU as i32, period, ..EventOptions::default() };
-    let mut made = None;
-    let mut link = |event: std::os::fd::BorrowedFd<'_>| {
-        // libbpf's link owns the descriptor that it is given.
-        let own = event.try_clone_to_owned().expect("a descriptor");
-        made = Some(program.attach_perf_event(own.into_raw_fd()).expect("a perf program"));
+    let (tell, opened) = std::sync::mpsc::channel();
+    let link: LinkProgram = Arc::new(move |event: std::os::fd::BorrowedFd<'_>, _| {
+        tell.send(event.try_clone_to_owned().expect("a descriptor")).expect("somebody listens");
         Ok(OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there")))
-    };
-    attachments.open(&event, &options, None, Some(&mut link)).expect("a clock");
-    made.expect("the event was opened")
+    });
+    attachments.open(&event, &options, None, Some(link)).expect("a clock");
+    // libbpf's link owns the descriptor that it is given.
+    let own = opened.recv().expect("the event was opened");
+    program.attach_perf_event(own.into_raw_fd()).expect("a perf program")
 }
 
 /// Runs `outer` in two threads that share a CPU and maps, until `inner` has interrupted it often enough. Gives how many

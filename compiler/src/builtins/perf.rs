@@ -111,8 +111,8 @@ pub mod options {
     pub const EXCLUDE_USER: usize = 7;
     /// `group: perf_attachment`, [`super::attachment::NONE`].
     pub const GROUP: usize = 8;
-    /// The first of the fields that the host does not take yet.
-    pub const LATER: usize = 9;
+    /// The first of the fields that version 0.1.1 of the language has not.
+    pub const OURS: usize = 9;
     /// `freq: u64`, 0.
     pub const FREQ: usize = 9;
     /// `exclude_idle: bool`, false.
@@ -141,6 +141,40 @@ pub mod options {
     pub const FOLLOW: usize = 21;
     /// `weak: bool`, false.
     pub const WEAK: usize = 22;
+    /// `event_type: u32`, 0. This and what follows is no field of the language: it describes an event that the packed
+    /// form cannot hold, whose `event` is one of [`super::form`].
+    pub const EVENT_TYPE: usize = 23;
+    /// `event_config: u64`, 0: `config`, or the address of a breakpoint.
+    pub const EVENT_CONFIG: usize = 24;
+    /// `event_config1: u64`, 0: `config1`, or the length of a breakpoint.
+    pub const EVENT_CONFIG1: usize = 25;
+    /// `event_config2: u64`, 0: `config2`, or the accesses of a breakpoint.
+    pub const EVENT_CONFIG2: usize = 26;
+    /// `event_text: str(256)`, empty: a name or a place.
+    pub const EVENT_TEXT: usize = 27;
+
+    /// Whether a script cannot name a field.
+    pub fn is_hidden(field: usize) -> bool {
+        field == EVERY_CPU || field >= EVENT_TYPE
+    }
+}
+
+/// What `perf_options.event` holds if the fields behind it describe the event: no PMU has such a type.
+pub mod form {
+    /// `raw_event(type, config, config1, config2)`.
+    pub const RAW: u64 = 0xffff_ffff_0000_0000;
+    /// `tracepoint(text)`.
+    pub const TRACEPOINT: u64 = RAW + 1;
+    /// `breakpoint(address, len, access)`.
+    pub const BREAKPOINT: u64 = RAW + 2;
+    /// `breakpoint(text, len, access)`.
+    pub const BREAKPOINT_AT: u64 = RAW + 3;
+    /// `pmu(text)`.
+    pub const PMU: u64 = RAW + 4;
+    /// `kprobe_event(text)`.
+    pub const KPROBE: u64 = RAW + 5;
+    /// `uprobe_event(text)`.
+    pub const UPROBE: u64 = RAW + 6;
 }
 
 /// Positions of the fields of `perf_read`.

@@ -5,7 +5,7 @@ use super::expr::Typed;
 use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
-use crate::builtins::perf::{CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE};
+use crate::builtins::perf::{CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT};
 use crate::diag::Diagnostic;
 use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Place, PlaceKind};
 use crate::source::Span;
@@ -265,6 +265,13 @@ impl Body<'_, '_> {
     /// A string literal: names are checked now, or found when the event is attached.
     fn event_text(&mut self, arg: &ast::Expr) -> Option<String> {
         match literal_text(arg) {
+            // A zero ends the text.
+            Some(bytes) if bytes.len() >= OPTION_TEXT as usize => {
+                let text =
+                    format!("this text is longer than the {} bytes that name an event", OPTION_TEXT - 1);
+                self.report(Diagnostic::error(417, arg.span, text));
+                None
+            }
             Some(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
             None => {
                 self.report(Diagnostic::error(401, arg.span, "expected a string literal"));

@@ -47,6 +47,10 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         self.check_combinations(&given, span);
+        if names_a_task(&given) && given.values[options::CPU].is_none() {
+            // CPU 0, the default, would be a part of what these tasks do, and nobody asked for it.
+            given.values[options::CPU] = Some(self.any_cpu(span));
+        }
         let values = (0..declared.len())
             .map(|field| match given.values[field].take() {
                 Some(value) => value,
@@ -64,14 +68,18 @@ impl Body<'_, '_> {
                 continue;
             }
             let position = declared.iter().position(|one| one.name == field.name);
-            let Some(position) = position.filter(|position| *position != options::EVERY_CPU) else {
-                let mut shown = declared.to_vec();
-                shown.remove(options::EVERY_CPU);
+            let Some(position) = position.filter(|position| !options::is_hidden(*position)) else {
+                let shown: Vec<Field> = declared
+                    .iter()
+                    .enumerate()
+                    .filter(|(position, _)| !options::is_hidden(*position))
+                    .map(|(_, field)| field.clone())
+                    .collect();
                 self.unknown_field("perf_options", field, &shown);
                 given.sound = false;
                 continue;
             };
-            if position >= options::LATER {
+            if position >= options::OURS {
                 self.checker.strict(field.span, &format!("field `{}` in `perf_options`", field.name));
             }
             if let Some(first) = given.places[position].replace(field.span) {
@@ -121,16 +129,22 @@ impl Body<'_, '_> {
             options::CPU => (0, common.i32),
             options::PERIOD => (1_000_000, common.u64),
             options::WAKEUP => (1, common.u32),
-            options::FREQ => (0, common.u64),
-            options::PRECISE => (0, common.u32),
+            options::FREQ | options::EVENT_CONFIG | options::EVENT_CONFIG1 | options::EVENT_CONFIG2 => {
+                (0, common.u64)
+            }
+            options::PRECISE | options::EVENT_TYPE => (0, common.u32),
             options::GROUP => return self.attachment_constant(attachment::NONE, span),
-            options::PROCESS | options::CGROUP => {
+            options::PROCESS | options::CGROUP | options::EVENT_TEXT => {
                 let ty = self.checker.types.str_type(OPTION_TEXT);
                 return Expr { kind: ExprKind::Bytes(Vec::new()), ty, span };
             }
             _ => (0, common.bool),
         };
         Expr { kind: ExprKind::Const(value), ty, span }
+    }
+
+    fn any_cpu(&self, span: Span) -> Expr {
+        Expr { kind: ExprKind::Const(u64::from(u32::MAX)), ty: self.common().i32, span }
     }
 
     fn attachment_constant(&mut self, perf_fd: i32, span: Span) -> Expr {
@@ -167,8 +181,7 @@ impl Body<'_, '_> {
             None => Some(default),
         };
         let every_cpu = given.values[options::EVERY_CPU].is_some();
-        let task_named =
-            [options::PROCESS, options::COMMAND].iter().any(|field| given.values[*field].is_some());
+        let task_named = names_a_task(given);
         let pair = (constant(options::PID, -1), constant(options::CPU, 0));
         if pair == (Some(-1), Some(-1)) && !every_cpu && !task_named {
             self.report(
@@ -223,6 +236,11 @@ impl Body<'_, '_> {
         }
         ty.is_some() || config.is_some() || group.is_some()
     }
+}
+
+/// Whether tasks are named by something else than `pid`.
+fn names_a_task(given: &Given) -> bool {
+    [options::PROCESS, options::COMMAND].iter().any(|field| given.values[*field].is_some())
 }
 
 /// The event that a value names.

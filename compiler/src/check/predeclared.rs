@@ -164,6 +164,11 @@ fn options(types: &mut Types, names: &mut Names, known: KnownTypes) -> TypeId {
         ("precise", common.u32),
         ("follow", common.bool),
         ("weak", common.bool),
+        ("event_type", common.u32),
+        ("event_config", common.u64),
+        ("event_config1", common.u64),
+        ("event_config2", common.u64),
+        ("event_text", text),
     ];
     structure(types, names, "perf_options", &fields)
 }

@@ -9,6 +9,7 @@ use super::expr::unsupported;
 use super::func::FnCx;
 use super::runtime::Routine;
 use super::scalar::{store_op, val_type};
+use crate::builtins::perf::options;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, Match, UserBuiltin};
 use crate::types::{TypeId, TypeKind};
@@ -55,6 +56,9 @@ impl FnCx<'_, '_> {
                 self.read_counter(attachment, *form, to, expr.span)?;
             }
             ExprKind::User(UserBuiltin::CommOf(pid)) => self.comm_of(pid, expr.ty, to)?,
+            ExprKind::User(UserBuiltin::ReadCpu(args)) => {
+                self.read_counter_on(args, to, expr.span)?;
+            }
             ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
                 self.per_cpu(*map, key, cpu, to, expr.span)?;
             }
@@ -92,7 +96,8 @@ impl FnCx<'_, '_> {
         }
     }
 
-    fn constant(&mut self, ty: TypeId, bytes: &[u8], to: Addr) {
+    /// Puts constant bytes at `to`, and zeros behind them.
+    pub fn constant(&mut self, ty: TypeId, bytes: &[u8], to: Addr) {
         let size = self.cx.hir.types.size(ty);
         let used = bytes.len().min(size as usize);
         let mut image = bytes[..used].to_vec();
@@ -153,7 +158,17 @@ impl FnCx<'_, '_> {
         if used < size {
             self.zero(to, size);
         }
+        let described = match values.first().map(|first| &first.kind) {
+            Some(ExprKind::Event(spec)) => {
+                self.event_record(spec, to)?;
+                true
+            }
+            _ => false,
+        };
         for (position, value) in values.iter().enumerate() {
+            if described && (position == options::EVENT || position >= options::EVENT_TYPE) {
+                continue;
+            }
             let offset = self.cx.hir.types.field_offset(id, position) as u32;
             self.value(value, to.plus(offset))?;
         }

@@ -79,7 +79,8 @@ impl FnCx<'_, '_> {
             UserBuiltin::Dispatch { rings, timeout_ms } => {
                 self.dispatch(rings, timeout_ms.as_deref(), span)?;
             }
-            UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } => {
+            UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
+            UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } | UserBuiltin::ReadCpu(_) => {
                 return Err(unsupported(span, "this result as a number is"));
             }
             other => return Err(unsupported(span, other.describe())),
@@ -131,6 +132,31 @@ impl FnCx<'_, '_> {
         self.push_addr(attachment);
         self.push_line(span);
         self.code.call(read);
+        Ok(())
+    }
+
+    /// `read_cpu(attachment, cpu)`: the result goes to `to`.
+    pub fn read_counter_on(&mut self, args: &[Expr; 2], to: Addr, span: Span) -> Lower<()> {
+        let [attachment, cpu] = args;
+        let read = self.cx.routine(Routine::PerfSnapshotCpu);
+        let attachment = self.stable_addr(attachment, std::slice::from_ref(cpu))?;
+        self.push_addr(to);
+        self.push_addr(attachment);
+        self.push_line(span);
+        self.scalar(cpu)?;
+        self.code.call(read);
+        Ok(())
+    }
+
+    /// `events(wildcard)`: prints them and pushes how many they are.
+    fn events(&mut self, wildcard: &Expr, span: Span) -> Lower<()> {
+        let list = self.cx.routine(Routine::PerfEvents);
+        let size = self.cx.hir.types.size(wildcard.ty) as u32;
+        let addr = self.aggregate_addr(wildcard)?;
+        self.push_addr(addr);
+        self.code.u32(size);
+        self.push_line(span);
+        self.code.call(list);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use super::defer;
 use super::maps::Table;
 use super::memory::MAX_STATIC;
 use super::module::{Module, Origin};
+use super::perf;
 use super::recursion;
 use super::runtime::Routine;
 use crate::diag::Diagnostic;
@@ -82,6 +83,8 @@ pub struct Cx<'a> {
     pub throws: bool,
     /// Whether some function of the half defers calls.
     pub defers: bool,
+    /// Which options and kinds of events the half uses.
+    pub perf: perf::used::Used,
 }
 
 impl<'a> Cx<'a> {
@@ -107,6 +110,7 @@ impl<'a> Cx<'a> {
             recursive: recursion::recursive(hir, &split.user),
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
             defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),
+            perf: perf::used::Used::of(hir, &split.user),
         };
         for id in &split.user {
             cx.declare(*id);

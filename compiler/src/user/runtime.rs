@@ -81,6 +81,10 @@ pub enum Routine {
     PerfRead,
     /// Destination, attachment, `where`.
     PerfSnapshot,
+    /// Destination, attachment, `where`, CPU.
+    PerfSnapshotCpu,
+    /// A wildcard (address, size), `where` -> how many events were printed.
+    PerfEvents,
     /// Count, attachment -> the count as the language has it.
     PerfCount,
     /// Attachment, `where` -> 0 or errno.
@@ -136,6 +140,8 @@ impl Routine {
             Routine::Dispatch => (&[I32, I32, I64, I32, I32], &[I32]),
             Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
             Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
+            Routine::PerfSnapshotCpu => (&[I32; 5], &[]),
+            Routine::PerfEvents => (&[I32; 4], &[I32]),
             Routine::PerfCount => (&[I64, I32], &[I64]),
             Routine::PerfControl(_) => (&[I32; 3], &[I32]),
             Routine::AttachTarget => (&[I32, I32, I32, I64, I32, I32], &[I32]),
@@ -182,6 +188,8 @@ impl Routine {
             Routine::PerfAttach => "attach",
             Routine::PerfRead => "read",
             Routine::PerfSnapshot => "snapshot",
+            Routine::PerfSnapshotCpu => "snapshot_cpu",
+            Routine::PerfEvents => "events",
             Routine::PerfCount => "count",
             Routine::PerfControl(control) => control.name(),
             Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
@@ -231,6 +239,8 @@ impl Routine {
             Routine::PerfAttach => perf::attach::code(cx, &mut code),
             Routine::PerfRead => perf::read::scalar(cx, &mut code),
             Routine::PerfSnapshot => perf::read::snapshot(cx, &mut code),
+            Routine::PerfSnapshotCpu => perf::read::snapshot_cpu(cx, &mut code),
+            Routine::PerfEvents => perf::list::code(cx, &mut code),
             Routine::PerfCount => perf::count::code(cx, &mut code),
             Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
             Routine::Load(program) => load::load(cx, &mut code, program),

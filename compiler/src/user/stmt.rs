@@ -6,7 +6,7 @@ use super::cx::Lower;
 use super::expr::unsupported;
 use super::func::{FnCx, Home};
 use super::scalar::{convert, push_const, val_type};
-use crate::hir::{BinaryOp, Block, Expr, LocalId, Place, Stmt, StmtKind};
+use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Place, Stmt, StmtKind};
 use crate::types::{IntType, TypeId};
 
 impl FnCx<'_, '_> {
@@ -77,6 +77,9 @@ impl FnCx<'_, '_> {
 
     /// The place's parts are evaluated before the value.
     fn assign(&mut self, place: &Place, value: &Expr) -> Lower<()> {
+        if let ExprKind::Event(spec) = &value.kind {
+            return self.assign_event(place, spec);
+        }
         let spot = self.spot(place)?;
         if let Some(int) = self.cx.hir.types.scalar(place.ty) {
             let var = self.temp(val_type(int));

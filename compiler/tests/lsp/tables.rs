@@ -25,8 +25,9 @@ fn shown(facts: &Facts, name: &str) -> Vec<(String, String)> {
 fn known(types: &Types, ty: TypeId) -> Vec<(String, String)> {
     let TypeKind::Struct(id) = types.kind(ty) else { panic!("a struct") };
     let fields = types.struct_def(*id).fields.iter();
-    // `cpu: all` is written in place of this one.
-    let written = fields.filter(|field| field.name != "every_cpu");
+    // Others are written in place of these: `cpu: all`, and an event with all that describes it.
+    let hidden = |name: &str| name == "every_cpu" || name.starts_with("event_");
+    let written = fields.filter(|field| !hidden(&field.name));
     let mut fields: Vec<_> = written.map(|field| (field.name.clone(), types.name(field.ty))).collect();
     fields.sort();
     fields

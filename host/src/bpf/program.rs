@@ -132,14 +132,23 @@ impl Program<'_> {
         })
     }
 
-    /// Links the program to an event that somebody else opened and enables: it runs at every overflow, or at every
-    /// hit of a tracepoint's event, until the descriptor is closed.
+    /// What links the program to an event that somebody else opened and enables: it runs at every overflow, or at every
+    /// hit of a tracepoint's event, until the descriptor of the link is closed. The cookie is what the program finds in
+    /// `attachment_id`. It holds the program by a descriptor of its own.
+    ///
+    /// The function's errors: EEXIST if the event has a program already; EINVAL if the program does not suit it or the
+    /// kernel is older than 5.15.
     ///
     /// # Errors
-    /// EEXIST if the event has a program already; EINVAL if the program does not suit it or the kernel is older than
-    /// 5.15.
-    pub fn link_event(&self, event: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-        sys::link_perf_event(self.inner.as_fd(), event)
+    /// [`BpfError::Kernel`] if there is no descriptor left.
+    pub fn linker(
+        &self,
+    ) -> Result<impl Fn(BorrowedFd<'_>, u64) -> Result<OwnedFd, Errno> + Send + Sync + use<>, BpfError> {
+        let program = self.inner.as_fd().try_clone_to_owned().map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
+            self.kernel("keep", "fcntl(F_DUPFD_CLOEXEC)", errno)
+        })?;
+        Ok(move |event: BorrowedFd<'_>, cookie| sys::link_perf_event(program.as_fd(), event, cookie))
     }
 
     /// Attaches the program to the raw tracepoint of this name, for example `sched_switch`.

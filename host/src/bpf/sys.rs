@@ -53,17 +53,27 @@ pub(super) fn has_pin_path(map: &OpenMap<'_>) -> bool {
     !unsafe { libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()) }.is_null()
 }
 
-/// Links a program to a perf event: it runs at every overflow (or hit, for a tracepoint) until the link is closed.
+/// Links a program to a perf event: it runs at every overflow (or hit, for a tracepoint) until the link is closed, and
+/// finds the cookie by `bpf_get_attach_cookie`.
 ///
 /// Source: bpf(2), BPF_LINK_CREATE with BPF_PERF_EVENT; since 5.15.
-pub(super) fn link_perf_event(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    // SAFETY: both descriptors are open for the time of the call; no options is a null pointer.
+pub(super) fn link_perf_event(
+    program: BorrowedFd<'_>,
+    event: BorrowedFd<'_>,
+    cookie: u64,
+) -> Result<OwnedFd, Errno> {
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.perf_event.bpf_cookie = cookie;
+    // SAFETY: both descriptors are open for the time of the call, and so are the options, whose size is in them.
     let fd = check(unsafe {
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),
             event.as_raw_fd(),
             libbpf_sys::BPF_PERF_EVENT,
-            ptr::null(),
+            &raw const options,
         )
     })?;
     // SAFETY: the kernel just made this descriptor for us; nobody else knows it.

@@ -1,23 +1,15 @@
-//! The kernel's numbers for its static tracepoints.
-
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
+//! The kernel's numbers for the static tracepoints that programs are attached to.
 
 use nix::errno::Errno;
 
 use super::error::BpfError;
-
-/// Where tracefs is mounted; the second is the place of kernels before 4.1.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+use crate::tracefs::{self, TracefsError};
 
 /// The number of the tracepoint `category/name`, which is the config of its perf event.
 ///
 /// # Errors
 /// [`BpfError::Target`] if that is no such name; [`BpfError::Kernel`]: ENOENT if there is no such tracepoint, EACCES
-/// without the right to read tracefs; [`BpfError::NoTracefs`].
-///
-/// Source: `Documentation/trace/events.rst`.
+/// without the right to read tracefs; [`BpfError::NoTracefs`] if it is not mounted and cannot be for this process.
 pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     let (category, name) = target
         .split_once('/')
@@ -27,28 +19,20 @@ pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
             target: target.into(),
             expected: "`category/event`, for example `sched/sched_switch`",
         })?;
-    let events = TRACEFS
-        .iter()
-        .map(|root| Path::new(root).join("events"))
-        .find(|events| fs::metadata(events).is_ok_and(|metadata| metadata.is_dir()) || is_hidden(events))
-        .ok_or(BpfError::NoTracefs)?;
-    let file = events.join(category).join(name).join("id");
     let refused = |errno| BpfError::Kernel {
         tried: format!("find the tracepoint `{target}` for program `{program}`"),
         call: "open(tracefs)",
         errno,
     };
-    let text = fs::read_to_string(file)
-        .map_err(|error| refused(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)))?;
-    text.trim().parse().map_err(|_| refused(Errno::EIO))
+    tracefs::tracepoint_id(category, name).map_err(|error| match error {
+        TracefsError::NotMounted => BpfError::NoTracefs,
+        TracefsError::NotFound { .. } => refused(Errno::ENOENT),
+        TracefsError::NotPermitted => refused(Errno::EACCES),
+        TracefsError::Unreadable(_) => refused(Errno::EIO),
+    })
 }
 
-/// A folder may be there and not be shown to this user.
-fn is_hidden(folder: &Path) -> bool {
-    fs::metadata(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
-}
-
-/// What a category or an event of the kernel is named with; so the path stays below tracefs.
+/// What a category or an event of the kernel is named with.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 
 /// A capability that perf and BPF ask for. The numbers are those of `include/uapi/linux/capability.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Facts {
     pub task_exists: Option<bool>,
     /// Most descriptors that this process may have open.
     pub descriptor_limit: Option<u64>,
+    /// `kernel.perf_event_max_sample_rate`, samples per second.
+    pub max_sample_rate: Option<u64>,
     /// Major and minor version of the kernel.
     pub kernel: Option<(u32, u32)>,
 }
@@ -60,6 +63,7 @@ impl Facts {
             hardware_pmu: core_pmu(),
             task_exists: Some(pid <= 0 || Path::new("/proc").join(pid.to_string()).exists()),
             descriptor_limit: descriptor_limit(),
+            max_sample_rate: number("/proc/sys/kernel/perf_event_max_sample_rate"),
             kernel: text("/proc/sys/kernel/osrelease").as_deref().and_then(version),
         }
     }
@@ -81,7 +85,7 @@ fn text(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-fn number(path: &str) -> Option<i32> {
+fn number<T: FromStr>(path: &str) -> Option<T> {
     text(path)?.parse().ok()
 }
 

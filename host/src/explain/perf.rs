@@ -34,6 +34,11 @@ pub enum EventClass {
     },
     /// An event of a PMU that the kernel publishes.
     Pmu,
+    /// The execution of an instruction.
+    Probe {
+        /// Of the kernel, not of a program.
+        in_kernel: bool,
+    },
 }
 
 /// What was being done.
@@ -71,12 +76,20 @@ pub struct Attempt {
     pub pid: i32,
     /// The CPU as it was given: -1 any.
     pub cpu: i32,
+    /// The control group whose tasks count; empty: none.
+    pub cgroup: String,
     /// Whether children count, too.
     pub inherit: bool,
+    /// Whether of the children only threads count.
+    pub threads_only: bool,
     /// Whether the kernel's part is left out.
     pub exclude_kernel: bool,
     /// Whether a program runs at each overflow.
     pub sampling: bool,
+    /// Samples per second; 0: by period.
+    pub freq: u64,
+    /// `precise_ip`.
+    pub precise: u32,
 }
 
 /// One line: ``cannot add `branch_misses` to the group led by `cpu_cycles` (pid 4242, any cpu)``.
@@ -92,6 +105,7 @@ impl fmt::Display for Attempt {
             Action::Reset => write!(f, "cannot reset `{event}`")?,
         }
         match self.pid {
+            -1 if !self.cgroup.is_empty() => write!(f, " (cgroup {}, ", self.cgroup)?,
             -1 => f.write_str(" (every task, ")?,
             pid => write!(f, " (pid {pid}, ")?,
         }
@@ -184,6 +198,10 @@ pub fn explain(failure: &Failure) -> Explanation {
         (Call::Open, Errno::ENOMEM) => {
             Explanation::new(Kind::Limit, "the kernel has no memory for another event")
         }
+        (Call::Open, Errno::E2BIG) if matches!(attempt.action, Action::Join { size: 2.., .. }) => {
+            Explanation::new(Kind::Limit, "the group has as many events as one read can bring (16 KiB)")
+                .with_remedy("open it outside of the group")
+        }
         (Call::Open, Errno::E2BIG) => Explanation::new(
             Kind::Unsupported,
             "this kernel is older than an option that was asked for: its perf_event_attr is shorter",
@@ -211,6 +229,13 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
         (EventClass::Software { .. }, _) => format!("this kernel does not count `{event}`"),
         (EventClass::Tracepoint, _) => "this kernel was built without tracepoint events".to_owned(),
         (EventClass::Breakpoint { .. }, _) => "this CPU or kernel has no such hardware breakpoint".to_owned(),
+        (EventClass::Probe { in_kernel: true }, _) => {
+            "the kernel has no such function, or allows no probe of it".to_owned()
+        }
+        (EventClass::Probe { in_kernel: false }, _) => "there is no such file".to_owned(),
+        (_, _) if attempt.precise > 0 && errno == Errno::EOPNOTSUPP => {
+            format!("this CPU has no such precise samples (`precise: {}`) of `{event}`", attempt.precise)
+        }
         (EventClass::Pmu, _) => {
             format!("the PMU of `{event}` does not know this event, or not with these options")
         }
@@ -219,7 +244,7 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
     match attempt.class {
         EventClass::Hardware | EventClass::Software { .. } | EventClass::Pmu => explanation
             .with_remedy(format!("use a software event, which works here: `{}`", software_event(event))),
-        EventClass::Tracepoint | EventClass::Breakpoint { .. } => explanation,
+        EventClass::Tracepoint | EventClass::Breakpoint { .. } | EventClass::Probe { .. } => explanation,
     }
 }
 
@@ -299,7 +324,34 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
         return Explanation::new(Kind::Unsupported, "kernels before 4.13 refuse `inherit` with group reads")
             .with_remedy("open the event without `inherit`");
     }
+    if attempt.threads_only && facts.kernel.is_some_and(|version| version < THREADS_SINCE) {
+        return Explanation::new(
+            Kind::Unsupported,
+            "kernels before 5.13 cannot count new threads alone (`follow`)",
+        )
+        .with_remedy("give `inherit: true` beside `follow`: then new processes are counted, too");
+    }
+    if let (true, Some(limit)) = (attempt.sampling && attempt.freq > 0, facts.max_sample_rate)
+        && attempt.freq > limit
+    {
+        return Explanation::new(
+            Kind::Limit,
+            format!(
+                "{} samples per second are more than kernel.perf_event_max_sample_rate, {limit}",
+                attempt.freq
+            ),
+        )
+        .with_remedy("use a lower `freq`, or raise the setting");
+    }
     match attempt.class {
+        EventClass::Probe { in_kernel } => Explanation::new(
+            Kind::Invalid,
+            if in_kernel {
+                "there is no instruction at that place of the kernel, or it allows no probe there"
+            } else {
+                "there is no instruction at that place of the file, or it cannot be probed"
+            },
+        ),
         EventClass::Tracepoint => Explanation::new(
             Kind::NotFound,
             format!("the kernel has no tracepoint with the id of `{}`", attempt.event),
@@ -319,6 +371,9 @@ fn invalid(attempt: &Attempt, facts: &Facts) -> Explanation {
 
 /// Since this version inherited events can be read as groups (`perf_event_alloc`, v4.13).
 const GROUP_INHERIT_SINCE: (u32, u32) = (4, 13);
+
+/// Since this version `perf_event_attr.inherit_thread` exists.
+const THREADS_SINCE: (u32, u32) = (5, 13);
 
 fn invalid_in_group(attempt: &Attempt) -> Explanation {
     match &attempt.action {
@@ -347,6 +402,13 @@ fn breakpoint(address: u64, len: u32, loads_only: bool) -> Explanation {
             format!("the address {address:#x} is not a multiple of the breakpoint's length, {len} bytes"),
         )
         .with_remedy("align the address, or use a shorter length");
+    }
+    if address >> 63 == 1 {
+        return Explanation::new(
+            Kind::Invalid,
+            "the kernel allows no breakpoint at that place of its own (in its code only with CONFIG_KPROBES)",
+        )
+        .with_remedy("watch data of the kernel, or a tracepoint near that code");
     }
     let explanation = Explanation::new(Kind::Invalid, "this CPU cannot watch that address in that way");
     if loads_only {

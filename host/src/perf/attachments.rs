@@ -1,18 +1,21 @@
 //! All perf attachments of one plugin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem;
 
 use nix::errno::Errno;
-use nix::unistd::gettid;
 
-use super::attr::{Options, Purpose, attr};
+use super::attr::Options;
 use super::error::{PerfError, Refusal};
 use super::event::Event;
-use super::group::{Counter, Group, Reading, Snapshot, Target};
-use super::sys::{self, Scope};
-use crate::explain::perf::{Action, Attempt, Call};
+use super::fan::{Fan, LinkProgram, Plan};
+use super::notice::Notice;
+use super::places::{self, Surroundings, Target};
+use super::pmu::Sysfs;
+use super::reading::{Entry, Reading, Snapshot};
+use super::scale::{State, Tally};
+use crate::explain::perf::{Action, Call};
 
 /// Names an attachment. Numbers start at 1 and are not used again within one [`Attachments`], so that an old id never
 /// means a new attachment.
@@ -32,9 +35,6 @@ impl fmt::Display for AttachmentId {
     }
 }
 
-/// Links a program to an opened event: from the event's descriptor to the link's. The event is disabled meanwhile.
-pub type LinkProgram<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + 'a;
-
 /// One live attachment, as a person wants to see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Live {
@@ -50,17 +50,31 @@ pub struct Live {
     pub leader: Option<AttachmentId>,
     /// Whether a program is linked to it.
     pub has_program: bool,
+    /// How many kernel events it stands for.
+    pub places: usize,
 }
 
 /// All perf attachments of one plugin. Its drop detaches all of them, newest first; a leader is older than its members.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[must_use = "dropping it detaches everything"]
 pub struct Attachments {
     last_id: u64,
     /// By leader.
-    groups: BTreeMap<AttachmentId, Group>,
+    fans: BTreeMap<AttachmentId, Fan>,
     /// Of every live attachment, leaders included.
     leader_of: BTreeMap<AttachmentId, AttachmentId>,
+    surroundings: Surroundings,
+    notices: Vec<Notice>,
+    /// What was told of an attachment, to tell it once.
+    told: BTreeSet<(AttachmentId, Told)>,
+}
+
+/// What is told once of an attachment, however its numbers change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    NeverRan,
+    LowShare,
+    Partial,
 }
 
 impl Drop for Attachments {
@@ -72,9 +86,31 @@ impl Drop for Attachments {
 }
 
 impl Attachments {
-    /// None yet.
+    /// None yet, on this machine.
     pub fn new() -> Attachments {
         Attachments::default()
+    }
+
+    /// None yet; CPUs and PMUs are those of a sysfs.
+    pub fn with_sysfs(sysfs: Sysfs) -> Attachments {
+        let mut attachments = Attachments::default();
+        attachments.surroundings.sysfs = sysfs;
+        attachments
+    }
+
+    /// Names the task that `command` of the options means: one that waits before its exec.
+    pub fn set_command(&mut self, task: i32) {
+        self.surroundings.command = Some(task);
+    }
+
+    /// That task has reached its exec: its events count now, and what is opened from now on counts at once.
+    pub fn note_exec(&mut self) {
+        self.fans.values_mut().for_each(Fan::note_exec);
+    }
+
+    /// What is to be told since the last call: each thing once for an attachment.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        mem::take(&mut self.notices)
     }
 
     /// Opens an event and starts counting: alone, or as a member of the group that `leader` leads. Then the whole group
@@ -84,7 +120,8 @@ impl Attachments {
     /// The link belongs to the attachment. Fields are checked before the kernel is asked, in the order event, pid, cpu,
     /// their combination, leader, rules of a group.
     ///
-    /// `pid` 0 is the thread that calls this.
+    /// `pid` 0 is the thread that calls this. Options that name several tasks or CPUs open one kernel event for each;
+    /// they read as one. With `options.weak` an event that the group has no room for is opened alone.
     ///
     /// Errors: [`PerfError::Refused`] by those checks; [`PerfError::Kernel`] for what the kernel or `link` refuses, with
     /// the cause. After an error nothing is left open, and the group counts on from its old start.
@@ -96,50 +133,109 @@ impl Attachments {
         event: &Event,
         options: &Options,
         leader: Option<AttachmentId>,
-        link: Option<&mut LinkProgram<'_>>,
+        link: Option<LinkProgram>,
     ) -> Result<AttachmentId, PerfError> {
-        let purpose = if link.is_some() { Purpose::Sampling } else { Purpose::Counting };
-        let attempt = attempt(event, options, purpose);
+        let options = event.options(options);
         let id = AttachmentId(self.last_id + 1);
-        let target = check_options(event, options).map_err(|refusal| refused(&attempt, refusal))?;
-        match leader {
-            None => {
-                let counter = open_counter(id, attempt, event, options, None, link)?;
-                self.groups.insert(id, Group::start_alone(counter, target)?);
+        let plan = Plan { id, event: event.clone(), options, link };
+        let refused = |refusal| refused(&plan, refusal);
+        places::check(event, &plan.options).map_err(refused)?;
+        let target = Target::of(&plan.options);
+        let idle = plan.options.exclude_idle;
+        let mut leader = leader;
+        if let Some(led_by) = leader {
+            match self.join(led_by, &plan, &target) {
+                Err(error) if plan.options.weak && has_no_room(&error) => {
+                    let named = self.fans.get(&led_by).map(|fan| fan.leader().event.name().to_owned());
+                    let alone =
+                        Notice::Alone { event: event.name().to_owned(), leader: named.unwrap_or_default() };
+                    self.notices.push(alone);
+                    leader = None;
+                }
+                joined => joined?,
             }
-            Some(leader) => {
-                let group = self.group_led_by(leader).map_err(|refusal| refused(&attempt, refusal))?;
-                let action =
-                    Action::Join { leader: group.leader().attempt.event.clone(), size: group.size() };
-                let attempt = Attempt { action, ..attempt };
-                group.check_target(&target).map_err(|refusal| refused(&attempt, refusal))?;
-                group.join(|leader| open_counter(id, attempt, event, options, Some(leader), link))?;
-            }
+        }
+        if leader.is_none() {
+            let fan = Fan::open(plan, target, &self.surroundings)?;
+            self.fans.insert(id, fan);
         }
         self.last_id = id.0;
         self.leader_of.insert(id, leader.unwrap_or(id));
+        if idle {
+            self.notices.push(Notice::IdleCounts { event: event.name().to_owned() });
+        }
         Ok(id)
     }
 
-    /// Reads this attachment's own counter, now, without stopping it, by one system call. Nothing is allocated but, at
-    /// the first read after a member joined, room for it.
+    fn join(&mut self, leader: AttachmentId, plan: &Plan, target: &Target) -> Result<(), PerfError> {
+        let refused = |refusal| refused(plan, refusal);
+        self.follow_cpus(leader);
+        let led_by = self.leader_of.get(&leader).copied().ok_or(Refusal::StaleLeader(leader));
+        let led_by = led_by.map_err(refused)?;
+        if led_by != leader {
+            return Err(refused(Refusal::MemberAsLeader { leader: led_by }));
+        }
+        let fan = self.fans.get_mut(&leader).ok_or(Refusal::StaleLeader(leader)).map_err(refused)?;
+        let for_leaders = match &plan.options {
+            Options { pinned: true, .. } => Err(Refusal::ForLeaders("pinned")),
+            Options { exclusive: true, .. } => Err(Refusal::ForLeaders("exclusive")),
+            _ => Ok(()),
+        };
+        let checked = fan.target.check_member(target).and(for_leaders);
+        if let Err(refusal) = checked {
+            let mut plan = plan.clone();
+            let action =
+                Action::Join { leader: fan.leader().event.name().to_owned(), size: fan.plans().len() };
+            plan.link = None;
+            return Err(PerfError::Refused { attempt: Box::new(plan.attempt(action, None)), refusal });
+        }
+        fan.join(plan.clone(), &self.surroundings)
+    }
+
+    /// Reads this attachment's own counter, now, without stopping it, by one system call for each place that it
+    /// observes. Nothing is allocated but, at the first read after a member joined, room for it.
     ///
-    /// Units: events for `raw` and `scaled`, nanoseconds for the times, all since the last restart.
+    /// Units: events for `raw` and `scaled`, nanoseconds for the times, all since the last restart. Of several places
+    /// everything is summed, `scaled` after each was scaled by its own times.
     ///
     /// Errors: [`PerfError::Stale`]; [`PerfError::EndOfFile`] if the event is in error state; [`PerfError::Kernel`]
     /// (ECHILD: a child inherited the group before its last member joined).
     ///
     /// Source: perf_event_open(2), "Reading results"; `enum perf_event_read_format`.
     pub fn read(&mut self, id: AttachmentId) -> Result<Reading, PerfError> {
-        self.group_of(id)?.read(id)
+        self.follow_cpus(id);
+        let tally = self.fan_of(id)?.read(id)?;
+        self.note(id, &tally);
+        Ok(Reading::of(&tally))
     }
 
-    /// Reads the whole group of this attachment, now, by one system call.
+    /// Reads the whole group of this attachment, now, by one system call for each place that it observes.
     ///
     /// Errors: as [`Attachments::read`].
     #[doc(alias = "PERF_FORMAT_GROUP")]
     pub fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
-        self.group_of(id)?.snapshot(id)
+        self.follow_cpus(id);
+        let fan = self.fan_of(id)?;
+        let entries = fan.read_all()?;
+        let own = position(fan, id)?;
+        self.note(id, &entries[own].1);
+        Ok(snapshot(&entries, own))
+    }
+
+    /// As [`Attachments::snapshot`], of what the attachment counts on one CPU.
+    ///
+    /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if it has no kernel event of that CPU's own.
+    pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Result<Snapshot, PerfError> {
+        self.follow_cpus(id);
+        let fan = self.fan_of(id)?;
+        let own = position(fan, id)?;
+        match fan.read_cpu(cpu)? {
+            Some(entries) => Ok(snapshot(&entries, own)),
+            None => {
+                let attempt = fan.plans()[own].attempt(Action::Read, None);
+                Err(PerfError::NotOnCpu { attempt: Box::new(attempt), cpu })
+            }
+        }
     }
 
     /// Starts counting again after [`Attachments::disable`]: the whole group if this is a leader, also members that
@@ -151,7 +247,8 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_ENABLE")]
     pub fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.group_of(id)?.enable(id)
+        self.follow_cpus(id);
+        self.fan_of(id)?.enable(id)
     }
 
     /// Stops counting; counts and times stay readable: the whole group if this is a leader, else this event, whose
@@ -160,7 +257,8 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_DISABLE")]
     pub fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.group_of(id)?.disable(id)
+        self.follow_cpus(id);
+        self.fan_of(id)?.disable(id)
     }
 
     /// Sets counts and times to zero, of the whole group if this is a leader, else of this event. What counts goes on
@@ -169,122 +267,130 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_RESET")]
     pub fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.group_of(id)?.reset(id)
+        self.follow_cpus(id);
+        self.fan_of(id)?.reset(id)
     }
 
     /// Stops, unlinks and closes an event; if it leads a group, its members first, newest first. The other members of
     /// a group count on. From then on the id is stale. No effect on a stale id.
     pub fn detach(&mut self, id: AttachmentId) {
         let Some(leader) = self.leader_of.remove(&id) else { return };
+        self.forget(id);
         if leader != id {
-            if let Some(group) = self.groups.get_mut(&leader) {
-                group.remove_member(id);
+            if let Some(fan) = self.fans.get_mut(&leader) {
+                fan.remove_member(id);
             }
             return;
         }
-        let Some(mut group) = self.groups.remove(&id) else { return };
-        let members: Vec<AttachmentId> = group.newest_members_first().collect();
-        for member in members {
+        let Some(fan) = self.fans.remove(&id) else { return };
+        for member in fan.newest_members_first() {
             self.leader_of.remove(&member);
-            group.remove_member(member);
+            self.forget(member);
         }
     }
 
     /// What is attached, in the order of opening.
     pub fn live(&self) -> Vec<Live> {
         let mut live: Vec<Live> = self
-            .groups
+            .fans
             .iter()
-            .flat_map(|(&leader, group)| group.counters().map(move |counter| describe(counter, leader)))
+            .flat_map(|(&leader, fan)| fan.plans().iter().map(move |plan| describe(plan, leader, fan)))
             .collect();
         live.sort_by_key(|live| live.id);
         live
     }
 
-    fn group_of(&mut self, id: AttachmentId) -> Result<&mut Group, PerfError> {
+    fn fan_of(&mut self, id: AttachmentId) -> Result<&mut Fan, PerfError> {
         let leader = self.leader_of.get(&id);
-        leader.and_then(|leader| self.groups.get_mut(leader)).ok_or(PerfError::Stale(id))
+        leader.and_then(|leader| self.fans.get_mut(leader)).ok_or(PerfError::Stale(id))
     }
 
-    fn group_led_by(&mut self, id: AttachmentId) -> Result<&mut Group, Refusal> {
-        match self.leader_of.get(&id) {
-            Some(&leader) if leader != id => Err(Refusal::MemberAsLeader { leader }),
-            Some(_) => self.groups.get_mut(&id).ok_or(Refusal::StaleLeader(id)),
-            None => Err(Refusal::StaleLeader(id)),
+    fn follow_cpus(&mut self, id: AttachmentId) {
+        let leader = self.leader_of.get(&id);
+        if let Some(fan) = leader.and_then(|leader| self.fans.get_mut(leader)) {
+            self.notices.extend(fan.follow_cpus(&self.surroundings));
         }
     }
-}
 
-fn attempt(event: &Event, options: &Options, purpose: Purpose) -> Attempt {
-    Attempt {
-        action: Action::Open,
-        event: event.name().to_owned(),
-        class: event.class(),
-        pid: options.pid,
-        cpu: options.cpu,
-        inherit: options.inherit,
-        exclude_kernel: options.exclude_kernel,
-        sampling: purpose == Purpose::Sampling,
+    fn forget(&mut self, id: AttachmentId) {
+        self.told.retain(|(told, _)| *told != id);
+    }
+
+    /// Notes what a person should know of a reading.
+    fn note(&mut self, id: AttachmentId, tally: &Tally) {
+        let share = share(tally);
+        let told = match tally.state() {
+            State::NeverRan => Told::NeverRan,
+            _ if tally.is_partial() => Told::Partial,
+            State::Multiplexed if share < LOW_SHARE => Told::LowShare,
+            _ => return,
+        };
+        if !self.told.insert((id, told)) {
+            return;
+        }
+        let plans = self.leader_of.get(&id).and_then(|leader| self.fans.get(leader)).map(Fan::plans);
+        let plan = plans.into_iter().flatten().find(|plan| plan.id == id);
+        let event = plan.map(|plan| plan.event.name().to_owned()).unwrap_or_default();
+        self.notices.push(match told {
+            Told::NeverRan => Notice::NeverRan { event },
+            Told::LowShare => Notice::LowShare { event, share },
+            Told::Partial => Notice::Partial { event, enabled: tally.enabled, never_ran: tally.never_ran },
+        });
     }
 }
 
-fn refused(attempt: &Attempt, refusal: Refusal) -> PerfError {
-    PerfError::Refused { attempt: Box::new(attempt.clone()), refusal }
+/// Below this share of the enabled time, in hundredths of a percent, a scaled count is warned of.
+const LOW_SHARE: u32 = 1000;
+
+/// How much of the enabled time was on a counter, in hundredths of a percent.
+fn share(tally: &Tally) -> u32 {
+    let (enabled, running) = (u128::from(tally.times.enabled), u128::from(tally.times.running));
+    let share = (running * 10_000).checked_div(enabled).unwrap_or(10_000);
+    u32::try_from(share).unwrap_or(u32::MAX)
 }
 
-fn describe(counter: &Counter, leader: AttachmentId) -> Live {
+fn refused(plan: &Plan, refusal: Refusal) -> PerfError {
+    PerfError::Refused { attempt: Box::new(plan.attempt(Action::Open, None)), refusal }
+}
+
+/// Whether a group was refused that may be smaller or of other PMUs.
+fn has_no_room(error: &PerfError) -> bool {
+    match error {
+        PerfError::Kernel(failure) => {
+            failure.call == Call::Open
+                && matches!(failure.errno, Errno::EINVAL | Errno::ENOSPC | Errno::E2BIG)
+        }
+        _ => false,
+    }
+}
+
+fn position(fan: &Fan, id: AttachmentId) -> Result<usize, PerfError> {
+    fan.plans().iter().position(|plan| plan.id == id).ok_or(PerfError::Stale(id))
+}
+
+fn snapshot(entries: &[(u64, Tally)], own: usize) -> Snapshot {
+    let reading = Reading::of(&entries[own].1);
+    Snapshot {
+        time_enabled: reading.time_enabled,
+        time_running: reading.time_running,
+        state: reading.state,
+        partial: reading.partial,
+        own,
+        entries: entries
+            .iter()
+            .map(|(id, tally)| Entry { id: *id, raw: tally.raw, scaled: tally.scaled() })
+            .collect(),
+    }
+}
+
+fn describe(plan: &Plan, leader: AttachmentId, fan: &Fan) -> Live {
     Live {
-        id: counter.id,
-        event: counter.attempt.event.clone(),
-        pid: counter.attempt.pid,
-        cpu: counter.attempt.cpu,
-        leader: (leader != counter.id).then_some(leader),
-        has_program: counter.has_program(),
+        id: plan.id,
+        event: plan.event.name().to_owned(),
+        pid: plan.options.pid,
+        cpu: plan.options.cpu,
+        leader: (leader != plan.id).then_some(leader),
+        has_program: plan.link.is_some(),
+        places: fan.places(),
     }
-}
-
-/// The checks that need no kernel, in the order that the language promises.
-fn check_options(event: &Event, options: &Options) -> Result<Target, Refusal> {
-    let Options { pid, cpu, inherit, exclude_kernel, .. } = *options;
-    if pid < -1 {
-        return Err(Refusal::Pid(pid));
-    }
-    if cpu < -1 {
-        return Err(Refusal::Cpu(cpu));
-    }
-    if pid == -1 && cpu == -1 {
-        return Err(Refusal::EveryTaskOnEveryCpu);
-    }
-    if exclude_kernel && event.is_in_kernel_only() {
-        return Err(Refusal::InKernelOnly);
-    }
-    let task = if pid == 0 { gettid().as_raw() } else { pid };
-    Ok(Target { pid, task, cpu, inherit })
-}
-
-/// Opens an event disabled, asks for its id, clears it and links its program. What was done is undone by the drop of
-/// the counter if a later step fails.
-fn open_counter(
-    id: AttachmentId,
-    attempt: Attempt,
-    event: &Event,
-    options: &Options,
-    leader: Option<BorrowedFd<'_>>,
-    link: Option<&mut LinkProgram<'_>>,
-) -> Result<Counter, PerfError> {
-    let failed = |call| {
-        let attempt = attempt.clone();
-        move |errno| PerfError::kernel(attempt, call, errno)
-    };
-    let purpose = if attempt.sampling { Purpose::Sampling } else { Purpose::Counting };
-    let attr = attr(event, options, purpose);
-    let descriptor = sys::open(&attr, options.pid, options.cpu, leader).map_err(failed(Call::Open))?;
-    let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
-    let mut counter = Counter::new(id, attempt.clone(), kernel_id, descriptor);
-    sys::reset(counter.event(), Scope::Event).map_err(failed(Call::Reset))?;
-    if let Some(link) = link {
-        let link = link(counter.event()).map_err(failed(Call::Link))?;
-        counter.own_link(link);
-    }
-    Ok(counter)
 }

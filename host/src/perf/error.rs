@@ -3,10 +3,11 @@
 use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
-use super::event::InvalidEvent;
+use super::event::{InvalidEvent, did_you_mean};
 use crate::explain::Facts;
 pub use crate::explain::Kind as ErrorKind;
 use crate::explain::perf::{Attempt, Call, Failure, explain};
+use crate::tracefs::TracefsError;
 
 /// A failure of this module. Its text says what was tried, what the kernel answered, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,34 @@ pub enum PerfError {
         /// `perf_event_attr.type`.
         type_: u32,
     },
+    /// No PMU has this name.
+    #[error("no PMU named `{name}` here{}", did_you_mean(.near))]
+    NoPmu {
+        /// The name.
+        name: String,
+        /// Names that are near, the nearest first.
+        near: Vec<String>,
+    },
+    /// A tracepoint that has no number here.
+    #[error("cannot find the tracepoint `{name}`\n  because: {cause}{}", tracefs_advice(.cause))]
+    Tracepoint {
+        /// `category/event`.
+        name: String,
+        /// Why.
+        cause: TracefsError,
+    },
+    /// A place that a probe or a breakpoint is put at could not be found.
+    #[error("cannot find `{place}`\n  because: {because}\n  do: {remedy}")]
+    Place {
+        /// As it was written.
+        place: String,
+        /// The kind of failure.
+        kind: ErrorKind,
+        /// Why.
+        because: String,
+        /// What helps.
+        remedy: &'static str,
+    },
     /// The description of the event can never be opened.
     #[error("not an event\n  because: {0}")]
     InvalidEvent(#[from] InvalidEvent),
@@ -42,6 +71,16 @@ pub enum PerfError {
     /// The kernel refused.
     #[error("{0}")]
     Kernel(Box<Failure>),
+    /// The attachment has no kernel event of that CPU's own.
+    #[error(
+        "{attempt}: nothing of it counts cpu {cpu} alone\n  do: attach it with `cpu: all`, or to that CPU"
+    )]
+    NotOnCpu {
+        /// What was tried.
+        attempt: Box<Attempt>,
+        /// The CPU.
+        cpu: i32,
+    },
     /// A read gave end-of-file: the event is in error state.
     #[error(
         "{0}\n  kernel: read: end of file\n  because: the event lost its counter (a pinned event that did not fit)"
@@ -69,6 +108,64 @@ pub enum Refusal {
         "it happens in the kernel only: with `exclude_kernel` it would count a silent 0\n  do: leave out `exclude_kernel`"
     )]
     InKernelOnly,
+    /// An event that happens in the host only, without the host.
+    #[error(
+        "virtual machines do not cause it: `exclude_host` would leave nothing\n  do: leave out `exclude_host`"
+    )]
+    InHostOnly,
+    /// `precise` above 3.
+    #[error("precise {0} is no step: 0 is the loosest, 3 the strictest")]
+    Precise(u32),
+    /// More than one of what says whom to count.
+    #[error(
+        "`{first}` and `{second}` both say whom to count\n  do: give one of pid, process, command and cgroup"
+    )]
+    TwoTasks {
+        /// The one.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// `follow` without a task.
+    #[error("`follow` needs a task whose threads are counted: give `pid`, `process` or `command`")]
+    FollowsNobody,
+    /// A control group on any CPU.
+    #[error("a cgroup is counted on one CPU or on all\n  do: give `cpu: all`, or the number of a CPU")]
+    CgroupNeedsCpu,
+    /// `command` where the host starts none.
+    #[error("the host starts no command\n  do: run `ks-host PLUGIN --exec COMMAND WORDS..`")]
+    NoCommand,
+    /// No process has that name.
+    #[error("no process runs `{0}`")]
+    NoProcess(String),
+    /// No such task.
+    #[error("there is no task {0}")]
+    NoTask(i32),
+    /// No such control group.
+    #[error("there is no cgroup `{path}`{}", mounted_at(.mount))]
+    NoCgroup {
+        /// As it was given.
+        path: String,
+        /// Where control groups for perf are mounted.
+        mount: Option<std::path::PathBuf>,
+    },
+    /// The threads of a process changed faster than they could be opened.
+    #[error(
+        "task {0} starts threads faster than they can be opened\n  do: attach before it does, with `inherit`"
+    )]
+    TooManyThreads(i32),
+    /// None of the CPUs that the event's PMU counts on was asked for.
+    #[error("the PMU of this event counts on other CPUs: {}", list(.cpus))]
+    OtherPmuCpu {
+        /// Those.
+        cpus: Vec<i32>,
+    },
+    /// An option that only a leader may have.
+    #[error("`{0}` is for the leader of a group: the group is on the counters together")]
+    ForLeaders(&'static str),
+    /// A member that would be opened at other places than its leader.
+    #[error("a group observes the same tasks and CPUs: `{0}` of the leader and of this event differ")]
+    OtherPlaces(&'static str),
     /// The leader is detached.
     #[error("stale leader: attachment {0} was detached")]
     StaleLeader(AttachmentId),
@@ -106,16 +203,40 @@ pub enum Refusal {
     },
 }
 
+fn tracefs_advice(cause: &TracefsError) -> String {
+    match cause {
+        TracefsError::NotFound { near, .. } => did_you_mean(near),
+        TracefsError::NotMounted => {
+            "\n  do: mount -t tracefs tracefs /sys/kernel/tracing, or give ks-host CAP_SYS_ADMIN".to_owned()
+        }
+        TracefsError::NotPermitted => "\n  do: give ks-host CAP_DAC_READ_SEARCH".to_owned(),
+        TracefsError::Unreadable(_) => String::new(),
+    }
+}
+
 impl PerfError {
     /// The kind, to decide by.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            PerfError::UnknownEvent { .. } | PerfError::UnknownPmu { .. } => ErrorKind::NotFound,
+            PerfError::UnknownEvent { .. } | PerfError::UnknownPmu { .. } | PerfError::NoPmu { .. } => {
+                ErrorKind::NotFound
+            }
+            PerfError::Tracepoint { cause, .. } => match cause {
+                TracefsError::NotFound { .. } => ErrorKind::NotFound,
+                TracefsError::NotPermitted => ErrorKind::NotPermitted,
+                TracefsError::NotMounted => ErrorKind::Unsupported,
+                TracefsError::Unreadable(_) => ErrorKind::Kernel,
+            },
+            PerfError::Place { kind, .. } => *kind,
+            PerfError::Refused {
+                refusal: Refusal::NoProcess(_) | Refusal::NoTask(_) | Refusal::NoCgroup { .. },
+                ..
+            } => ErrorKind::NotFound,
             PerfError::InvalidEvent(_) => ErrorKind::Invalid,
             PerfError::Refused { refusal: Refusal::StaleLeader(_), .. } | PerfError::Stale(_) => {
                 ErrorKind::Stale
             }
-            PerfError::Refused { .. } => ErrorKind::Invalid,
+            PerfError::Refused { .. } | PerfError::NotOnCpu { .. } => ErrorKind::Invalid,
             PerfError::Kernel(failure) => explain(failure).kind,
             PerfError::EndOfFile(_) | PerfError::Answer(_) => ErrorKind::Kernel,
         }
@@ -136,9 +257,13 @@ impl PerfError {
     }
 }
 
-fn did_you_mean(near: &[String]) -> String {
-    match near {
-        [] => String::new(),
-        near => format!("\n  do: use a name that exists, such as `{}`", near.join("`, `")),
+fn mounted_at(mount: &Option<std::path::PathBuf>) -> String {
+    match mount {
+        Some(mount) => format!(" below {}", mount.display()),
+        None => ": no file system of control groups is mounted that perf events can use".to_owned(),
     }
+}
+
+fn list(cpus: &[i32]) -> String {
+    cpus.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
 }

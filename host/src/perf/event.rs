@@ -1,11 +1,14 @@
 //! What is counted.
 
+use std::ffi::CString;
 use std::fmt;
 
 use perf_event_open_sys::bindings;
 
+use super::attr::Options;
+use super::catalog::Catalog;
 use super::error::PerfError;
-use super::{names, sysfs};
+use super::modifiers::Modifiers;
 use crate::explain::perf::EventClass;
 
 /// How an access to a breakpoint's address is counted.
@@ -47,19 +50,26 @@ impl fmt::Display for Access {
 /// What is counted: the type and configuration of an event, not yet opened, and the name under which messages show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    name: String,
-    kind: Kind,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) modifiers: Modifiers,
+    /// The CPUs on which its PMU counts, if not all.
+    pub(super) cpus: Option<Vec<i32>>,
 }
 
 /// The fields of `perf_event_attr` that choose the event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    Counter { type_: u32, config: u64 },
+    /// `config`, `config1`, `config2`, `config3`.
+    Counter { type_: u32, config: [u64; 4] },
+    /// An address, a length in bytes, the accesses.
     Breakpoint { address: u64, len: u32, access: Access },
+    /// A function of the kernel, or a file; bytes from its start.
+    Probe { type_: u32, target: CString, offset: u64, in_kernel: bool },
 }
 
 /// Why a description of an event can never be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEvent {
     /// Type 5 without an address.
     #[error("a breakpoint needs an address, a length and an access: it has a constructor of its own")]
@@ -84,44 +94,75 @@ pub enum InvalidEvent {
     /// A breakpoint for fetches of this many bytes.
     #[error("a breakpoint on instruction fetches has the length 8, not {0}")]
     ExecuteLength(u32),
+    /// A letter behind an event that is none, or too often.
+    #[error(
+        "`{letter}` in `:{letters}` is no modifier: the letters are u, k, h, G, H, I, p (up to three), D, e, W"
+    )]
+    Modifier {
+        /// The letter.
+        letter: char,
+        /// All of them.
+        letters: String,
+    },
+    /// A term that the PMU does not have.
+    #[error("the PMU `{pmu}` has no term `{term}`{}", did_you_mean(.near))]
+    UnknownTerm {
+        /// The PMU.
+        pmu: String,
+        /// The term.
+        term: String,
+        /// Words that are near, the nearest first.
+        near: Vec<String>,
+    },
+    /// A value that does not fit the bits of its term, or is no number.
+    #[error("`{term}={value}` of the PMU `{pmu}` is not a number up to {largest:#x}")]
+    TermValue {
+        /// The PMU.
+        pmu: String,
+        /// The term.
+        term: String,
+        /// Its text.
+        value: String,
+        /// The largest number that its bits hold.
+        largest: u64,
+    },
+    /// A text that has not the form of an event.
+    #[error("`{text}` is not {form}")]
+    Form {
+        /// The text.
+        text: String,
+        /// What it should be.
+        form: &'static str,
+    },
+}
+
+pub(super) fn did_you_mean(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!("\n  do: use a name that exists, such as `{}`", near.join("`, `")),
+    }
 }
 
 impl Event {
-    /// The event with these numbers: `perf_event_attr.type` and `.config`.
+    /// As [`Catalog::numbered`], on this machine.
     ///
-    /// Types 0 (hardware), 1 (software), 2 (tracepoint, config is its id), 3 (hardware cache), 4 (raw) and those under
-    /// `/sys/bus/event_source/devices` are accepted. The upper 32 bits of a hardware or cache config choose one of
-    /// several core PMUs by its type; 0 leaves it to the kernel.
-    ///
-    /// Errors: [`PerfError::InvalidEvent`] (type 5, a config that the header does not define),
-    /// [`PerfError::UnknownPmu`].
-    ///
-    /// Source: perf_event_open(2); `enum perf_type_id` in `include/uapi/linux/perf_event.h`, v6.18.
+    /// # Errors
+    /// As there.
     pub fn numbered(type_: u32, config: u64) -> Result<Event, PerfError> {
-        let name = match type_ {
-            bindings::PERF_TYPE_BREAKPOINT => return Err(InvalidEvent::NumberedBreakpoint.into()),
-            bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => core_event_name(type_, config)?,
-            bindings::PERF_TYPE_SOFTWARE => {
-                names::name_of(type_, config).ok_or(InvalidEvent::UndefinedConfig { type_, config })?
-            }
-            bindings::PERF_TYPE_TRACEPOINT => format!("tracepoint:{config}"),
-            bindings::PERF_TYPE_RAW => format!("r{config:x}"),
-            _ => format!("{}/config={config:#x}/", pmu(type_)?),
-        };
-        Ok(Event { name, kind: Kind::Counter { type_, config } })
+        Catalog::default().numbered(type_, config)
     }
 
-    /// The event of this name, in the language's spelling (`page_faults`) or that of `perf list` (`page-faults`,
-    /// `faults`, `L1-dcache-load-misses`). Messages show it as it is written here.
+    /// As [`Catalog::named`], on this machine.
     ///
-    /// Errors: [`PerfError::UnknownEvent`], with near names.
+    /// # Errors
+    /// As there.
     pub fn named(name: &str) -> Result<Event, PerfError> {
-        match names::find(name) {
-            Some((type_, config)) => {
-                Ok(Event { name: name.to_owned(), kind: Kind::Counter { type_, config } })
-            }
-            None => Err(PerfError::UnknownEvent { name: name.to_owned(), near: names::near(name) }),
-        }
+        Catalog::default().named(name)
+    }
+
+    /// An event on every CPU, without letters behind it.
+    pub(super) fn plain(name: impl Into<String>, kind: Kind) -> Event {
+        Event { name: name.into(), kind, modifiers: Modifiers::default(), cpus: None }
     }
 
     /// A hardware breakpoint: counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.
@@ -141,10 +182,10 @@ impl Event {
         };
         match refusal {
             Some(reason) => Err(reason.into()),
-            None => Ok(Event {
-                name: format!("breakpoint:{address:#x}:{len}:{access}"),
-                kind: Kind::Breakpoint { address, len, access },
-            }),
+            None => Ok(Event::plain(
+                format!("breakpoint:{address:#x}:{len}:{access}"),
+                Kind::Breakpoint { address, len, access },
+            )),
         }
     }
 
@@ -153,17 +194,30 @@ impl Event {
         &self.name
     }
 
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
+    pub(super) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The options with what the event's own spelling asks for.
+    pub(super) fn options(&self, options: &Options) -> Options {
+        self.modifiers.apply(options)
+    }
+
+    /// The CPUs on which its PMU counts, if not all.
+    pub(super) fn cpus(&self) -> Option<&[i32]> {
+        self.cpus.as_deref()
     }
 
     /// What an explanation of a refusal needs to know of the event.
     pub(super) fn class(&self) -> EventClass {
-        match self.kind {
-            Kind::Breakpoint { address, len, access } => {
-                EventClass::Breakpoint { address, len, loads_only: access.read && !access.write }
-            }
-            Kind::Counter { type_, .. } => match type_ {
+        match &self.kind {
+            Kind::Breakpoint { address, len, access } => EventClass::Breakpoint {
+                address: *address,
+                len: *len,
+                loads_only: access.read && !access.write,
+            },
+            Kind::Probe { in_kernel, .. } => EventClass::Probe { in_kernel: *in_kernel },
+            Kind::Counter { type_, .. } => match *type_ {
                 bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE | bindings::PERF_TYPE_RAW => {
                     EventClass::Hardware
                 }
@@ -176,34 +230,30 @@ impl Event {
         }
     }
 
-    /// Context, migration and cgroup switches happen in the kernel only: without it they would count a silent 0.
+    /// Context, migration and cgroup switches, tracepoints and probes of kernel functions happen in the kernel only:
+    /// without it they would count a silent 0.
     ///
-    /// Source: `perf_sw_event_sched` in `include/linux/perf_event.h`, which passes kernel registers.
+    /// Source: `perf_sw_event_sched` in `include/linux/perf_event.h`, which passes kernel registers;
+    /// `perf_tp_event_match` in `kernel/events/core.c`.
     pub(super) fn is_in_kernel_only(&self) -> bool {
-        let Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config } = self.kind else { return false };
-        [
-            bindings::PERF_COUNT_SW_CONTEXT_SWITCHES,
-            bindings::PERF_COUNT_SW_CPU_MIGRATIONS,
-            bindings::PERF_COUNT_SW_CGROUP_SWITCHES,
-        ]
-        .map(u64::from)
-        .contains(&config)
+        match &self.kind {
+            Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => [
+                bindings::PERF_COUNT_SW_CONTEXT_SWITCHES,
+                bindings::PERF_COUNT_SW_CPU_MIGRATIONS,
+                bindings::PERF_COUNT_SW_CGROUP_SWITCHES,
+            ]
+            .map(u64::from)
+            .contains(config),
+            Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, .. } => true,
+            Kind::Probe { in_kernel, .. } => *in_kernel,
+            Kind::Counter { .. } | Kind::Breakpoint { .. } => false,
+        }
     }
-}
 
-/// The name of a hardware or cache event, after its PMU if the upper half of the config names one.
-fn core_event_name(type_: u32, config: u64) -> Result<String, PerfError> {
-    let (core_pmu, generic) =
-        ((config >> bindings::PERF_PMU_TYPE_SHIFT) as u32, config & u64::from(bindings::PERF_HW_EVENT_MASK));
-    let name = names::name_of(type_, generic).ok_or(InvalidEvent::UndefinedConfig { type_, config })?;
-    match core_pmu {
-        0 => Ok(name),
-        core_pmu => Ok(format!("{}/{name}/", pmu(core_pmu)?)),
+    /// Whether the CPU counts it, so that modes of the CPU can be left out.
+    pub(super) fn is_counted_by_hardware(&self) -> bool {
+        matches!(self.class(), EventClass::Hardware | EventClass::Pmu)
     }
-}
-
-fn pmu(type_: u32) -> Result<String, PerfError> {
-    sysfs::pmu_name(type_).ok_or(PerfError::UnknownPmu { type_ })
 }
 
 fn type_word(type_: u32) -> &'static str {

@@ -1,4 +1,5 @@
-//! One group: a leader and its members, started, stopped and read together. An event of its own is a group of one.
+//! One group of kernel events: a leader and its members, started, stopped and read together. An event of its own is a
+//! group of one. What reads as one and consists of several groups is made in [`super::fan`].
 //!
 //! What the kernel does, and this module makes good (seen on 6.18):
 //!
@@ -17,71 +18,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
-use super::error::{PerfError, Refusal};
+use super::error::PerfError;
 use super::read::{Buffer, GroupCounts, ReadFailure};
-use super::scale::{Scaled, State, Times, scale};
+use super::scale::{Tally, Times};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
-
-/// One counter, read once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
-    /// Events of this attachment since its last restart, as the kernel counted them.
-    pub raw: u64,
-    /// `raw * time_enabled / time_running`, rounded toward zero, worked out in 128 bits. None if the event never ran.
-    pub scaled: Option<u64>,
-    /// `scaled` would be above `u64::MAX`, which it is instead.
-    pub saturated: bool,
-    /// Nanoseconds since the restart in which the event was enabled and its task, if it has one, ran.
-    pub time_enabled: u64,
-    /// Nanoseconds of these in which the event was on a counter.
-    pub time_running: u64,
-    /// What the two times say.
-    pub state: State,
-    /// Only some of the CPUs or core kinds that were asked for have counted. An attachment is one kernel event on one
-    /// CPU or with one task, so this is false.
-    pub partial: bool,
-}
-
-/// One event of a group in a [`Snapshot`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
-    /// The kernel's id of the event (PERF_EVENT_IOC_ID).
-    pub id: u64,
-    /// As in [`Reading`].
-    pub raw: u64,
-    /// As in [`Reading`]. A member that was stopped or reset on its own is scaled by its own times.
-    pub scaled: Option<u64>,
-}
-
-/// A whole group, read at one moment by one system call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Of the attachment that was read, as in [`Reading`]. All events of a group have the same times, but those that
-    /// were stopped or reset on their own.
-    pub time_enabled: u64,
-    /// As `time_enabled`.
-    pub time_running: u64,
-    /// What the two times say.
-    pub state: State,
-    /// As in [`Reading`].
-    pub partial: bool,
-    /// The index in `entries` of the attachment that was read.
-    pub own: usize,
-    /// The leader, then the live members in the order in which they joined.
-    pub entries: Vec<Entry>,
-}
-
-/// What a group observes: the same for all of its events.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    /// As it was given.
-    pub(super) pid: i32,
-    /// `pid`, or the id of the thread that 0 stood for.
-    pub(super) task: i32,
-    pub(super) cpu: i32,
-    pub(super) inherit: bool,
-}
 
 /// What the kernel had counted at the last restart.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,8 +67,9 @@ impl Counter {
         self.link = Some(link);
     }
 
-    pub(super) fn has_program(&self) -> bool {
-        self.link.is_some()
+    /// The kernel's id of the event.
+    pub(super) fn kernel_id(&self) -> u64 {
+        self.kernel_id
     }
 
     /// The error for a call that failed while doing `action`.
@@ -155,9 +97,9 @@ impl Counter {
     }
 
     /// Count and times since the last restart. None if the answer lacks this event.
-    fn measure(&self, counts: &GroupCounts<'_>) -> Option<(u64, Times)> {
+    fn measure(&self, counts: &GroupCounts<'_>) -> Option<Tally> {
         let raw = counts.count(self.kernel_id)?.saturating_sub(self.baseline.count);
-        Some((raw, self.effective(counts.times).since(self.baseline.times)))
+        Some(Tally::of(raw, self.effective(counts.times).since(self.baseline.times)))
     }
 
     /// Makes this moment the start of count and times. None if the answer lacks this event.
@@ -178,20 +120,35 @@ impl Counter {
 /// A leader with its members.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) target: Target,
     /// In the order in which they joined. Before `leader`, so that they are dropped first.
     members: Vec<Counter>,
     leader: Counter,
     enabled: bool,
+    /// The kernel starts the group itself, at the exec of its task.
+    awaits_exec: bool,
     buffer: Buffer,
 }
 
 impl Group {
-    /// Starts an event as a group of its own.
-    pub(super) fn start_alone(leader: Counter, target: Target) -> Result<Group, PerfError> {
-        sys::enable(leader.event())
-            .map_err(|errno| leader.error(leader.attempt.action.clone(), Call::Enable, errno))?;
-        Ok(Group { target, members: Vec::new(), leader, enabled: true, buffer: Buffer::default() })
+    /// A group of one event, which does not count yet.
+    pub(super) fn alone(leader: Counter, awaits_exec: bool) -> Group {
+        Group { members: Vec::new(), leader, enabled: false, awaits_exec, buffer: Buffer::default() }
+    }
+
+    /// Starts the leader.
+    pub(super) fn start(&mut self) -> Result<(), PerfError> {
+        if !self.awaits_exec {
+            let action = self.leader.attempt.action.clone();
+            sys::enable(self.leader.event())
+                .map_err(|errno| self.leader.error(action, Call::Enable, errno))?;
+        }
+        self.enabled = true;
+        Ok(())
+    }
+
+    /// The task has reached its exec, or has gone.
+    pub(super) fn note_exec(&mut self) {
+        self.awaits_exec = false;
     }
 
     /// Leader first, then members in the order in which they joined.
@@ -199,51 +156,35 @@ impl Group {
         iter::once(&self.leader).chain(&self.members)
     }
 
-    pub(super) fn leader(&self) -> &Counter {
-        &self.leader
-    }
-
     /// Live events, the leader included.
     pub(super) fn size(&self) -> usize {
         1 + self.members.len()
     }
 
-    /// The members, newest first.
-    pub(super) fn newest_members_first(&self) -> impl Iterator<Item = AttachmentId> {
-        self.members.iter().rev().map(|member| member.id)
+    /// Whether the event of this attachment is here.
+    pub(super) fn has(&self, id: AttachmentId) -> bool {
+        self.counters().any(|counter| counter.id == id)
     }
 
-    /// Refuses what the kernel would refuse with a bare EINVAL.
-    pub(super) fn check_target(&self, member: &Target) -> Result<(), Refusal> {
-        let leader = &self.target;
-        if leader.task != member.task {
-            Err(Refusal::OtherPid { leader: leader.pid, member: member.pid })
-        } else if leader.cpu != member.cpu {
-            Err(Refusal::OtherCpu { leader: leader.cpu, member: member.cpu })
-        } else if leader.inherit != member.inherit {
-            Err(Refusal::OtherInherit { leader: leader.inherit, member: member.inherit })
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Opens a member with the leader's descriptor and starts the whole group from zero, also what was stopped. If
-    /// anything fails the group goes on as it was.
-    pub(super) fn join(
+    /// Opens a member with the leader's descriptor. It does not count before [`Group::restart`]; the others count on.
+    pub(super) fn admit(
         &mut self,
         open: impl FnOnce(BorrowedFd<'_>) -> Result<Counter, PerfError>,
     ) -> Result<(), PerfError> {
-        let joined = open(self.leader.event()).and_then(|member| {
-            let action = member.attempt.action.clone();
-            self.members.push(member);
-            self.restart(&action).inspect_err(|_| drop(self.members.pop()))
-        });
-        if joined.is_err() && self.enabled {
+        let opened = open(self.leader.event()).map(|member| self.members.push(member));
+        if opened.is_err() {
+            self.go_on();
+        }
+        opened
+    }
+
+    /// After a failed join: what was running runs on.
+    pub(super) fn go_on(&self) {
+        if self.enabled {
             // A hardware member may have moved a software group to another context before it was refused. What is
             // running already takes no notice; a failure here could add nothing to the error at hand.
             let _ = self.switch_on(&Action::Enable);
         }
-        joined
     }
 
     /// Closes a member. The others go on.
@@ -251,12 +192,15 @@ impl Group {
         self.members.retain(|member| member.id != id);
     }
 
-    /// Stops, sets to zero and starts the whole group. What was stopped on its own starts too.
-    fn restart(&mut self, action: &Action) -> Result<(), PerfError> {
+    /// Stops the whole group before it is restarted. Nothing is lost if this fails: a group that children have inherited
+    /// cannot be read any more after a member has joined (ECHILD).
+    pub(super) fn prepare_restart(&mut self, action: &Action) -> Result<(), PerfError> {
         self.switch_off(action)?;
-        // The first read has no other use than to fail before anything is lost: a group that children have inherited
-        // cannot be read any more after a member has joined (ECHILD).
-        self.counts(action)?;
+        self.counts(action).map(drop)
+    }
+
+    /// Sets the stopped group to zero and starts it. What was stopped on its own starts too.
+    pub(super) fn restart(&mut self, action: &Action) -> Result<(), PerfError> {
         for member in &mut self.members {
             member.stopped = None;
         }
@@ -273,6 +217,9 @@ impl Group {
 
     /// Enables what is not stopped on its own, the leader last.
     fn switch_on(&self, action: &Action) -> Result<(), PerfError> {
+        if self.awaits_exec {
+            return Ok(());
+        }
         let members = self.members.iter().filter(|member| member.stopped.is_none());
         for counter in members.chain(iter::once(&self.leader)) {
             sys::enable(counter.event())
@@ -302,52 +249,44 @@ impl Group {
         self.buffer.read(leader.event(), live).map_err(|failure| leader.read_error(action.clone(), failure))
     }
 
-    /// Reads the group through the event of `id` and tells what concerns that one.
-    pub(super) fn read(&mut self, id: AttachmentId) -> Result<Reading, PerfError> {
+    /// Reads the group and tells what concerns the event of `id`.
+    pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let own = iter::once(&*leader).chain(&*members).find(|counter| counter.id == id);
         let own = own.ok_or(PerfError::Stale(id))?;
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        let (raw, times) = own.measure(&counts).ok_or_else(|| own.answer_error(Action::Read))?;
-        let Scaled { value, saturated } = scale(raw, times);
-        Ok(Reading {
-            raw,
-            scaled: value,
-            saturated,
-            time_enabled: times.enabled,
-            time_running: times.running,
-            state: times.state(),
-            partial: false,
-        })
+        own.measure(&counts).ok_or_else(|| own.answer_error(Action::Read))
     }
 
-    /// Reads the group through the event of `id` and tells everything.
-    pub(super) fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
+    /// Reads the group and tells everything, in the order of [`Group::counters`].
+    pub(super) fn read_all(&mut self) -> Result<Vec<(AttachmentId, Tally)>, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
-        let counters = || iter::once(&*leader).chain(&*members);
-        let (position, own) =
-            counters().enumerate().find(|(_, counter)| counter.id == id).ok_or(PerfError::Stale(id))?;
         let counts =
-            buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        let entries = counters()
+            buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
+        iter::once(&*leader)
+            .chain(&*members)
             .map(|counter| {
-                let (raw, times) = counter.measure(&counts)?;
-                Some(Entry { id: counter.kernel_id, raw, scaled: scale(raw, times).value })
+                let tally = counter.measure(&counts);
+                tally.map(|tally| (counter.id, tally)).ok_or_else(|| counter.answer_error(Action::Read))
             })
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| own.answer_error(Action::Read))?;
-        let times = own.effective(counts.times).since(own.baseline.times);
-        Ok(Snapshot {
-            time_enabled: times.enabled,
-            time_running: times.running,
-            state: times.state(),
-            partial: false,
-            own: position,
-            entries,
-        })
+            .collect()
+    }
+
+    /// What each event has counted, after the kernel took the group apart because its CPU went offline: every event is
+    /// read on its own. What cannot be read is left out.
+    pub(super) fn read_apart(&mut self) -> Vec<(AttachmentId, Tally)> {
+        let Group { leader, members, buffer, .. } = self;
+        let live = 1 + members.len();
+        iter::once(&*leader)
+            .chain(&*members)
+            .filter_map(|counter| {
+                let counts = buffer.read(counter.event(), live).ok()?;
+                Some((counter.id, counter.measure(&counts)?))
+            })
+            .collect()
     }
 
     /// Starts the whole group if `id` leads it, with the members that were stopped on their own; else this member.

@@ -4,9 +4,10 @@
 //! a [`Reading`] or a [`Snapshot`] whose numbers belong to one kernel read.
 //!
 //! ```text
-//! Event + Options -> attr -> sys (perf_event_open) -> group -> attachments
-//!                                                       |
-//!                             Reading <- scale <- read <-+
+//! name or numbers -> catalog (pmu, table, terms, symbols) -> Event -+
+//!                                   Options -> places -> tasks, CPUs -> fan (one group at each place) -> attr, sys
+//!                                                                        |
+//!                                        Reading <- sums <- scale <- read <-+
 //! ```
 //!
 //! This tree alone owns event descriptors and decides when events are enabled. Not here: BPF (a program is linked by
@@ -16,18 +17,34 @@
 
 mod attachments;
 mod attr;
+mod catalog;
 mod error;
 mod event;
+mod fan;
 mod group;
+mod list;
+mod modifiers;
 mod names;
+mod notice;
+mod places;
+mod pmu;
 mod read;
+mod reading;
 mod scale;
+mod symbols;
 mod sys;
-mod sysfs;
+mod table;
+mod terms;
 
-pub use attachments::{AttachmentId, Attachments, LinkProgram, Live};
+pub use attachments::{AttachmentId, Attachments, Live};
 pub use attr::Options;
+pub use catalog::Catalog;
 pub use error::{ErrorKind, PerfError, Refusal};
 pub use event::{Access, Event, InvalidEvent};
-pub use group::{Entry, Reading, Snapshot};
+pub use fan::LinkProgram;
+pub use list::{Family, Listed};
+pub use notice::Notice;
+pub use pmu::Sysfs;
+pub use reading::{Entry, Reading, Snapshot};
 pub use scale::State;
+pub use table::{EventTable, TableError};

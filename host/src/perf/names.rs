@@ -10,6 +10,8 @@ use perf_event_open_sys::bindings::{
     PERF_TYPE_HW_CACHE, PERF_TYPE_SOFTWARE,
 };
 
+use crate::near::normal;
+
 /// One row: type, config, the language's name, further names of `perf list`.
 struct Named {
     type_: u32,
@@ -56,6 +58,11 @@ const CACHES: [&str; PERF_COUNT_HW_CACHE_MAX as usize] =
 const CACHE_OPS: [&str; PERF_COUNT_HW_CACHE_OP_MAX as usize] = ["load", "store", "prefetch"];
 const CACHE_RESULTS: [&str; PERF_COUNT_HW_CACHE_RESULT_MAX as usize] = ["access", "miss"];
 
+/// The words of the language's `hw_cache`, in the same order.
+const LANGUAGE_CACHES: [&str; CACHES.len()] = ["l1d", "l1i", "ll", "dtlb", "itlb", "bpu", "node"];
+const LANGUAGE_OPS: [&str; CACHE_OPS.len()] = ["read", "write", "prefetch"];
+const LANGUAGE_RESULTS: [&str; CACHE_RESULTS.len()] = ["access", "miss"];
+
 /// The type and config of the event of this name.
 pub(super) fn find(name: &str) -> Option<(u32, u64)> {
     let wanted = normal(name);
@@ -80,20 +87,26 @@ pub(super) fn name_of(type_: u32, config: u64) -> Option<String> {
         .map(|event| event.name.to_owned())
 }
 
-/// Names that a person may have meant, the nearest first, at most three.
-pub(super) fn near(name: &str) -> Vec<String> {
-    let wanted = normal(name);
-    let most_edits = wanted.len() / 4 + 1;
+/// Every name of an event that the kernel's header defines: the language's, then those of `perf list`.
+pub(super) fn all() -> impl Iterator<Item = String> {
     let generic =
         EVENTS.iter().flat_map(|event| std::iter::once(event.name).chain(event.aliases.iter().copied()));
-    let mut candidates: Vec<(usize, String)> = generic
-        .map(str::to_owned)
-        .chain(cache_events().map(|(_, name)| name))
-        .map(|candidate| (edits(&wanted, &normal(&candidate)), candidate))
-        .filter(|(distance, _)| *distance <= most_edits)
-        .collect();
-    candidates.sort();
-    candidates.into_iter().take(3).map(|(_, candidate)| candidate).collect()
+    generic.map(str::to_owned).chain(cache_events().map(|(_, name)| name))
+}
+
+/// Every event that the kernel's header defines: type, config, the language's name, that of `perf list`.
+pub(super) fn defined() -> impl Iterator<Item = (u32, u64, String, String)> {
+    let generic = EVENTS.iter().map(|event| {
+        let listed = event.name.replace('_', "-");
+        (event.type_, event.config, event.name.to_owned(), listed)
+    });
+    let cache = cache_events().map(|(config, name)| {
+        let [cache, op, result] = [0, 8, 16].map(|shift| (config >> shift & 0xff) as usize);
+        let words = (LANGUAGE_CACHES[cache], LANGUAGE_OPS[op], LANGUAGE_RESULTS[result]);
+        let call = format!("hw_cache(\"{}\", \"{}\", \"{}\")", words.0, words.1, words.2);
+        (PERF_TYPE_HW_CACHE, config, call, name)
+    });
+    generic.chain(cache)
 }
 
 /// Every cache event: config and name.
@@ -110,27 +123,6 @@ fn cache_events() -> impl Iterator<Item = (u64, String)> {
             })
         })
     })
-}
-
-fn normal(name: &str) -> String {
-    name.to_ascii_lowercase().replace('-', "_")
-}
-
-/// The number of inserted, removed or replaced bytes between two words (Levenshtein).
-fn edits(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.bytes().enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        let mut left = i + 1;
-        next.push(left);
-        for (pair, b) in row.windows(2).zip(to.bytes()) {
-            let &[diagonal, above] = pair else { continue };
-            left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -175,13 +167,5 @@ mod tests {
             let name = name_of(type_, config).unwrap_or_else(|| panic!("{type_}/{config:#x} has no name"));
             assert_eq!(find(&name), Some((type_, config)), "{name}");
         }
-    }
-
-    #[test]
-    fn near_names_are_near() {
-        assert_eq!(near("cache_miss").first().map(String::as_str), Some("cache_misses"));
-        assert_eq!(near("page-fault").first().map(String::as_str), Some("page_faults"));
-        assert!(near("elephants").is_empty());
-        assert!(near("").is_empty() || near("").iter().all(|name| name.len() <= 1));
     }
 }

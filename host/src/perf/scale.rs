@@ -48,27 +48,67 @@ pub enum State {
     Idle,
 }
 
-/// A count, corrected for the time in which the event was not on a counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Scaled {
-    /// None if the event never ran.
-    pub(super) value: Option<u64>,
-    /// The product was above `u64::MAX`, which `value` is then.
+/// A count and its times, of one kernel event or of several that read as one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Events, as the kernel counted them.
+    pub(super) raw: u64,
+    /// Corrected for the time in which they were not on a counter: the sum of what is corrected for each.
+    scaled: u64,
+    /// `scaled` would be above `u64::MAX`, which it is instead.
     pub(super) saturated: bool,
+    /// The sums of both times.
+    pub(super) times: Times,
+    /// How many of them were enabled for some time, and how many of these were never on a counter.
+    pub(super) enabled: u32,
+    /// As `enabled`.
+    pub(super) never_ran: u32,
 }
 
-/// `raw * enabled / running`, rounded toward zero. The product is made in 128 bits: `raw` may use all of its 64.
-pub(super) fn scale(raw: u64, times: Times) -> Scaled {
-    match times.state() {
-        State::NeverRan => Scaled { value: None, saturated: false },
-        State::Idle | State::Counted => Scaled { value: Some(raw), saturated: false },
-        State::Multiplexed => {
-            let estimate = u128::from(raw) * u128::from(times.enabled) / u128::from(times.running);
-            match u64::try_from(estimate) {
-                Ok(value) => Scaled { value: Some(value), saturated: false },
-                Err(_) => Scaled { value: Some(u64::MAX), saturated: true },
+impl Tally {
+    /// Of one kernel event.
+    ///
+    /// Scaled is `raw * enabled / running`, rounded toward zero. The product is made in 128 bits: `raw` may use all of
+    /// its 64.
+    pub(super) fn of(raw: u64, times: Times) -> Tally {
+        let (scaled, saturated) = match times.state() {
+            State::NeverRan => (0, false),
+            State::Idle | State::Counted => (raw, false),
+            State::Multiplexed => {
+                let estimate = u128::from(raw) * u128::from(times.enabled) / u128::from(times.running);
+                u64::try_from(estimate).map_or((u64::MAX, true), |value| (value, false))
             }
+        };
+        let never_ran = (times.state() == State::NeverRan).into();
+        Tally { raw, scaled, saturated, times, enabled: (times.enabled > 0).into(), never_ran }
+    }
+
+    /// Both together.
+    pub(super) fn plus(self, other: Tally) -> Tally {
+        let (scaled, overflow) = self.scaled.overflowing_add(other.scaled);
+        Tally {
+            raw: self.raw.saturating_add(other.raw),
+            scaled: if overflow { u64::MAX } else { scaled },
+            saturated: self.saturated || other.saturated || overflow,
+            times: self.times.plus(other.times),
+            enabled: self.enabled + other.enabled,
+            never_ran: self.never_ran + other.never_ran,
         }
+    }
+
+    /// What the times say.
+    pub(super) fn state(&self) -> State {
+        self.times.state()
+    }
+
+    /// The corrected count. None if nothing of it ever ran.
+    pub(super) fn scaled(&self) -> Option<u64> {
+        (self.state() != State::NeverRan).then_some(self.scaled)
+    }
+
+    /// Some were on a counter and some never.
+    pub(super) fn is_partial(&self) -> bool {
+        self.never_ran > 0 && self.never_ran < self.enabled
     }
 }
 
@@ -77,8 +117,30 @@ mod tests {
     use super::*;
 
     fn scaled(raw: u64, enabled: u64, running: u64) -> (Option<u64>, bool) {
-        let Scaled { value, saturated } = scale(raw, Times { enabled, running });
-        (value, saturated)
+        let tally = Tally::of(raw, Times { enabled, running });
+        (tally.scaled(), tally.saturated)
+    }
+
+    #[test]
+    fn a_sum_is_scaled_part_by_part() {
+        let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
+        let sum = part(10, 100, 50).plus(part(10, 100, 100));
+        assert_eq!((sum.raw, sum.scaled(), sum.state()), (20, Some(30), State::Multiplexed));
+        assert!(!sum.is_partial());
+        let partial = sum.plus(part(0, 100, 0));
+        assert_eq!((partial.scaled(), partial.enabled, partial.never_ran), (Some(30), 3, 1));
+        assert!(partial.is_partial());
+        let never = part(0, 0, 0).plus(part(0, 7, 0));
+        assert_eq!(
+            (never.scaled(), never.state()),
+            (None, State::NeverRan),
+            "idle is not on a counter either"
+        );
+        assert!(!never.is_partial());
+        let idle = Tally::default().plus(part(0, 0, 0));
+        assert_eq!((idle.scaled(), idle.state()), (Some(0), State::Idle));
+        let large = part(u64::MAX, 1, 1).plus(part(1, 1, 1));
+        assert_eq!((large.scaled(), large.saturated), (Some(u64::MAX), true));
     }
 
     #[test]

@@ -28,9 +28,21 @@ impl Scope {
     }
 }
 
+/// Whom an event observes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Observed {
+    /// A task, -1 for every task, or the descriptor of a control group's folder.
+    pub(super) pid: i32,
+    /// A CPU, or -1 for any.
+    pub(super) cpu: i32,
+    /// `pid` is such a descriptor.
+    #[doc(alias = "PERF_FLAG_PID_CGROUP")]
+    pub(super) is_cgroup: bool,
+}
+
 /// A system call with its operands.
 enum Request<'a> {
-    Open { attr: &'a perf_event_attr, pid: i32, cpu: i32, leader: Option<BorrowedFd<'a>> },
+    Open { attr: &'a perf_event_attr, observed: Observed, leader: Option<BorrowedFd<'a>> },
     Id { event: BorrowedFd<'a> },
     Enable { event: BorrowedFd<'a> },
     Disable { event: BorrowedFd<'a>, scope: Scope },
@@ -55,12 +67,11 @@ impl Request<'_> {
 #[doc(alias = "perf_event_open")]
 pub(super) fn open(
     attr: &perf_event_attr,
-    pid: i32,
-    cpu: i32,
+    observed: Observed,
     leader: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, Errno> {
     loop {
-        match perform(Request::Open { attr, pid, cpu, leader }) {
+        match perform(Request::Open { attr, observed, leader }) {
             // A signal came while the kernel waited for the observed task's exec to end.
             Err(Errno::EINTR) => continue,
             Err(errno) => return Err(errno),
@@ -106,11 +117,13 @@ pub(super) fn read(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Er
 fn perform(request: Request<'_>) -> Result<u64, Errno> {
     tracing::trace!(call = request.name());
     match request {
-        Request::Open { attr, pid, cpu, leader } => {
+        Request::Open { attr, observed: Observed { pid, cpu, is_cgroup }, leader } => {
             let leader = leader.map_or(-1, |fd| fd.as_raw_fd());
-            let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC);
+            let cgroup = if is_cgroup { bindings::PERF_FLAG_PID_CGROUP } else { 0 };
+            let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC | cgroup);
             // SAFETY: `attr` is a live `perf_event_attr` whose `size` is that of the type (set in `attr.rs`), so the
-            // kernel reads no byte behind it. It writes `size` only for E2BIG from a smaller kernel structure; the
+            // kernel reads no byte behind it. A path or a function that it points to is a text of the event, which the
+            // caller holds. It writes `size` only for E2BIG from a smaller kernel structure; the
             // copy below takes that write.
             let answer = unsafe {
                 let mut attr = *attr;

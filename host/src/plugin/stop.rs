@@ -21,6 +21,8 @@ pub enum StopReason {
     Timeout,
     /// Nobody reads its output any more.
     OutputClosed,
+    /// The command that it observes has ended.
+    CommandEnded,
 }
 
 /// The line between one run and whoever may end it. Clones denote the same run.

@@ -1,6 +1,7 @@
 //! `bpf`: programs of the plugin's object, and their links.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use wasmtime::component::Resource;
 
@@ -9,7 +10,7 @@ use super::bindings::kernelscript::host::bpf::{Host, HostLink, HostProgram, Prog
 use super::error::HostError;
 use super::state::State;
 use crate::bpf::{self, BpfError};
-use crate::perf::{Event, Options};
+use crate::perf::{AttachmentId, Event, LinkProgram, Options};
 
 /// What a `program` denotes: a program of the loaded object, by its name.
 pub struct ProgramHandle {
@@ -103,11 +104,17 @@ fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Hel
             // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
             // tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
             let options = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
-            let mut link = |event: BorrowedFd<'_>| program.link_event(event);
-            Ok(Held::Event(attachments.open(&event, &options, None, Some(&mut link))?))
+            let link = link_program(&program)?;
+            Ok(Held::Event(attachments.open(&event, &options, None, Some(link))?))
         }
         _ => Ok(Held::Link(program.attach(target, flags)?)),
     }
+}
+
+/// What links a program to the kernel events of an attachment, whose id the program finds as its cookie.
+pub(super) fn link_program(program: &bpf::Program<'_>) -> Result<LinkProgram, BpfError> {
+    let linker = program.linker()?;
+    Ok(Arc::new(move |event: BorrowedFd<'_>, id: AttachmentId| linker(event, id.get())))
 }
 
 /// PERF_TYPE_TRACEPOINT of `enum perf_type_id`.

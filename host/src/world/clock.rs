@@ -16,10 +16,12 @@ impl Host for State {
     }
 
     fn sleep(&mut self, duration: u64) -> Result<(), HostError> {
+        self.release_command()?;
         if self.stop.wait(Duration::from_nanos(duration)) { Err(HostError::interrupted()) } else { Ok(()) }
     }
 
     fn stopping(&mut self) -> wasmtime::Result<bool> {
+        self.release_command()?;
         Ok(self.stop.stopping())
     }
 }

@@ -1,14 +1,12 @@
 //! `perf`: events, groups, readings.
 
-use std::os::fd::BorrowedFd;
-
 use wasmtime::component::Resource;
 
 use super::attached::Held;
 use super::bindings::kernelscript::host::perf::{
     self as wit, Counting, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
 };
-use super::bpf::ProgramHandle;
+use super::bpf::{ProgramHandle, link_program};
 use super::error::HostError;
 use super::state::State;
 use crate::bpf::{BpfError, ProgramKind};
@@ -19,11 +17,33 @@ pub struct AttachmentHandle(AttachmentId);
 
 impl HostEvent for State {
     fn numbered(&mut self, ty: u32, config: u64) -> Result<Resource<Event>, HostError> {
-        Ok(self.table.push(Event::numbered(ty, config)?)?)
+        Ok(self.table.push(self.catalog.numbered(ty, config)?)?)
+    }
+
+    fn raw(
+        &mut self,
+        ty: u32,
+        config: u64,
+        config1: u64,
+        config2: u64,
+    ) -> Result<Resource<Event>, HostError> {
+        Ok(self.table.push(self.catalog.raw(ty, [config, config1, config2])?)?)
     }
 
     fn named(&mut self, name: String) -> Result<Resource<Event>, HostError> {
-        Ok(self.table.push(Event::named(&name)?)?)
+        Ok(self.table.push(self.catalog.named(&name)?)?)
+    }
+
+    fn tracepoint(&mut self, name: String) -> Result<Resource<Event>, HostError> {
+        Ok(self.table.push(self.catalog.tracepoint(&name)?)?)
+    }
+
+    fn kprobe(&mut self, function: String) -> Result<Resource<Event>, HostError> {
+        Ok(self.table.push(self.catalog.kprobe(&function)?)?)
+    }
+
+    fn uprobe(&mut self, place: String) -> Result<Resource<Event>, HostError> {
+        Ok(self.table.push(self.catalog.uprobe(&place)?)?)
     }
 
     fn breakpoint(
@@ -32,12 +52,16 @@ impl HostEvent for State {
         len: u32,
         access: wit::Access,
     ) -> Result<Resource<Event>, HostError> {
-        let access = perf::Access {
-            read: access.contains(wit::Access::READ),
-            write: access.contains(wit::Access::WRITE),
-            execute: access.contains(wit::Access::EXECUTE),
-        };
-        Ok(self.table.push(Event::breakpoint(address, len, access)?)?)
+        Ok(self.table.push(Event::breakpoint(address, len, access_of(access))?)?)
+    }
+
+    fn breakpoint_at(
+        &mut self,
+        symbol: String,
+        len: u32,
+        access: wit::Access,
+    ) -> Result<Resource<Event>, HostError> {
+        Ok(self.table.push(self.catalog.breakpoint_at(&symbol, len, access_of(access))?)?)
     }
 
     fn name(&mut self, this: Resource<Event>) -> wasmtime::Result<String> {
@@ -90,6 +114,76 @@ impl HostOptions for State {
         Ok(())
     }
 
+    fn set_freq(&mut self, this: Resource<Options>, hertz: u64) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.freq = hertz;
+        Ok(())
+    }
+
+    fn set_exclude_idle(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.exclude_idle = on;
+        Ok(())
+    }
+
+    fn set_exclude_hv(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.exclude_hv = on;
+        Ok(())
+    }
+
+    fn set_exclude_host(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.exclude_host = on;
+        Ok(())
+    }
+
+    fn set_exclude_guest(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.exclude_guest = on;
+        Ok(())
+    }
+
+    fn set_every_cpu(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.every_cpu = on;
+        Ok(())
+    }
+
+    fn set_process(&mut self, this: Resource<Options>, name: String) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.process = name;
+        Ok(())
+    }
+
+    fn set_command(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.command = on;
+        Ok(())
+    }
+
+    fn set_cgroup(&mut self, this: Resource<Options>, path: String) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.cgroup = path;
+        Ok(())
+    }
+
+    fn set_pinned(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.pinned = on;
+        Ok(())
+    }
+
+    fn set_exclusive(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.exclusive = on;
+        Ok(())
+    }
+
+    fn set_precise(&mut self, this: Resource<Options>, step: u32) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.precise = step;
+        Ok(())
+    }
+
+    fn set_follow(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.follow = on;
+        Ok(())
+    }
+
+    fn set_weak(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+        self.table.get_mut(&this)?.weak = on;
+        Ok(())
+    }
+
     fn drop(&mut self, this: Resource<Options>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
@@ -99,8 +193,9 @@ impl HostOptions for State {
 impl HostAttachment for State {
     fn read(&mut self, this: Resource<AttachmentHandle>) -> Result<wit::Reading, HostError> {
         let id = self.table.get(&this)?.0;
-        let reading = self.attachments.read(id)?;
-        self.note_never_ran(id, reading.state);
+        let reading = self.attachments.read(id);
+        self.tell_notices();
+        let reading = reading?;
         Ok(wit::Reading {
             raw: reading.raw,
             scaled: reading.scaled,
@@ -113,20 +208,21 @@ impl HostAttachment for State {
 
     fn snapshot(&mut self, this: Resource<AttachmentHandle>) -> Result<GroupReading, HostError> {
         let id = self.table.get(&this)?.0;
-        let snapshot = self.attachments.snapshot(id)?;
-        self.note_never_ran(id, snapshot.state);
-        Ok(GroupReading {
-            time_enabled: snapshot.time_enabled,
-            time_running: snapshot.time_running,
-            state: counting(snapshot.state),
-            partial: snapshot.partial,
-            own: u32::try_from(snapshot.own).map_err(wasmtime::Error::new)?,
-            entries: snapshot
-                .entries
-                .into_iter()
-                .map(|entry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled })
-                .collect(),
-        })
+        let snapshot = self.attachments.snapshot(id);
+        self.tell_notices();
+        group_reading(snapshot?)
+    }
+
+    fn snapshot_cpu(
+        &mut self,
+        this: Resource<AttachmentHandle>,
+        cpu: u32,
+    ) -> Result<GroupReading, HostError> {
+        let id = self.table.get(&this)?.0;
+        // No machine has a CPU of such a number.
+        let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
+        self.tell_notices();
+        group_reading(snapshot?)
     }
 
     fn enable(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
@@ -177,21 +273,32 @@ impl Host for State {
         let id = match program {
             None => self.attachments.open(&event, &options, leader, None)?,
             Some(name) => {
-                let (object, attachments) = self.object_and_attachments();
-                let program = object?.program(&name)?;
+                let program = self.object()?.program(&name)?;
                 if program.kind() != ProgramKind::PerfEvent {
                     return Err(BpfError::NotForEvents { program: name, kind: program.kind() }.into());
                 }
-                let mut link = |event: BorrowedFd<'_>| program.link_event(event);
-                let id = attachments.open(&event, &options, leader, Some(&mut link))?;
+                let link = link_program(&program)?;
+                let id = self.attachments.open(&event, &options, leader, Some(link))?;
                 self.attached.insert(name, None, Held::Event(id));
                 id
             }
         };
+        self.tell_notices();
         self.table.push(AttachmentHandle(id)).map_err(|full| {
             self.close(id);
             full.into()
         })
+    }
+
+    fn print_events(&mut self, wildcard: String) -> Result<u32, HostError> {
+        let listed = self.catalog.list(&wildcard);
+        let number = u32::try_from(listed.len()).map_err(wasmtime::Error::new)?;
+        for event in listed {
+            let counted = if self.catalog.why_not(&event).is_none() { "yes" } else { "no" };
+            let line = format!("{:<42} {:<42} {counted}\n", event.name, event.perf);
+            self.write_out(line.as_bytes());
+        }
+        Ok(number)
     }
 }
 
@@ -200,19 +307,33 @@ impl State {
     fn close(&mut self, id: AttachmentId) {
         self.attachments.detach(id);
         self.attached.forget_event(id);
-        self.never_ran.remove(&id);
     }
 
-    /// Says on standard error that an attachment has no number, once for each.
-    fn note_never_ran(&mut self, id: AttachmentId, state: perf::State) {
-        if state != perf::State::NeverRan || !self.never_ran.insert(id) {
-            return;
+    /// Says on standard error what a person should know of the attachments' numbers.
+    fn tell_notices(&mut self) {
+        for notice in self.attachments.take_notices() {
+            self.warn(&notice.to_string());
         }
-        let event = self.attachments.live().into_iter().find(|live| live.id == id).map(|live| live.event);
-        self.warn(&format!(
-            "event `{}` was never scheduled: it was enabled for some time and never on a counter, so there is no count",
-            event.unwrap_or_default()
-        ));
+    }
+}
+
+fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, HostError> {
+    let entry = |entry: perf::Entry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
+    Ok(GroupReading {
+        time_enabled: snapshot.time_enabled,
+        time_running: snapshot.time_running,
+        state: counting(snapshot.state),
+        partial: snapshot.partial,
+        own: u32::try_from(snapshot.own).map_err(wasmtime::Error::new)?,
+        entries: snapshot.entries.into_iter().map(entry).collect(),
+    })
+}
+
+fn access_of(access: wit::Access) -> perf::Access {
+    perf::Access {
+        read: access.contains(wit::Access::READ),
+        write: access.contains(wit::Access::WRITE),
+        execute: access.contains(wit::Access::EXECUTE),
     }
 }
 

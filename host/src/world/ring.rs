@@ -117,6 +117,7 @@ impl Host for State {
         timeout: Option<u64>,
         most: u32,
     ) -> Result<Vec<u8>, HostError> {
+        self.release_command()?;
         let names = self.ring_names(&rings)?;
         // A time beyond what the clock can say is a wait without end.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout)));

@@ -12,8 +12,9 @@ use super::attached::AttachedPrograms;
 use super::ring::Rings;
 use super::settings::Settings;
 use crate::bpf::{BpfError, Object};
-use crate::perf::{AttachmentId, Attachments};
-use crate::plugin::{Limits, PluginState, StopHandle, StopReason};
+use crate::command::Command;
+use crate::perf::{Attachments, Catalog};
+use crate::plugin::{Abort, Limits, PluginState, StopHandle, StopReason};
 
 /// Most handles of all kinds that a plugin may hold. Guards the host's memory; descriptors have the process's limit.
 const MAX_HANDLES: usize = 1 << 16;
@@ -40,6 +41,10 @@ pub struct Setup {
     pub object: Option<BpfRecord>,
     /// What the plugin may take.
     pub limits: Limits,
+    /// Where events are looked up.
+    pub catalog: Catalog,
+    /// The command that the plugin observes.
+    pub command: Option<Command>,
 }
 
 /// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
@@ -50,8 +55,9 @@ pub struct State {
     pub(super) attachments: Attachments,
     pub(super) rings: Rings,
     object: ObjectSlot,
-    /// Attachments of which it was said that they never ran.
-    pub(super) never_ran: BTreeSet<AttachmentId>,
+    /// Where events are looked up.
+    pub(super) catalog: Catalog,
+    command: Option<Command>,
     warned: BTreeSet<(u64, String)>,
     pub(super) name: String,
     pub(super) words: Vec<String>,
@@ -75,13 +81,18 @@ impl State {
     pub fn new(setup: Setup) -> State {
         let mut table = ResourceTable::new();
         table.set_max_capacity(MAX_HANDLES);
+        let mut attachments = Attachments::default();
+        if let Some(command) = &setup.command {
+            attachments.set_command(command.pid());
+        }
         State {
             table,
-            attachments: Attachments::default(),
+            attachments,
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
             object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
-            never_ran: BTreeSet::new(),
+            catalog: setup.catalog,
+            command: setup.command,
             warned: BTreeSet::new(),
             name: setup.name,
             words: setup.words,
@@ -91,6 +102,23 @@ impl State {
             stderr: setup.stderr,
             limits: setup.limits.limiter(),
         }
+    }
+
+    /// The plugin is about to wait, or asks whether it may go on: the command that it observes runs from now on.
+    ///
+    /// # Errors
+    /// A trap if the command cannot run: the plugin would wait for nothing.
+    pub(super) fn release_command(&mut self) -> wasmtime::Result<()> {
+        let Some(command) = &mut self.command else { return Ok(()) };
+        match command.release() {
+            Ok(true) => self.attachments.note_exec(),
+            Ok(false) => {}
+            Err(error) => {
+                let message = format!("cannot run `{}`: {error}", command.words());
+                return Err(wasmtime::Error::new(Abort(message)));
+            }
+        }
+        Ok(())
     }
 
     /// The plugin's BPF object.
@@ -134,12 +162,18 @@ impl State {
 }
 
 /// However the plugin ends, what it attached is detached first, so that counts are final; then it hears of what its
-/// programs lost, and of runs that did not do all they should.
+/// programs lost, of runs that did not do all they should, and of a command that never ran.
 impl Drop for State {
     fn drop(&mut self) {
         self.table = ResourceTable::new();
         self.attached = AttachedPrograms::default();
         self.attachments = Attachments::default();
+        if let Some(command) = self.command.take_if(|command| command.is_waiting()) {
+            let words = command.words();
+            self.warn(&format!(
+                "`{words}` was not run: the plugin ended without waiting (`sleep`, `dispatch`)"
+            ));
+        }
         let ObjectSlot::Opened(object) = &self.object else { return };
         let faults = object.faults();
         for (name, ty, lost) in object.all_lost() {

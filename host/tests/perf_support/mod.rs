@@ -2,13 +2,14 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ks_host::perf::{Access, Event, Options};
+use ks_host::perf::{Access, AttachmentId, Event, LinkProgram, Options};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -62,6 +63,13 @@ pub fn spin(duration: Duration) {
 /// Stands in for a program: any descriptor that can be owned.
 pub fn some_descriptor() -> Result<OwnedFd, Errno> {
     Ok(std::fs::File::open("/dev/null").unwrap().into())
+}
+
+/// A program that is linked by a function.
+pub fn program(
+    link: impl Fn(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + Send + Sync + 'static,
+) -> Option<LinkProgram> {
+    Some(Arc::new(move |event: BorrowedFd<'_>, _: AttachmentId| link(event)))
 }
 
 /// A thread that sleeps until this is dropped.

@@ -9,7 +9,7 @@ use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 use super::{attachment_field, field};
-use crate::builtins::perf::{attachment, options};
+use crate::builtins::perf::{OPTION_TEXT, attachment, form, options};
 use crate::types::IntType;
 
 const TO: Var = Var(0);
@@ -29,6 +29,24 @@ const SETTERS: &[(&str, usize)] = &[
     ("set-inherit", options::INHERIT),
     ("set-exclude-kernel", options::EXCLUDE_KERNEL),
     ("set-exclude-user", options::EXCLUDE_USER),
+];
+
+/// The setters for what version 0.1.1 has not: imported if the script uses the field.
+const MORE_SETTERS: &[(&str, usize)] = &[
+    ("set-freq", options::FREQ),
+    ("set-exclude-idle", options::EXCLUDE_IDLE),
+    ("set-exclude-hv", options::EXCLUDE_HV),
+    ("set-exclude-host", options::EXCLUDE_HOST),
+    ("set-exclude-guest", options::EXCLUDE_GUEST),
+    ("set-every-cpu", options::EVERY_CPU),
+    ("set-process", options::PROCESS),
+    ("set-command", options::COMMAND),
+    ("set-cgroup", options::CGROUP),
+    ("set-pinned", options::PINNED),
+    ("set-exclusive", options::EXCLUSIVE),
+    ("set-precise", options::PRECISE),
+    ("set-follow", options::FOLLOW),
+    ("set-weak", options::WEAK),
 ];
 
 /// [`Routine::PerfAttach`].
@@ -59,11 +77,69 @@ fn make_event(cx: &mut Cx<'_>, code: &mut Code, event: Var, failed: Label) {
     let shape = cx.abi.result("perf", "[static]event.numbered");
     let value = option_field(cx, options::EVENT);
     reset_arena(code);
+    let made = code.block();
+    if !cx.perf.forms.is_empty() {
+        described(cx, code, made, failed);
+    }
     code.get(OPTIONS).op(I::I64Load(mem(value))).i64(32).ops_of([I::I64ShrU, I::I32WrapI64]);
     code.get(OPTIONS).op(I::I64Load32U(mem(value)));
     code.u32(cx.returned).call(numbered);
+    code.end();
+    // The constructors have one type of result.
     warn_if_failed(cx, code, shape.err().offset, failed);
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set(event);
+}
+
+/// Makes an event that is described beside `event`, if it is one of these.
+fn described(cx: &mut Cx<'_>, code: &mut Code, made: Label, failed: Label) {
+    let value = mem(option_field(cx, options::EVENT));
+    for form in cx.perf.forms.clone() {
+        let constructor = match form {
+            form::RAW => "raw",
+            form::TRACEPOINT => "tracepoint",
+            form::BREAKPOINT => "breakpoint",
+            form::BREAKPOINT_AT => "breakpoint-at",
+            form::PMU => "named",
+            form::KPROBE => "kprobe",
+            _ => "uprobe",
+        };
+        let call = cx.host("perf", &format!("[static]event.{constructor}"));
+        code.get(OPTIONS).op(I::I64Load(value)).i64(form.cast_signed()).op(I::I64Eq).if_();
+        match form {
+            form::RAW => {
+                push_option(cx, code, options::EVENT_TYPE);
+                push_option(cx, code, options::EVENT_CONFIG);
+                push_option(cx, code, options::EVENT_CONFIG1);
+                push_option(cx, code, options::EVENT_CONFIG2);
+            }
+            form::BREAKPOINT => {
+                push_option(cx, code, options::EVENT_CONFIG);
+                push_accesses(cx, code);
+            }
+            form::BREAKPOINT_AT => {
+                push_text_option(cx, code, options::EVENT_TEXT);
+                push_accesses(cx, code);
+            }
+            _ => push_text_option(cx, code, options::EVENT_TEXT),
+        }
+        code.u32(cx.returned).call(call).br(made).end();
+    }
+    // A variable holds the form alone: what described the event stayed in the options that it was read from.
+    code.get(OPTIONS).op(I::I64Load(value)).i64(form::RAW.cast_signed()).op(I::I64GeU).if_();
+    let warn = cx.host("console", "warn");
+    let start = begin_message(code);
+    append_vars(cx, code, PLACE, PLACE_LEN);
+    append_text(cx, code, "cannot attach: this event cannot be copied; name it where it is attached");
+    end_message(code, start);
+    code.call(warn).br(failed).end();
+}
+
+/// The length of a breakpoint and its accesses, whose bits are those of the contract's flags.
+fn push_accesses(cx: &mut Cx<'_>, code: &mut Code) {
+    push_option(cx, code, options::EVENT_CONFIG1);
+    code.op(I::I32WrapI64);
+    push_option(cx, code, options::EVENT_CONFIG2);
+    code.op(I::I32WrapI64);
 }
 
 /// Refuses what the host could not tell from a valid request.
@@ -104,10 +180,15 @@ fn open(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, handle: Var, 
     let shape = cx.abi.result("perf", "open");
     let chosen = code.local(ValType::I32);
     code.call(new_options).set(chosen);
-    for (setter, position) in SETTERS {
+    let more: Vec<_> =
+        MORE_SETTERS.iter().filter(|(_, position)| cx.perf.options.contains(position)).collect();
+    for (setter, position) in SETTERS.iter().chain(more) {
         let call = cx.host("perf", &format!("[method]options.{setter}"));
         code.get(chosen);
-        push_option(cx, code, *position);
+        match *position {
+            options::PROCESS | options::CGROUP => push_text_option(cx, code, *position),
+            position => push_option(cx, code, position),
+        }
         code.call(call);
     }
     reset_arena(code);
@@ -129,6 +210,13 @@ fn push_option(cx: &Cx<'_>, code: &mut Code, position: usize) {
     let int: IntType =
         types.scalar(types.struct_def(*id).fields[position].ty).expect("the options are scalars");
     code.get(OPTIONS).op(super::super::scalar::load_op(int, option_field(cx, position)));
+}
+
+/// Pushes a text of the options: address and length.
+fn push_text_option(cx: &mut Cx<'_>, code: &mut Code, position: usize) {
+    let length = cx.routine(Routine::TextLength);
+    let offset = option_field(cx, position);
+    code.get_plus(OPTIONS, offset).get_plus(OPTIONS, offset).u32(OPTION_TEXT).call(length);
 }
 
 fn store_attachment(cx: &mut Cx<'_>, code: &mut Code, handle: Var) {

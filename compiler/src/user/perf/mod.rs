@@ -3,7 +3,10 @@
 pub mod attach;
 pub mod control;
 pub mod count;
+pub mod list;
 pub mod read;
+pub mod record;
+pub mod used;
 
 use wasm_encoder::Instruction as I;
 

@@ -13,10 +13,11 @@ const TO: Var = Var(0);
 const ATTACHMENT: Var = Var(1);
 const PLACE: Var = Var(2);
 const PLACE_LEN: Var = Var(3);
+const CPU: Var = Var(4);
 
 /// [`Routine::PerfRead`]: fills all but the group's members, which nobody looks at.
 pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
-    let ok = call(cx, code, "[method]attachment.read");
+    let ok = call(cx, code, "[method]attachment.read", "read", None);
     let base = code.local(ValType::I32);
     code.u32(cx.returned).set(base);
     store_counts(cx, code, base, ok.field("raw"), ok.field("scaled"));
@@ -25,7 +26,17 @@ pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
 
 /// [`Routine::PerfSnapshot`].
 pub fn snapshot(cx: &mut Cx<'_>, code: &mut Code) {
-    let ok = call(cx, code, "[method]attachment.snapshot");
+    let ok = call(cx, code, "[method]attachment.snapshot", "read", None);
+    store_group(cx, code, ok);
+}
+
+/// [`Routine::PerfSnapshotCpu`].
+pub fn snapshot_cpu(cx: &mut Cx<'_>, code: &mut Code) {
+    let ok = call(cx, code, "[method]attachment.snapshot-cpu", "read_cpu", Some(CPU));
+    store_group(cx, code, ok);
+}
+
+fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape<'_>) {
     let entry = ok.field("entries").element();
     let [at, len, own] = [(); 3].map(|()| code.local(ValType::I32));
     let entries = ok.field("entries").offset;
@@ -45,7 +56,7 @@ pub fn snapshot(cx: &mut Cx<'_>, code: &mut Code) {
 }
 
 /// Calls the host; a failure fills the result and returns.
-fn call<'a>(cx: &mut Cx<'a>, code: &mut Code, function: &str) -> Shape<'a> {
+fn call<'a>(cx: &mut Cx<'a>, code: &mut Code, function: &str, builtin: &str, cpu: Option<Var>) -> Shape<'a> {
     let abi = cx.abi;
     let shape = abi.result("perf", function);
     let host = cx.host("perf", function);
@@ -53,11 +64,15 @@ fn call<'a>(cx: &mut Cx<'a>, code: &mut Code, function: &str) -> Shape<'a> {
     let handle = code.local(ValType::I32);
     push_handle(cx, code, ATTACHMENT, handle);
     code.i32(0).op(I::I32LeS).if_();
-    control::warn_invalid(cx, code, "read", PLACE, PLACE_LEN);
+    control::warn_invalid(cx, code, builtin, PLACE, PLACE_LEN);
     fail(cx, code);
     code.end();
     reset_arena(code);
-    code.get(handle).u32(cx.returned).call(host);
+    code.get(handle);
+    if let Some(cpu) = cpu {
+        code.get(cpu);
+    }
+    code.u32(cx.returned).call(host);
     push_failed(cx, code);
     code.if_();
     code.get(PLACE).get(PLACE_LEN).u32(cx.returned + shape.err().offset).call(warn);

@@ -1,10 +1,12 @@
 //! The plugins of one `ks-host`: each runs on its own, is started again if that is wanted, and gives way to a changed
 //! file on SIGHUP.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::{Host, RunOptions};
 
@@ -40,6 +42,10 @@ pub(crate) struct Member {
     pub(crate) words: Vec<String>,
     /// What is set of its config blocks.
     pub(crate) config: Vec<String>,
+    /// The command that it observes; empty: none.
+    pub(crate) exec: Vec<OsString>,
+    /// Where it finds events.
+    pub(crate) catalog: Catalog,
     /// How long it may run.
     pub(crate) timeout: Option<Duration>,
     /// When it is started again.
@@ -135,6 +141,8 @@ impl Fleet {
             let options = RunOptions {
                 words: member.words.clone(),
                 settings,
+                exec: member.exec.clone(),
+                catalog: member.catalog.clone(),
                 stdout: member.form.writer(&member.name),
                 stop: stop.clone(),
                 timeout: member.timeout,

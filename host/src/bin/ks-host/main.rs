@@ -15,7 +15,7 @@ mod signals;
 mod test;
 mod trace;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -61,6 +61,7 @@ that is not 0.
 Examples:
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
+  ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
   ks-host inspect examples/perf/page_faults.ks
   ks-host precompile examples/perf/page_faults.ks
   ks-host doctor
@@ -86,8 +87,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let (words, exec) = split_exec(std::env::args_os().collect());
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli.observing(exec),
         Err(answer) => {
             // Words for standard output (help, version) are what was asked for; any other answer is a mistake. Nobody
             // is left to be told if they cannot be written.
@@ -111,6 +113,29 @@ fn main() -> ExitCode {
         eprintln!("ks-host: {error:#}");
         HOST_FAILURE
     }))
+}
+
+impl Cli {
+    /// With the command that is observed.
+    fn observing(mut self, exec: Vec<OsString>) -> Cli {
+        if let (Some(Command::Run(args)), _) | (_, Some(args)) = (&mut self.command, &mut self.run) {
+            args.exec = exec;
+        }
+        self
+    }
+}
+
+/// Takes the command behind `--exec` off the line: its words are its own, whatever they look like.
+fn split_exec(mut words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
+    match words.iter().position(|word| word == "--exec") {
+        // Without a command the option stays, and what reads the options says what is missing.
+        Some(place) if place + 1 < words.len() => {
+            let exec = words.split_off(place + 1);
+            words.pop();
+            (words, exec)
+        }
+        _ => (words, Vec::new()),
+    }
 }
 
 /// Reads a plugin, or compiles a script to one; says on standard error why a file is neither.

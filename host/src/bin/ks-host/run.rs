@@ -1,11 +1,14 @@
 //! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ks_host::Host;
+use ks_host::perf::{Catalog, EventTable, Sysfs};
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
@@ -38,6 +41,13 @@ pub(crate) struct Args {
     /// `limits.ports[1]=80`. May be given several times.
     #[arg(long, value_name = "BLOCK.FIELD=VALUE")]
     config: Vec<String>,
+    /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    event_table: Vec<PathBuf>,
+    /// A command to observe, with its words; last on the line. It starts when the plugin waits for the first time, and
+    /// its end asks the plugin to stop.
+    #[arg(long, value_name = "COMMAND", num_args = 1..)]
+    pub(crate) exec: Vec<OsString>,
     /// The plugin's words.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
@@ -48,6 +58,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
     ensure!(!several || args.words.is_empty(), "words after `--` are for one plugin, and there are several");
     ensure!(!several || args.config.is_empty(), "`--config` is for one plugin, and there are several");
+    ensure!(!several || args.exec.is_empty(), "`--exec` is for one plugin, and there are several");
+    let catalog = catalog(&args.event_table)?;
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
@@ -66,11 +78,23 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         prepared,
         words: args.words.clone(),
         config: args.config.clone(),
+        exec: args.exec.clone(),
+        catalog: catalog.clone(),
         timeout: args.timeout,
         restart: args.restart,
         form,
     });
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// This machine's events, and those of the tables.
+fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
+    let mut table = EventTable::default();
+    for file in tables {
+        let json = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        table.add(&json).with_context(|| format!("cannot use {}", file.display()))?;
+    }
+    Ok(Catalog::new(Sysfs::default(), table))
 }
 
 /// What messages call the plugins: their file names; paths where two have one file name.

@@ -14,6 +14,7 @@ fn machine() -> Facts {
         hardware_pmu: Some(true),
         task_exists: Some(true),
         descriptor_limit: Some(1024),
+        max_sample_rate: Some(100_000),
         kernel: Some((6, 18)),
     }
 }
@@ -29,9 +30,13 @@ fn open(event: &str, class: EventClass) -> Attempt {
         class,
         pid: 0,
         cpu: -1,
+        cgroup: String::new(),
         inherit: false,
+        threads_only: false,
         exclude_kernel: false,
         sampling: false,
+        freq: 0,
+        precise: 0,
     }
 }
 

@@ -1,0 +1,22 @@
+//! `events(wildcard)`.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::super::code::{Code, Var, mem};
+use super::super::cx::Cx;
+use super::super::runtime::{Routine, push_failed, reset_arena};
+
+/// [`Routine::PerfEvents`].
+pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
+    let (text, size, place, place_len) = (Var(0), Var(1), Var(2), Var(3));
+    let list = cx.host("perf", "print-events");
+    let shape = cx.abi.result("perf", "print-events");
+    let length = cx.routine(Routine::TextLength);
+    let warn = cx.routine(Routine::WarnError);
+    reset_arena(code);
+    code.get(text).get(text).get(size).call(length).u32(cx.returned).call(list);
+    push_failed(cx, code);
+    code.if_value(ValType::I32);
+    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn).i32(0);
+    code.else_().u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).end();
+}

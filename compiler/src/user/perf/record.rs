@@ -1,0 +1,97 @@
+//! Events that do not fit `type << 32 | config`: they are described in the fields of `perf_options` that follow `event`.
+
+use super::super::addr::Addr;
+use super::super::cx::Lower;
+use super::super::expr::unsupported;
+use super::super::func::FnCx;
+use super::super::place::Spot;
+use super::super::scalar::push_const;
+use super::field;
+use crate::builtins::perf::{form, options};
+use crate::hir::{BreakpointAddress, EventSpec, Expr, Place};
+use crate::types::IntType;
+
+/// The value of `event` for an event that is described beside it.
+pub fn form_of(spec: &EventSpec) -> u64 {
+    match spec {
+        EventSpec::Raw { .. } => form::RAW,
+        EventSpec::Tracepoint(_) => form::TRACEPOINT,
+        EventSpec::Breakpoint { at: BreakpointAddress::Address(_), .. } => form::BREAKPOINT,
+        EventSpec::Breakpoint { at: BreakpointAddress::Symbol(_), .. } => form::BREAKPOINT_AT,
+        EventSpec::Pmu(_) => form::PMU,
+        EventSpec::Kprobe(_) => form::KPROBE,
+        EventSpec::Uprobe(_) => form::UPROBE,
+    }
+}
+
+/// The value of one of the fields.
+enum Value<'a> {
+    Is(u64),
+    Of(&'a Expr),
+}
+
+impl FnCx<'_, '_> {
+    /// Describes an event in the options at `to`.
+    pub fn event_record(&mut self, spec: &EventSpec, to: Addr) -> Lower<()> {
+        use Value::{Is, Of};
+        let (ty, [config, config1, config2], text) = match spec {
+            EventSpec::Raw { ty, config: [config, config1, config2] } => {
+                (Of(ty), [Of(config), Of(config1), Of(config2)], "")
+            }
+            EventSpec::Breakpoint { at, len, access } => {
+                let (address, symbol) = match at {
+                    BreakpointAddress::Address(address) => (Of(address), ""),
+                    BreakpointAddress::Symbol(symbol) => (Is(0), symbol.as_str()),
+                };
+                (Is(0), [address, Is((*len).into()), Is((*access).into())], symbol)
+            }
+            EventSpec::Tracepoint(text)
+            | EventSpec::Pmu(text)
+            | EventSpec::Kprobe(text)
+            | EventSpec::Uprobe(text) => (Is(0), [Is(0), Is(0), Is(0)], text.as_str()),
+        };
+        let numbers = [
+            (options::EVENT, 64, Is(form_of(spec))),
+            (options::EVENT_TYPE, 32, ty),
+            (options::EVENT_CONFIG, 64, config),
+            (options::EVENT_CONFIG1, 64, config1),
+            (options::EVENT_CONFIG2, 64, config2),
+        ];
+        for (position, bits, value) in numbers {
+            let at = to.plus(self.option_offset(position));
+            let int = IntType { bits, signed: false };
+            self.store(int, at, |fcx| match value {
+                Is(bits) => {
+                    push_const(&mut fcx.code, int, bits);
+                    Ok(())
+                }
+                Of(expr) => fcx.scalar(expr),
+            })?;
+        }
+        let at = to.plus(self.option_offset(options::EVENT_TEXT));
+        let ty = self.option_type(options::EVENT_TEXT);
+        self.constant(ty, text.as_bytes(), at);
+        Ok(())
+    }
+
+    /// `options.event = ..` with an event that is described beside it.
+    pub fn assign_event(&mut self, place: &Place, spec: &EventSpec) -> Lower<()> {
+        // `event` is the first field: what follows it lies behind the same address.
+        match self.spot(place)? {
+            Spot::Memory(addr) => self.event_record(spec, addr),
+            _ => Err(unsupported(place.span, "an event of this kind in shared memory is")),
+        }
+    }
+
+    fn option_offset(&self, position: usize) -> u32 {
+        field(self.cx, self.cx.hir.known.perf_options, position)
+    }
+
+    fn option_type(&self, position: usize) -> crate::types::TypeId {
+        let types = &self.cx.hir.types;
+        let crate::types::TypeKind::Struct(id) = types.kind(self.cx.hir.known.perf_options) else {
+            panic!("perf_options is a struct")
+        };
+        types.struct_def(*id).fields[position].ty
+    }
+}

@@ -1,0 +1,168 @@
+//! The command that is observed: started by the host, it waits before its exec until the plugin has attached, so that
+//! counting begins at the exec, as `perf stat` does it.
+//!
+//! When it ends, the plugin is asked to stop; when the plugin ends first, the command is asked to end (SIGTERM).
+
+mod sys;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::process::{self, Child};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::{Pid, pipe2, write};
+
+use crate::plugin::{StopHandle, StopReason};
+
+/// A command. Its drop asks it to end; one that waits yet never runs.
+#[derive(Debug)]
+pub struct Command {
+    words: Vec<OsString>,
+    pid: Pid,
+    /// What lets it go on to its exec; None once it may.
+    gate: Option<OwnedFd>,
+    /// What came of the exec.
+    started: Receiver<io::Result<()>>,
+    ended: Arc<Mutex<bool>>,
+}
+
+impl Command {
+    /// Starts a process that waits before the exec of these words: a program, searched in `PATH`, and its arguments. It
+    /// has the terminal, the environment and the folder of the host. When it ends, `stop` is asked.
+    ///
+    /// # Errors
+    /// Of fork(2) and pipe(2); `InvalidInput` without words.
+    pub fn start(words: &[OsString], stop: StopHandle) -> io::Result<Command> {
+        let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (pid_reader, pid_writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let (gate_reader, gate_writer) = pipe2(OFlag::O_CLOEXEC)?;
+        let mut command = process::Command::new(program);
+        command.args(arguments);
+        sys::wait_before_exec(&mut command, pid_writer, gate_reader, &gate_writer);
+        let (tell, started) = mpsc::channel();
+        let ended = Arc::new(Mutex::new(false));
+        let has_ended = Arc::clone(&ended);
+        // `spawn` comes back when the exec has succeeded or failed; the command has no other parent that waits for it.
+        thread::Builder::new().name("command".into()).spawn(move || {
+            let child = command.spawn();
+            // Closes this process's ends of the pipes.
+            drop(command);
+            match child {
+                Ok(child) => {
+                    // Nobody listens if the plugin has ended.
+                    let _ = tell.send(Ok(()));
+                    wait_for(child, &has_ended);
+                    stop.ask(StopReason::CommandEnded);
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        })?;
+        let mut pid = [0; 4];
+        match File::from(pid_reader).read_exact(&mut pid) {
+            Ok(()) => {
+                let pid = Pid::from_raw(i32::from_ne_bytes(pid));
+                Ok(Command { words: words.to_vec(), pid, gate: Some(gate_writer), started, ended })
+            }
+            Err(error) => Err(started.recv().ok().and_then(Result::err).unwrap_or(error)),
+        }
+    }
+
+    /// The process, which is also the task that execs.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Lets the command run. The result is true the first time, and comes when the exec is done.
+    ///
+    /// # Errors
+    /// Of execve(2), for example that there is no such program.
+    pub fn release(&mut self) -> io::Result<bool> {
+        let Some(gate) = self.gate.take() else { return Ok(false) };
+        write(gate, &[1])?;
+        let started = self.started.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        started.map(|()| true)
+    }
+
+    /// It waits yet.
+    pub fn is_waiting(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// The words, for a person.
+    pub fn words(&self) -> String {
+        self.words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.gate.is_none() && !*ended {
+            // It may be another user's by now (set-user-id); then it goes on.
+            let _ = kill(self.pid, Signal::SIGTERM);
+        }
+    }
+}
+
+/// Waits for the end of the command. Its number stays its own until `ended` is true.
+fn wait_for(mut child: Child, ended: &Mutex<bool>) {
+    let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return };
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
+    *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    // It has ended: this takes its status off the kernel, which nobody asks for.
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    fn exists(pid: i32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn a_command_waits_until_it_may_run_and_asks_the_plugin_to_stop_when_it_ends() {
+        let stop = StopHandle::new();
+        let mut command = Command::start(&words(&["true"]), stop.clone()).unwrap();
+        assert!(exists(command.pid()) && command.is_waiting() && !stop.stopping());
+        assert!(command.release().unwrap());
+        assert!(stop.wait(std::time::Duration::MAX));
+        assert!(!command.release().unwrap());
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_told_when_it_should_run() {
+        let mut command = Command::start(&words(&["ks-no-such-program"]), StopHandle::new()).unwrap();
+        assert_eq!(command.release().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(Command::start(&[], StopHandle::new()).is_err());
+    }
+
+    #[test]
+    fn what_is_dropped_does_not_stay() {
+        for run in [false, true] {
+            let mut command = Command::start(&words(&["sleep", "1000"]), StopHandle::new()).unwrap();
+            if run {
+                command.release().unwrap();
+            }
+            let pid = command.pid();
+            drop(command);
+            while exists(pid) {
+                thread::yield_now();
+            }
+        }
+    }
+}

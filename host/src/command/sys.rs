@@ -1,0 +1,40 @@
+//! What a child does between fork and exec.
+#![expect(
+    unsafe_code,
+    reason = "between fork and exec only some system calls are allowed, which nobody checks"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::libc;
+
+/// Makes the child write its number (an i32 of this machine's byte order) to `tell` and wait for a byte from `gate`
+/// before its exec. If the other end of `gate` is closed without one, it ends. `parents_end` is that other end, which the
+/// child must not hold.
+pub(super) fn wait_before_exec(command: &mut Command, tell: OwnedFd, gate: OwnedFd, parents_end: &OwnedFd) {
+    let parents_end = parents_end.as_raw_fd();
+    let wait = move || {
+        // SAFETY: getpid, close, write and read are async-signal-safe; nothing is allocated. The descriptors are those of
+        // the parent at the fork, and the child uses `parents_end` for nothing else. The buffers live on this frame.
+        let answer = unsafe {
+            libc::close(parents_end);
+            let pid = libc::getpid().to_ne_bytes();
+            if libc::write(tell.as_raw_fd(), pid.as_ptr().cast(), pid.len()) != 4 {
+                return Err(io::Error::last_os_error());
+            }
+            let mut byte = 0_u8;
+            loop {
+                let answer = libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1);
+                if answer >= 0 || *libc::__errno_location() != libc::EINTR {
+                    break answer;
+                }
+            }
+        };
+        if answer == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECANCELED)) }
+    };
+    // SAFETY: the closure keeps to what a child of a process with threads may do, see above.
+    unsafe { command.pre_exec(wait) };
+}

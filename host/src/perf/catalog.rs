@@ -1,0 +1,267 @@
+//! Finding events: by numbers, by the names of the kernel's header, of its PMUs, of its tracepoints, and of vendors'
+//! tables.
+//!
+//! Names are taken in the language's spelling and in that of `perf list`, and shown as they were written.
+//!
+//! Source: perf-list(1); `tools/perf/util/parse-events.l` for the forms.
+
+use std::ffi::CString;
+
+use perf_event_open_sys::bindings;
+
+use super::error::PerfError;
+use super::event::{Access, Event, InvalidEvent, Kind};
+use super::modifiers::Modifiers;
+use super::pmu::{Pmu, Sysfs};
+use super::table::{EventTable, TableEvent};
+use super::{names, symbols, terms};
+use crate::near::near;
+use crate::tracefs;
+
+/// Where events are looked up. The default is this machine, with no vendor's table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Catalog {
+    pub(super) sysfs: Sysfs,
+    pub(super) table: EventTable,
+}
+
+impl Catalog {
+    /// A machine and a vendor's events.
+    pub fn new(sysfs: Sysfs, table: EventTable) -> Catalog {
+        Catalog { sysfs, table }
+    }
+
+    /// The event with these numbers: `perf_event_attr.type` and `.config`.
+    ///
+    /// Types 0 (hardware), 1 (software), 2 (tracepoint, config is its id), 3 (hardware cache), 4 (raw) and those under
+    /// `/sys/bus/event_source/devices` are accepted. The upper 32 bits of a hardware or cache config choose one of
+    /// several core PMUs by its type; 0 leaves it to the kernel.
+    ///
+    /// # Errors
+    /// [`PerfError::InvalidEvent`] (type 5, a config that the header does not define), [`PerfError::UnknownPmu`].
+    ///
+    /// Source: perf_event_open(2); `enum perf_type_id` in `include/uapi/linux/perf_event.h`, v6.18.
+    pub fn numbered(&self, type_: u32, config: u64) -> Result<Event, PerfError> {
+        self.raw(type_, [config, 0, 0])
+    }
+
+    /// As [`Catalog::numbered`], with `config1` and `config2` too, which some PMUs want.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn raw(&self, type_: u32, [config, config1, config2]: [u64; 3]) -> Result<Event, PerfError> {
+        let mut cpus = None;
+        let name = match type_ {
+            bindings::PERF_TYPE_BREAKPOINT => return Err(InvalidEvent::NumberedBreakpoint.into()),
+            bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => {
+                self.core_event_name(type_, config)?
+            }
+            bindings::PERF_TYPE_SOFTWARE => {
+                names::name_of(type_, config).ok_or(InvalidEvent::UndefinedConfig { type_, config })?
+            }
+            bindings::PERF_TYPE_TRACEPOINT => format!("tracepoint:{config}"),
+            bindings::PERF_TYPE_RAW => format!("r{config:x}"),
+            _ => {
+                let name = self.sysfs.pmu_of_type(type_).ok_or(PerfError::UnknownPmu { type_ })?;
+                cpus = self.sysfs.pmu(&name).and_then(|pmu| pmu.cpus);
+                let more = [("config1", config1), ("config2", config2)];
+                let more = more.iter().filter(|(_, value)| *value != 0);
+                let more: String = more.map(|(term, value)| format!(",{term}={value:#x}")).collect();
+                format!("{name}/config={config:#x}{more}/")
+            }
+        };
+        let kind = Kind::Counter { type_, config: [config, config1, config2, 0] };
+        Ok(Event { cpus, ..Event::plain(name, kind) })
+    }
+
+    /// The event of this name: the language's (`page_faults`), or in the spelling of `perf list`, with modifiers or
+    /// without: `page-faults`, `L1-dcache-load-misses:u`, `r3c`, `msr/tsc/`, `cpu/event=0x3c,umask=1/pp`,
+    /// `sched:sched_switch`, `mem:0x7f00/4:w`; or a name of the vendor's table.
+    ///
+    /// # Errors
+    /// [`PerfError::UnknownEvent`], [`PerfError::NoPmu`], [`PerfError::Tracepoint`], with near names;
+    /// [`PerfError::InvalidEvent`] for terms and modifiers that are none.
+    pub fn named(&self, name: &str) -> Result<Event, PerfError> {
+        let found = match name.split_once('/') {
+            _ if name.starts_with("mem:") => self.breakpoint_in_words(name),
+            Some((pmu, rest)) => self.pmu_event(name, pmu, rest),
+            None => self.word(name),
+        }?;
+        Ok(Event { name: name.to_owned(), ..found })
+    }
+
+    /// The tracepoint `category/event`.
+    ///
+    /// # Errors
+    /// [`PerfError::Tracepoint`].
+    pub fn tracepoint(&self, name: &str) -> Result<Event, PerfError> {
+        let form = "a tracepoint, `category/event`";
+        let (category, event) =
+            name.split_once('/').ok_or_else(|| InvalidEvent::Form { text: name.to_owned(), form })?;
+        let id = tracefs::tracepoint_id(category, event)
+            .map_err(|cause| PerfError::Tracepoint { name: name.to_owned(), cause })?;
+        let kind = Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [id, 0, 0, 0] };
+        Ok(Event::plain(name, kind))
+    }
+
+    /// A breakpoint at a symbol of the kernel; else as [`Event::breakpoint`].
+    ///
+    /// # Errors
+    /// [`PerfError::Place`] (no such symbol, or addresses are hidden), [`PerfError::InvalidEvent`].
+    ///
+    /// Source: `/proc/kallsyms`, proc(5).
+    pub fn breakpoint_at(&self, symbol: &str, len: u32, access: Access) -> Result<Event, PerfError> {
+        let address = symbols::kernel_symbol(symbol)?;
+        let event = Event::breakpoint(address, len, access)?;
+        Ok(Event { name: format!("breakpoint:{symbol}:{len}:{access}"), ..event })
+    }
+
+    /// Calls of a function of the kernel: `function` or `function+0x10`.
+    ///
+    /// # Errors
+    /// [`PerfError::NoPmu`] if the kernel was built without kprobes, [`PerfError::InvalidEvent`].
+    pub fn kprobe(&self, function: &str) -> Result<Event, PerfError> {
+        let pmu = self.pmu("kprobe")?;
+        let form = "a function of the kernel, `function` or `function+0x10`";
+        let invalid = || InvalidEvent::Form { text: function.to_owned(), form };
+        let (symbol, offset) = symbols::with_offset(function).ok_or_else(invalid)?;
+        let target = CString::new(symbol).map_err(|_| invalid())?;
+        let kind = Kind::Probe { type_: pmu.type_, target, offset, in_kernel: true };
+        Ok(Event::plain(format!("kprobe:{function}"), kind))
+    }
+
+    /// Calls of a function of a program or library: `path:function`, `path:function+0x10` or `path:+0x1040`, the last an
+    /// offset in the file.
+    ///
+    /// # Errors
+    /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::Place`], [`PerfError::InvalidEvent`].
+    pub fn uprobe(&self, place: &str) -> Result<Event, PerfError> {
+        let pmu = self.pmu("uprobe")?;
+        let (path, offset) = symbols::in_file(place)?;
+        let kind = Kind::Probe { type_: pmu.type_, target: path, offset, in_kernel: false };
+        Ok(Event::plain(format!("uprobe:{place}"), kind))
+    }
+
+    /// A name without slashes.
+    fn word(&self, text: &str) -> Result<Event, PerfError> {
+        if let Some(event) = self.plain_word(text)? {
+            return Ok(event);
+        }
+        let unknown = || self.unknown(text);
+        let (head, tail) = text.split_once(':').ok_or_else(unknown)?;
+        if let Some(event) = self.plain_word(head)? {
+            return Ok(Event { modifiers: Modifiers::parse(tail)?, ..event });
+        }
+        let (event, letters) = tail.split_once(':').unwrap_or((tail, ""));
+        let event = self.tracepoint(&format!("{head}/{event}"))?;
+        Ok(Event { modifiers: Modifiers::parse(letters)?, ..event })
+    }
+
+    /// A name with nothing behind it.
+    fn plain_word(&self, name: &str) -> Result<Option<Event>, PerfError> {
+        if let Some((type_, config)) = names::find(name) {
+            return Ok(Some(Event::plain(name, Kind::Counter { type_, config: [config, 0, 0, 0] })));
+        }
+        if let Some(row) = self.table.find(name) {
+            return self.of_table(row).map(Some);
+        }
+        let hex = name.strip_prefix('r').filter(|hex| !hex.is_empty());
+        if let Some(config) = hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
+            let kind = Kind::Counter { type_: bindings::PERF_TYPE_RAW, config: [config, 0, 0, 0] };
+            return Ok(Some(Event::plain(name, kind)));
+        }
+        // What only one PMU names may be written without it.
+        for pmu in self.sysfs.pmu_names().iter().filter_map(|pmu| self.sysfs.pmu(pmu)) {
+            if pmu.core && pmu.events.contains_key(name) {
+                return self.of_pmu(&pmu, name).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// `PMU/TERMS/LETTERS`, split behind the first slash.
+    fn pmu_event(&self, text: &str, pmu: &str, rest: &str) -> Result<Event, PerfError> {
+        let form = "an event of a PMU, `pmu/terms/`";
+        let (terms, letters) =
+            rest.rsplit_once('/').ok_or_else(|| InvalidEvent::Form { text: text.to_owned(), form })?;
+        let event = self.of_pmu(&self.pmu(pmu)?, terms)?;
+        let letters = letters.strip_prefix(':').unwrap_or(letters);
+        Ok(Event { modifiers: Modifiers::parse(letters)?, ..event })
+    }
+
+    fn of_pmu(&self, pmu: &Pmu, text: &str) -> Result<Event, PerfError> {
+        let config = terms::config(pmu, &self.table, text)?;
+        let kind = Kind::Counter { type_: pmu.type_, config };
+        Ok(Event { cpus: pmu.cpus.clone(), ..Event::plain(format!("{}/{text}/", pmu.name), kind) })
+    }
+
+    fn of_table(&self, row: &TableEvent) -> Result<Event, PerfError> {
+        let pmu = match &row.unit {
+            // Some units are PMUs by their own name.
+            Some(unit) => match self.sysfs.pmu(&unit.to_ascii_lowercase()) {
+                Some(pmu) => pmu,
+                None => self.pmu(&terms::pmu_of_unit(unit))?,
+            },
+            None => self.core_pmu().ok_or_else(|| PerfError::NoPmu { name: "cpu".into(), near: vec![] })?,
+        };
+        let event = self.of_pmu(&pmu, &row.terms)?;
+        Ok(Event { name: row.name.clone(), ..event })
+    }
+
+    /// `mem:ADDRESS[/LENGTH][:ACCESS]`.
+    fn breakpoint_in_words(&self, text: &str) -> Result<Event, PerfError> {
+        let form = "a breakpoint, `mem:0x7f00/4:rw`";
+        let invalid = || InvalidEvent::Form { text: text.to_owned(), form };
+        let rest = text.strip_prefix("mem:").unwrap_or(text);
+        let (place, access) = rest.split_once(':').unwrap_or((rest, "rw"));
+        let access =
+            Access { read: access.contains('r'), write: access.contains('w'), execute: access.contains('x') };
+        let (address, len) = match place.split_once('/') {
+            Some((address, len)) => (address, len.parse().map_err(|_| invalid())?),
+            None => (place, if access.execute { 8 } else { 4 }),
+        };
+        let address = super::table::integer(address).ok_or_else(invalid)?;
+        Event::breakpoint(address, len, access)
+    }
+
+    pub(super) fn pmu(&self, name: &str) -> Result<Pmu, PerfError> {
+        self.sysfs.pmu(name).ok_or_else(|| PerfError::NoPmu {
+            name: name.to_owned(),
+            near: near(name, self.sysfs.pmu_names()),
+        })
+    }
+
+    /// The PMU of the CPU's cores; the first of several.
+    pub(super) fn core_pmu(&self) -> Option<Pmu> {
+        let pmus = self.sysfs.pmu_names();
+        pmus.iter().filter_map(|name| self.sysfs.pmu(name)).find(|pmu| pmu.core)
+    }
+
+    /// The name of a hardware or cache event, after its PMU if the upper half of the config names one.
+    fn core_event_name(&self, type_: u32, config: u64) -> Result<String, PerfError> {
+        let core_pmu = (config >> bindings::PERF_PMU_TYPE_SHIFT) as u32;
+        let generic = config & u64::from(bindings::PERF_HW_EVENT_MASK);
+        let name = names::name_of(type_, generic).ok_or(InvalidEvent::UndefinedConfig { type_, config })?;
+        match core_pmu {
+            0 => Ok(name),
+            type_ => {
+                let pmu = self.sysfs.pmu_of_type(type_).ok_or(PerfError::UnknownPmu { type_ })?;
+                Ok(format!("{pmu}/{name}/"))
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str) -> PerfError {
+        let of_pmus = self.sysfs.pmu_names().into_iter().filter_map(|name| self.sysfs.pmu(&name));
+        let of_pmus = of_pmus.flat_map(|pmu| {
+            let name = pmu.name;
+            pmu.events.into_keys().map(move |event| format!("{name}/{event}/"))
+        });
+        let of_table = self.table.events().map(|event| event.name.clone());
+        let candidates = names::all().chain(of_table).chain(of_pmus);
+        PerfError::UnknownEvent { name: name.to_owned(), near: near(name, candidates) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Every event that this machine names, for a person who looks for one.
+
+use std::fmt;
+
+use super::attachments::Attachments;
+use super::attr::Options;
+use super::catalog::Catalog;
+use super::error::PerfError;
+use super::event::Event;
+use super::names;
+use crate::near::normal;
+use crate::tracefs;
+
+/// Which kind of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// Counted by the CPU, by the kernel's general names.
+    Hardware,
+    /// Counted by the kernel.
+    Software,
+    /// What the CPU's caches do.
+    Cache,
+    /// Named by a PMU in sysfs.
+    Pmu,
+    /// Named by a vendor's table.
+    Table,
+    /// A static tracepoint.
+    Tracepoint,
+    /// A form with a place in it: a breakpoint, a probe, a raw code.
+    Form,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Family::Hardware => "hardware",
+            Family::Software => "software",
+            Family::Cache => "cache",
+            Family::Pmu => "pmu",
+            Family::Table => "table",
+            Family::Tracepoint => "tracepoint",
+            Family::Form => "form",
+        })
+    }
+}
+
+/// One event of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// As a script writes it: `cache_misses`, `tracepoint("sched/sched_switch")`, `pmu("msr/tsc/")`.
+    pub name: String,
+    /// As `perf list` writes it: `cache-misses`, `sched:sched_switch`, `msr/tsc/`.
+    pub perf: String,
+    /// Which kind.
+    pub family: Family,
+    /// The PMU that counts it, as sysfs names it, if one is named.
+    pub pmu: Option<String>,
+    /// What it counts, if anything says so: a vendor's table, or the unit that a PMU gives its counts. Empty: nothing does.
+    pub description: String,
+}
+
+/// Forms that stand for more events than can be listed.
+const FORMS: [(&str, &str, &str); 5] = [
+    ("raw_event(4, 0x3c)", "r3c", "a code of the CPU's manual, by the number of its PMU"),
+    ("breakpoint(0x7f00, 4, \"w\")", "mem:0x7f00/4:w", "accesses to an address"),
+    ("kprobe_event(\"vfs_read\")", "probe:vfs_read", "calls of a function of the kernel"),
+    ("uprobe_event(\"/bin/sh:main\")", "probe_sh:main", "calls of a function of a program"),
+    ("pmu(\"cpu/event=0x3c/\")", "cpu/event=0x3c/", "terms of a PMU, as its folder `format` names them"),
+];
+
+impl Catalog {
+    /// The events of which one of the two spellings matches the wildcard (`*`: any text, `?`: any character; case, `-`
+    /// and `_` make no difference), in the order of families and names. An empty one matches all.
+    ///
+    /// Tracepoints are left out where tracefs can be neither read nor mounted.
+    pub fn list(&self, wildcard: &str) -> Vec<Listed> {
+        let mut listed = self.of_header();
+        listed.extend(self.of_pmus());
+        listed.extend(self.table.events().map(|event| Listed {
+            name: format!("pmu(\"{}\")", event.name),
+            perf: event.name.to_ascii_lowercase(),
+            family: Family::Table,
+            pmu: event.unit.as_deref().map(super::terms::pmu_of_unit),
+            description: event.description.clone(),
+        }));
+        listed.extend(tracefs::tracepoints().unwrap_or_default().into_iter().map(|name| Listed {
+            perf: name.replacen('/', ":", 1),
+            name: format!("tracepoint(\"{name}\")"),
+            family: Family::Tracepoint,
+            pmu: None,
+            description: String::new(),
+        }));
+        listed.extend(FORMS.map(|(name, perf, description)| Listed {
+            name: name.to_owned(),
+            perf: perf.to_owned(),
+            family: Family::Form,
+            pmu: None,
+            description: description.to_owned(),
+        }));
+        listed.retain(|event| event.matches(wildcard));
+        listed.sort_by(|a, b| (a.family, &a.name).cmp(&(b.family, &b.name)));
+        listed
+    }
+
+    fn of_header(&self) -> Vec<Listed> {
+        let core = self.core_pmu().map(|pmu| pmu.name);
+        let families = [Family::Hardware, Family::Software, Family::Tracepoint, Family::Cache];
+        names::defined()
+            .map(|(type_, _, name, perf)| {
+                let family = families[type_ as usize];
+                let pmu = if family == Family::Software { Some("software".to_owned()) } else { core.clone() };
+                Listed { name, perf, family, pmu, description: String::new() }
+            })
+            .collect()
+    }
+
+    fn of_pmus(&self) -> Vec<Listed> {
+        let pmus = self.sysfs.pmu_names().into_iter().filter_map(|name| self.sysfs.pmu(&name));
+        pmus.flat_map(|pmu| {
+            let one = |event: &String| Listed {
+                name: format!("pmu(\"{}/{event}/\")", pmu.name),
+                perf: format!("{}/{event}/", pmu.name),
+                family: Family::Pmu,
+                pmu: Some(pmu.name.clone()),
+                description: pmu.unit(&self.sysfs, event).map_or(String::new(), |unit| format!("in {unit}")),
+            };
+            pmu.events.keys().map(one).collect::<Vec<_>>()
+        })
+        .collect()
+    }
+
+    /// Why an event of the list cannot be counted here and now; None if it can. A tracepoint counts wherever it is
+    /// listed and its number can be read; a form stands for many and is taken to count.
+    pub fn why_not(&self, listed: &Listed) -> Option<PerfError> {
+        let event = match listed.family {
+            Family::Form => return None,
+            Family::Tracepoint => return self.named(&listed.perf).err(),
+            _ => match self.named(&listed.perf) {
+                Ok(event) => event,
+                Err(error) => return Some(error),
+            },
+        };
+        let of_task = Options { pid: 0, cpu: -1, ..Options::default() };
+        let refused = self.try_open(&event, &of_task)?;
+        let cpu = event.cpus().and_then(<[i32]>::first).copied().unwrap_or(0);
+        // A PMU that counts whole CPUs refuses a task.
+        self.try_open(&event, &Options { pid: -1, cpu, ..Options::default() }).map(|_| refused)
+    }
+
+    fn try_open(&self, event: &Event, options: &Options) -> Option<PerfError> {
+        Attachments::with_sysfs(self.sysfs.clone()).open(event, options, None, None).err()
+    }
+}
+
+impl Listed {
+    fn matches(&self, wildcard: &str) -> bool {
+        let inner = self.name.split('"').nth(1).unwrap_or(&self.name);
+        wildcard.is_empty() || [&*self.name, &*self.perf, inner].iter().any(|name| matches(wildcard, name))
+    }
+}
+
+/// `*`: any text, `?`: any character.
+fn matches(wildcard: &str, name: &str) -> bool {
+    let (wildcard, name) = (normal(wildcard), normal(name));
+    let (wildcard, name): (Vec<char>, Vec<char>) = (wildcard.chars().collect(), name.chars().collect());
+    let (mut at, mut next) = (0, 0);
+    // Where to go on when what follows the last `*` does not match: that `*`, and how much of the name it takes.
+    let mut retry: Option<(usize, usize)> = None;
+    while next < name.len() {
+        match wildcard.get(at) {
+            Some('*') => {
+                retry = Some((at, next));
+                at += 1;
+            }
+            Some(&letter) if letter == '?' || letter == name[next] => {
+                at += 1;
+                next += 1;
+            }
+            _ => {
+                let Some((star, taken)) = retry else { return false };
+                retry = Some((star, taken + 1));
+                at = star + 1;
+                next = taken + 1;
+            }
+        }
+    }
+    wildcard[at..].iter().all(|letter| *letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_whole_names() {
+        for (wildcard, name, expected) in [
+            ("cache_*", "cache-misses", true),
+            ("*misses", "cache_misses", true),
+            ("*a*b*", "xaxxbx", true),
+            ("?s", "cs", true),
+            ("?s", "cgs", false),
+            ("", "", true),
+            ("*", "", true),
+            ("cache", "cache_misses", false),
+            ("sched/*", "sched/sched_switch", true),
+        ] {
+            assert_eq!(matches(wildcard, name), expected, "{wildcard} {name}");
+        }
+    }
+
+    #[test]
+    fn root_events_are_listed_in_both_spellings_and_found_by_them() {
+        let catalog = Catalog::default();
+        let names = |wildcard: &str| -> Vec<String> {
+            catalog.list(wildcard).into_iter().map(|listed| listed.name).collect()
+        };
+        assert_eq!(names("cache_*"), ["cache_misses", "cache_references"]);
+        assert_eq!(names("page-faults"), ["page_faults"]);
+        assert!(names("sched/*").contains(&"tracepoint(\"sched/sched_switch\")".to_owned()));
+        assert_eq!(names("LLC-load-misses"), ["hw_cache(\"ll\", \"read\", \"miss\")"]);
+        for listed in catalog.list("").iter().filter(|listed| listed.family < Family::Tracepoint) {
+            catalog.named(&listed.perf).unwrap_or_else(|error| panic!("{listed:?}: {error}"));
+        }
+    }
+
+    #[test]
+    fn root_what_can_be_counted_is_told() {
+        let catalog = Catalog::default();
+        let why_not = |name: &str| catalog.why_not(&catalog.list(name)[0]);
+        assert_eq!(why_not("page_faults"), None);
+        assert_eq!(why_not("sched:sched_switch"), None);
+        if catalog.core_pmu().is_none() {
+            assert!(
+                why_not("cpu_cycles").is_some_and(|error| error.to_string().contains("no hardware counters"))
+            );
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a person should know of a number that is right: how far it can be trusted, and what it leaves out.
+
+use std::fmt;
+
+/// One such thing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Notice {
+    /// The event was enabled for some time and never on a counter.
+    NeverRan {
+        /// The event's name.
+        event: String,
+    },
+    /// The count is scaled from little.
+    LowShare {
+        /// The event's name.
+        event: String,
+        /// How much of the enabled time it was on a counter, in hundredths of a percent.
+        share: u32,
+    },
+    /// Some of the kernel events that the attachment stands for were never on a counter.
+    Partial {
+        /// The event's name.
+        event: String,
+        /// How many were enabled.
+        enabled: u32,
+        /// How many of these never ran.
+        never_ran: u32,
+    },
+    /// The group had no room: the event was opened alone.
+    Alone {
+        /// The event's name.
+        event: String,
+        /// The leader of the group that it should have joined.
+        leader: String,
+    },
+    /// `exclude_idle` was taken, and most PMUs do not honour it.
+    IdleCounts {
+        /// The event's name.
+        event: String,
+    },
+    /// A CPU went offline: nothing is counted there from now on.
+    CpuGone {
+        /// The event's name.
+        event: String,
+        /// The CPU.
+        cpu: i32,
+    },
+    /// A CPU came online: it is counted from now on.
+    CpuCame {
+        /// The event's name.
+        event: String,
+        /// The CPU.
+        cpu: i32,
+    },
+    /// A CPU came online and cannot be counted.
+    CpuMissed {
+        /// The event's name.
+        event: String,
+        /// The CPU.
+        cpu: i32,
+        /// The error.
+        because: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::NeverRan { event } => write!(
+                f,
+                "event `{event}` was never scheduled: it was enabled for some time and never on a counter, so there is \
+                 no count"
+            ),
+            Notice::LowShare { event, share } => write!(
+                f,
+                "event `{event}` was on a counter {}.{:02} % of the time: its scaled count is a guess\n  do: use fewer \
+                 events at once",
+                share / 100,
+                share % 100
+            ),
+            Notice::Partial { event, enabled, never_ran } => write!(
+                f,
+                "event `{event}` was never on a counter at {never_ran} of {enabled} places: its count is that of the \
+                 others"
+            ),
+            Notice::Alone { event, leader } => write!(
+                f,
+                "event `{event}` does not fit the group led by `{leader}` and counts alone (`weak`): ratios between the \
+                 two compare different times"
+            ),
+            Notice::IdleCounts { event } => write!(
+                f,
+                "`exclude_idle` of `{event}` was taken by the kernel, but few PMUs honour it: idle time may be counted"
+            ),
+            Notice::CpuGone { event, cpu } => {
+                write!(f, "cpu {cpu} went offline: `{event}` keeps what it counted there")
+            }
+            Notice::CpuCame { event, cpu } => {
+                write!(
+                    f,
+                    "cpu {cpu} came online: `{event}` counts there from now on, what was before is missing"
+                )
+            }
+            Notice::CpuMissed { event, cpu, because } => {
+                write!(f, "cpu {cpu} came online, and `{event}` is not counted there\n{because}")
+            }
+        }
+    }
+}

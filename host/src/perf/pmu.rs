@@ -1,0 +1,240 @@
+//! The PMUs that the kernel publishes: their types, the terms of their events, and the events that they name.
+//!
+//! Source: `Documentation/ABI/testing/sysfs-bus-event_source-devices`, `-format` and `-events` beside it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One folder per PMU, below the root of sysfs.
+const PMUS: &str = "bus/event_source/devices";
+
+/// A sysfs: that of this machine, or a copy of another's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sysfs {
+    root: PathBuf,
+}
+
+/// That of this machine.
+impl Default for Sysfs {
+    fn default() -> Sysfs {
+        Sysfs::at("/sys")
+    }
+}
+
+impl Sysfs {
+    /// The tree below a folder.
+    pub fn at(root: impl Into<PathBuf>) -> Sysfs {
+        Sysfs { root: root.into() }
+    }
+
+    /// The names of all PMUs, in the order of the alphabet.
+    pub(super) fn pmu_names(&self) -> Vec<String> {
+        file_names(&self.root.join(PMUS))
+    }
+
+    /// The PMU of this name.
+    pub(super) fn pmu(&self, name: &str) -> Option<Pmu> {
+        let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+        plain.then(|| Pmu::read(name, &self.root.join(PMUS).join(name)))?
+    }
+
+    /// The name of the PMU whose events have this type, or None if the kernel publishes none.
+    pub(super) fn pmu_of_type(&self, type_: u32) -> Option<String> {
+        self.pmu_names().into_iter().find(|name| type_of(&self.root.join(PMUS).join(name)) == Some(type_))
+    }
+
+    /// The CPUs that are online, in order. Where the kernel does not tell: CPU 0.
+    pub(super) fn online_cpus(&self) -> Vec<i32> {
+        let list = fs::read_to_string(self.online_file()).ok();
+        list.as_deref().and_then(cpus).unwrap_or_else(|| vec![0])
+    }
+
+    /// Where the kernel says which CPUs are online.
+    pub(super) fn online_file(&self) -> PathBuf {
+        self.root.join("devices/system/cpu/online")
+    }
+}
+
+/// A PMU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pmu {
+    /// Its name, for example `cpu` or `uncore_imc_0`.
+    pub(super) name: String,
+    /// `perf_event_attr.type` of its events.
+    pub(super) type_: u32,
+    /// Its terms: which bits they fill.
+    pub(super) formats: BTreeMap<String, Format>,
+    /// The events that it names, with the terms that make them.
+    pub(super) events: BTreeMap<String, String>,
+    /// The CPUs that its events are opened on, if not all: one of each package for an uncore PMU (`cpumask`), the CPUs of
+    /// its kind for one of several core PMUs (`cpus`).
+    pub(super) cpus: Option<Vec<i32>>,
+    /// It counts one kind of core, not the whole machine.
+    pub(super) core: bool,
+}
+
+impl Pmu {
+    fn read(name: &str, folder: &Path) -> Option<Pmu> {
+        let core = folder.join("cpus");
+        let list = text(&core).or_else(|| text(&folder.join("cpumask")));
+        let formats = files(&folder.join("format")).into_iter();
+        Some(Pmu {
+            name: name.to_owned(),
+            type_: type_of(folder)?,
+            formats: formats.filter_map(|(term, text)| Some((term, Format::parse(&text)?))).collect(),
+            events: files(&folder.join("events"))
+                .into_iter()
+                // `NAME.scale`, `NAME.unit` and the like say how a count is shown.
+                .filter(|(event, _)| !event.contains('.'))
+                .collect(),
+            cpus: list.as_deref().and_then(cpus),
+            core: core.exists() || name == "cpu",
+        })
+    }
+
+    /// The words that an event of this PMU may be made of.
+    pub(super) fn words(&self) -> Vec<String> {
+        let fixed = ["config", "config1", "config2", "config3"].map(str::to_owned);
+        self.formats.keys().chain(self.events.keys()).cloned().chain(fixed).collect()
+    }
+
+    /// The unit in which `perf` shows an event, and the factor from the count to it.
+    pub(super) fn unit(&self, sysfs: &Sysfs, event: &str) -> Option<String> {
+        let events = sysfs.root.join(PMUS).join(&self.name).join("events");
+        let unit = text(&events.join(format!("{event}.unit")))?;
+        let scale = text(&events.join(format!("{event}.scale")));
+        Some(scale.map_or(unit.clone(), |scale| format!("{scale} {unit}")))
+    }
+}
+
+/// Where the value of a term goes: bits of `config` (0), `config1`, `config2` or `config3`, the lowest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Format {
+    /// Which word.
+    pub(super) word: usize,
+    /// Ranges of bits, both ends included.
+    bits: Vec<(u32, u32)>,
+}
+
+impl Format {
+    /// `config:0-7,32-35` or `config1:21`.
+    fn parse(text: &str) -> Option<Format> {
+        let (word, bits) = text.trim().split_once(':')?;
+        let word = CONFIGS.iter().position(|config| *config == word)?;
+        let range = |range: &str| {
+            let (low, high) = range.split_once('-').unwrap_or((range, range));
+            let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+            (low <= high && high < u64::BITS).then_some((low, high))
+        };
+        Some(Format { word, bits: bits.split(',').map(range).collect::<Option<_>>()? })
+    }
+
+    /// How many bits the value may have.
+    fn width(&self) -> u32 {
+        self.bits.iter().map(|(low, high)| high - low + 1).sum()
+    }
+
+    /// The word with the value in its bits. None if the value is too large.
+    pub(super) fn put(&self, value: u64, into: u64) -> Option<u64> {
+        let width = self.width();
+        if width < u64::BITS && value >> width != 0 {
+            return None;
+        }
+        let mut rest = value;
+        let mut word = into;
+        for &(low, high) in &self.bits {
+            let count = high - low + 1;
+            let mask = u64::MAX >> (u64::BITS - count);
+            word = word & !(mask << low) | (rest & mask) << low;
+            rest = rest.checked_shr(count).unwrap_or(0);
+        }
+        Some(word)
+    }
+
+    /// The largest value.
+    pub(super) fn largest(&self) -> u64 {
+        u64::MAX.checked_shr(u64::BITS.saturating_sub(self.width())).unwrap_or(0)
+    }
+}
+
+/// The names of the words that terms fill.
+pub(super) const CONFIGS: [&str; 4] = ["config", "config1", "config2", "config3"];
+
+fn type_of(pmu: &Path) -> Option<u32> {
+    text(&pmu.join("type"))?.parse().ok()
+}
+
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The files of a folder with what they hold; none if there is no such folder.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    file_names(folder)
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), text(&folder.join(name))?)))
+        .collect()
+}
+
+fn file_names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// `0-3,8` is 0 to 3 and 8. None if that is no list.
+pub(super) fn cpus(list: &str) -> Option<Vec<i32>> {
+    let mut cpus = Vec::new();
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (i32, i32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        // No machine has more; a larger number is not one of a CPU.
+        if !(0..=last).contains(&first) || last > 1 << 20 {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_fills_its_bits_from_the_lowest() {
+        let event = Format::parse("config:0-7,32-35\n").unwrap();
+        assert_eq!((event.word, event.largest()), (0, 0xfff));
+        assert_eq!(event.put(0xabc, 0), Some(0xa_0000_00bc));
+        assert_eq!(event.put(0x1000, 0), None, "12 bits hold no more");
+        assert_eq!(event.put(0, 0xff_ffff_ffff), Some(0xf0_ffff_ff00));
+        let whole = Format::parse("config2:0-63").unwrap();
+        assert_eq!((whole.word, whole.put(u64::MAX, 0)), (2, Some(u64::MAX)));
+        assert_eq!(Format::parse("config1:21").unwrap().put(1, 0), Some(1 << 21));
+        for bad in ["config", "config:", "config:7-0", "config:64", "other:0-7", "config:0-7,x"] {
+            assert_eq!(Format::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
+        assert_eq!(cpus("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
+        assert_eq!(cpus("0"), Some(vec![0]));
+        assert_eq!(cpus(""), None);
+        assert_eq!(cpus("3-1"), None);
+        assert_eq!(cpus("0-99999999"), None);
+    }
+
+    #[test]
+    fn this_machine_publishes_its_software_pmu() {
+        let sysfs = Sysfs::default();
+        assert_eq!(sysfs.pmu("software").map(|pmu| pmu.type_), Some(1));
+        assert_eq!(sysfs.pmu_of_type(1).as_deref(), Some("software"));
+        assert!(sysfs.online_cpus().contains(&0));
+        assert_eq!(sysfs.pmu(".."), None);
+        assert_eq!(sysfs.pmu("no_such_pmu"), None);
+    }
+}

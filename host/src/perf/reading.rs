@@ -1,0 +1,65 @@
+//! What a read gives.
+
+use super::scale::{State, Tally};
+
+/// One counter, read once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Events of this attachment since its last restart, as the kernel counted them.
+    pub raw: u64,
+    /// `raw * time_enabled / time_running`, rounded toward zero, worked out in 128 bits. None if the event never ran.
+    pub scaled: Option<u64>,
+    /// `scaled` would be above `u64::MAX`, which it is instead.
+    pub saturated: bool,
+    /// Nanoseconds since the restart in which the event was enabled and its task, if it has one, ran.
+    pub time_enabled: u64,
+    /// Nanoseconds of these in which the event was on a counter.
+    pub time_running: u64,
+    /// What the two times say.
+    pub state: State,
+    /// Only some of the CPUs, tasks or core kinds that were asked for have counted.
+    pub partial: bool,
+}
+
+impl Reading {
+    pub(super) fn of(tally: &Tally) -> Reading {
+        Reading {
+            raw: tally.raw,
+            scaled: tally.scaled(),
+            saturated: tally.saturated,
+            time_enabled: tally.times.enabled,
+            time_running: tally.times.running,
+            state: tally.state(),
+            partial: tally.is_partial(),
+        }
+    }
+}
+
+/// One event of a group in a [`Snapshot`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The kernel's id of the event (PERF_EVENT_IOC_ID); of several places that of the first.
+    pub id: u64,
+    /// As in [`Reading`].
+    pub raw: u64,
+    /// As in [`Reading`]. A member that was stopped or reset on its own is scaled by its own times.
+    pub scaled: Option<u64>,
+}
+
+/// A whole group, read at one moment by one system call; of several places by one at each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Of the attachment that was read, as in [`Reading`]. All events of a group have the same times, but those that
+    /// were stopped or reset on their own.
+    pub time_enabled: u64,
+    /// As `time_enabled`.
+    pub time_running: u64,
+    /// What the two times say.
+    pub state: State,
+    /// As in [`Reading`].
+    pub partial: bool,
+    /// The index in `entries` of the attachment that was read.
+    pub own: usize,
+    /// The leader, then the live members in the order in which they joined.
+    pub entries: Vec<Entry>,
+}

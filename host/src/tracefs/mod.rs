@@ -1,0 +1,147 @@
+//! The kernel's static tracepoints, by name: their numbers, and what there is.
+//!
+//! tracefs is often not mounted in minimal systems. Then it is mounted for this process alone, at no place that anybody
+//! else could see, which needs CAP_SYS_ADMIN; the mount ends with the process.
+//!
+//! Source: `Documentation/trace/events.rst`; fsopen(2), fsmount(2), since Linux 5.2.
+
+mod sys;
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// Where tracefs is mounted; the second is the place of kernels before 4.1.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Why a tracepoint has no number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TracefsError {
+    /// Neither is it mounted nor can it be mounted privately.
+    #[error("tracefs is not mounted, and ks-host may not mount it for itself")]
+    NotMounted,
+    /// This user may not look into it.
+    #[error("this user may not read tracefs")]
+    NotPermitted,
+    /// There is no tracepoint of this name.
+    #[error("the kernel has no tracepoint `{name}`")]
+    NotFound {
+        /// `category/event`.
+        name: String,
+        /// Names that are near, the nearest first, at most three.
+        near: Vec<String>,
+    },
+    /// It could not be read.
+    #[error("tracefs: {0}")]
+    Unreadable(String),
+}
+
+/// The number of the tracepoint `category/event`, which is the config of its perf event.
+///
+/// Names are of letters, digits and `_`, so that the path stays below tracefs.
+///
+/// # Errors
+/// As [`TracefsError`] says.
+pub fn tracepoint_id(category: &str, event: &str) -> Result<u64, TracefsError> {
+    let root = root()?;
+    let name = format!("{category}/{event}");
+    let unknown = || TracefsError::NotFound { name: name.clone(), near: near(root, &name) };
+    if !is_word(category) || !is_word(event) {
+        return Err(unknown());
+    }
+    let file = root.join("events").join(category).join(event).join("id");
+    let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => unknown(),
+        _ => refused(&error),
+    })?;
+    text.trim().parse().map_err(|_| TracefsError::Unreadable(format!("{name}/id is no number")))
+}
+
+/// The names of all tracepoints, `category/event`, in the order of the alphabet.
+///
+/// # Errors
+/// As [`TracefsError`] says.
+pub fn tracepoints() -> Result<Vec<String>, TracefsError> {
+    let root = root()?;
+    names(root).map_err(|error| refused(&error))
+}
+
+fn refused(error: &io::Error) -> TracefsError {
+    match error.kind() {
+        ErrorKind::PermissionDenied => TracefsError::NotPermitted,
+        _ => TracefsError::Unreadable(error.to_string()),
+    }
+}
+
+/// The folder that holds `events`. It stays the same while the process lives.
+fn root() -> Result<&'static Path, TracefsError> {
+    static ROOT: OnceLock<Option<Root>> = OnceLock::new();
+    let root = ROOT.get_or_init(|| mounted().or_else(privately));
+    root.as_ref().map(|root| root.path.as_path()).ok_or(TracefsError::NotMounted)
+}
+
+/// A folder, and the mount that it is the root of if it is ours.
+struct Root {
+    path: PathBuf,
+    _mount: Option<OwnedFd>,
+}
+
+/// A folder may be there and not be shown to this user: then what is asked of it says so.
+fn mounted() -> Option<Root> {
+    let place = PLACES.iter().map(Path::new).find(|place| match fs::metadata(place.join("events")) {
+        Ok(metadata) => metadata.is_dir(),
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    });
+    place.map(|path| Root { path: path.to_owned(), _mount: None })
+}
+
+fn privately() -> Option<Root> {
+    let mount = sys::mount(c"tracefs").ok()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+    path.join("events").is_dir().then_some(Root { path, _mount: Some(mount) })
+}
+
+fn names(root: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for category in folders(&root.join("events"))? {
+        for event in folders(&root.join("events").join(&category))? {
+            names.push(format!("{category}/{event}"));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn folders(path: &Path) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(path)?.flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    Ok(folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+}
+
+fn near(root: &Path, name: &str) -> Vec<String> {
+    crate::near::near(name, names(root).unwrap_or_default())
+}
+
+/// What a category or an event of the kernel is named with.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_a_tracepoint_has_a_number_even_where_nothing_is_mounted() {
+        let switch = tracepoint_id("sched", "sched_switch").unwrap();
+        assert!(switch > 0);
+        assert!(tracepoints().unwrap().contains(&"sched/sched_switch".to_owned()));
+        let Err(TracefsError::NotFound { near, .. }) = tracepoint_id("sched", "sched_swich") else {
+            panic!("there is no such tracepoint")
+        };
+        assert_eq!(near.first().map(String::as_str), Some("sched/sched_switch"));
+        assert!(tracepoint_id("..", "sched").is_err());
+    }
+}

@@ -1,0 +1,312 @@
+//! Whom and where: threads, processes, a command, CPUs, a control group; each with a workload whose count is known.
+
+mod perf_support;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use ks_host::command::Command;
+use ks_host::perf::{Attachments, Catalog, ErrorKind, Event, Options, PerfError, Refusal, State};
+use ks_host::plugin::StopHandle;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::{Pid, getppid};
+use perf_support::{named, own_thread};
+
+/// Calls whose number is known: a system call that a shell makes when it is told to, and nobody else.
+const KILLS: &str = "i=0; while [ $i -lt 100 ]; do kill -0 $$; i=$((i+1)); done";
+
+fn kills() -> Event {
+    Catalog::default().tracepoint("syscalls/sys_enter_kill").unwrap()
+}
+
+fn parent_asked() -> Event {
+    Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap()
+}
+
+/// A shell that waits for a line before it makes its calls, under a name of its own.
+struct Shell {
+    folder: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Shell {
+    fn new(number: usize, script: &str) -> Shell {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("ks-scope-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("shell");
+        fs::copy("/bin/sh", &path).unwrap();
+        let start = |_| {
+            let mut command = Process::new(&path);
+            command.args(["-c", &format!("read line; {script}")]).stdin(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        Shell { children: (0..number).map(start).collect(), folder }
+    }
+
+    fn path(&self) -> String {
+        self.folder.join("shell").to_str().unwrap().to_owned()
+    }
+
+    fn run(&mut self) {
+        for child in &mut self.children {
+            child.stdin.take().unwrap().write_all(b"\n").unwrap();
+            assert!(child.wait().unwrap().success());
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A CPU on which this thread may run, one after the other.
+fn on_each_cpu(mut work: impl FnMut(usize)) -> Vec<usize> {
+    let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let cpus: Vec<usize> = (0..CpuSet::count()).filter(|cpu| before.is_set(*cpu).unwrap()).collect();
+    for cpu in &cpus {
+        let mut only = CpuSet::new();
+        only.set(*cpu).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+        work(*cpu);
+    }
+    sched_setaffinity(Pid::from_raw(0), &before).unwrap();
+    cpus
+}
+
+#[test]
+fn root_another_process_is_counted() {
+    let mut shell = Shell::new(1, KILLS);
+    let mut attachments = Attachments::new();
+    let pid = shell.children[0].id() as i32;
+    let id = attachments.open(&kills(), &Options { pid, ..own_thread() }, None, None).unwrap();
+    shell.run();
+    assert_eq!(attachments.read(id).unwrap().raw, 100);
+}
+
+#[test]
+fn root_every_process_of_a_program_reads_as_one() {
+    let mut shell = Shell::new(3, KILLS);
+    let options = Options { process: shell.path(), cpu: -1, ..Options::default() };
+    let mut attachments = Attachments::new();
+    let id = attachments.open(&kills(), &options, None, None).unwrap();
+    let clock = attachments.open(&named("task_clock"), &options, Some(id), None).unwrap();
+    assert_eq!(attachments.live().iter().map(|live| live.places).collect::<Vec<_>>(), [3, 3]);
+    shell.run();
+    let snapshot = attachments.snapshot(clock).unwrap();
+    assert_eq!((snapshot.entries[0].raw, snapshot.own), (300, 1));
+    assert!(snapshot.entries[1].raw > 0);
+    assert_eq!(attachments.read(id).unwrap().raw, 300, "they have ended, their counts have not");
+    let nobody = Options { process: "/no/such/program".to_owned(), ..options };
+    let error = attachments.open(&kills(), &nobody, None, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("no process runs `/no/such/program`"), "{error}");
+}
+
+#[test]
+fn root_all_threads_of_a_process_are_counted_and_not_its_children() {
+    // Only threads of this process call the function.
+    let own = std::env::current_exe().unwrap();
+    let event = Catalog::default().uprobe(&format!("{}:ks_perf_scope_probed", own.display())).unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    let before = thread::spawn(move || {
+        wait.recv().unwrap();
+        (0..10).for_each(|number| ks_perf_scope_probed(number));
+        thread::spawn(|| (0..100).for_each(|number| ks_perf_scope_probed(number))).join().unwrap();
+    });
+    let options = Options { follow: true, ..own_thread() };
+    let mut attachments = Attachments::new();
+    let id = attachments.open(&event, &options, None, None).unwrap_or_else(|error| panic!("{error}"));
+    go.send(()).unwrap();
+    before.join().unwrap();
+    ks_perf_scope_probed(0);
+    thread::spawn(|| (0..1000).for_each(|number| ks_perf_scope_probed(number))).join().unwrap();
+    assert_eq!(attachments.read(id).unwrap().raw, 1111);
+    assert!(attachments.live()[0].places >= 2);
+}
+
+/// A function whose calls are counted from outside.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn ks_perf_scope_probed(number: u64) {
+    std::hint::black_box(number);
+}
+
+#[test]
+fn root_new_threads_count_with_follow_and_new_processes_do_not() {
+    let mut shell = Shell::new(1, &format!("({KILLS}); sh -c '{}'", KILLS.replace("$$", "1")));
+    let pid = shell.children[0].id() as i32;
+    let mut attachments = Attachments::new();
+    let threads = Options { pid, follow: true, ..own_thread() };
+    let own = attachments.open(&kills(), &threads, None, None).unwrap();
+    let children = Options { pid, follow: true, inherit: true, ..own_thread() };
+    let all = attachments.open(&kills(), &children, None, None).unwrap();
+    shell.run();
+    assert_eq!(attachments.read(own).unwrap().raw, 0, "its children made the calls");
+    assert_eq!(attachments.read(all).unwrap().raw, 200);
+}
+
+fn command(script: &str) -> Command {
+    let words = ["sh", "-c", script].map(OsString::from);
+    Command::start(&words, StopHandle::new()).unwrap()
+}
+
+#[test]
+fn root_a_command_is_counted_from_its_exec() {
+    let stop = StopHandle::new();
+    let words = ["sh", "-c", &format!("{KILLS}; sh -c '{}'", KILLS.replace("$$", "1"))].map(OsString::from);
+    let mut command = Command::start(&words, stop.clone()).unwrap();
+    let mut attachments = Attachments::new();
+    attachments.set_command(command.pid());
+    let options = Options { command: true, cpu: -1, ..Options::default() };
+    let own = attachments.open(&kills(), &options, None, None).unwrap();
+    let clock = attachments.open(&named("task_clock"), &options, Some(own), None).unwrap();
+    let inherit = Options { inherit: true, ..options.clone() };
+    let all = attachments.open(&kills(), &inherit, None, None).unwrap();
+    let waiting = attachments.read(own).unwrap();
+    assert_eq!((waiting.raw, waiting.state), (0, State::Idle), "it waits");
+    assert!(command.release().unwrap());
+    attachments.note_exec();
+    assert!(stop.wait(Duration::MAX));
+    assert_eq!(attachments.read(own).unwrap().raw, 100);
+    assert_eq!(attachments.read(all).unwrap().raw, 200);
+    let clock = attachments.read(clock).unwrap();
+    assert!(clock.raw > 0 && clock.state == State::Counted, "{clock:?}");
+}
+
+#[test]
+fn root_a_command_that_nobody_starts_is_refused() {
+    let options = Options { command: true, cpu: -1, ..Options::default() };
+    let error = Attachments::new().open(&kills(), &options, None, None).unwrap_err();
+    assert!(matches!(&error, PerfError::Refused { refusal: Refusal::NoCommand, .. }), "{error}");
+    assert!(error.to_string().contains("--exec"), "{error}");
+    // A command that never runs leaves nothing.
+    drop(command("true"));
+}
+
+#[test]
+fn root_all_cpus_read_as_one_and_each_for_itself() {
+    let mut attachments = Attachments::new();
+    let options = Options { pid: 0, every_cpu: true, ..Options::default() };
+    let leader = attachments.open(&parent_asked(), &options, None, None).unwrap();
+    let member = attachments.open(&named("task_clock"), &options, Some(leader), None).unwrap();
+    let cpus = on_each_cpu(|cpu| {
+        (0..=cpu as u64).for_each(|_| {
+            getppid();
+        });
+    });
+    let expected: u64 = cpus.iter().map(|cpu| *cpu as u64 + 1).sum();
+    let reading = attachments.read(leader).unwrap();
+    assert_eq!(reading.raw, expected);
+    assert_eq!(
+        reading.time_enabled,
+        attachments.snapshot(leader).unwrap().time_enabled.min(reading.time_enabled)
+    );
+    for cpu in &cpus {
+        let here = attachments.snapshot_cpu(member, *cpu as i32).unwrap();
+        assert_eq!((here.entries[0].raw, here.own), (*cpu as u64 + 1, 1), "cpu {cpu}");
+    }
+    let ids: Vec<u64> = attachments.snapshot(leader).unwrap().entries.iter().map(|entry| entry.id).collect();
+    let first = attachments.snapshot_cpu(leader, cpus[0] as i32).unwrap();
+    assert_eq!(ids, first.entries.iter().map(|entry| entry.id).collect::<Vec<_>>());
+    let none = attachments.snapshot_cpu(leader, 100_000).unwrap_err();
+    assert!(none.to_string().contains("cpu: all"), "{none}");
+}
+
+/// The reads are counted by the kernel, too.
+#[test]
+fn root_a_group_on_all_cpus_costs_one_read_for_each_cpu() {
+    let mut attachments = Attachments::new();
+    let every = Options { every_cpu: true, ..Options::default() };
+    let leader = attachments.open(&named("cpu_clock"), &every, None, None).unwrap();
+    for name in ["page_faults", "context_switches", "cpu_migrations"] {
+        attachments.open(&named(name), &every, Some(leader), None).unwrap();
+    }
+    let reads = Catalog::default().tracepoint("syscalls/sys_enter_read").unwrap();
+    let reads = attachments.open(&reads, &own_thread(), None, None).unwrap();
+    let cpus = attachments.live()[0].places as u64;
+    attachments.snapshot(leader).unwrap();
+    let before = attachments.read(reads).unwrap().raw;
+    attachments.snapshot(leader).unwrap();
+    attachments.read(leader).unwrap();
+    let after = attachments.read(reads).unwrap().raw;
+    assert_eq!(after - before, 2 * cpus + 1, "the last is the read of this counter itself");
+}
+
+#[test]
+fn root_members_observe_what_their_leader_does() {
+    let mut attachments = Attachments::new();
+    let every = Options { every_cpu: true, ..Options::default() };
+    let leader = attachments.open(&named("cpu_clock"), &every, None, None).unwrap();
+    let mut join = |options: &Options| {
+        attachments.open(&named("page_faults"), options, Some(leader), None).unwrap_err().to_string()
+    };
+    assert!(join(&Options::default()).contains("`cpu: all`"), "{}", join(&Options::default()));
+    assert!(join(&own_thread()).contains("pid"));
+    for (options, word) in [
+        (Options { pinned: true, ..every.clone() }, "`pinned`"),
+        (Options { exclusive: true, ..every.clone() }, "`exclusive`"),
+    ] {
+        assert!(join(&options).contains(word), "{}", join(&options));
+    }
+    assert!(attachments.open(&named("page_faults"), &every, Some(leader), None).is_ok());
+}
+
+/// A control group of version 2, removed when dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new() -> Option<Cgroup> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        // perf takes the hierarchy with its own controller where there is one.
+        let mount = mounts
+            .lines()
+            .find(|line| line.contains(" cgroup ") && line.contains("perf_event"))
+            .or_else(|| mounts.lines().find(|line| line.contains(" cgroup2 ")))?;
+        let place = Path::new(mount.split(' ').nth(1)?).join(format!("ks-perf-{}", std::process::id()));
+        fs::create_dir(&place).ok()?;
+        Some(Cgroup(place))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn root_a_cgroup_is_counted_on_all_cpus() {
+    let Some(cgroup) = Cgroup::new() else {
+        assert!(std::env::var_os("CI").is_none(), "no control groups that perf can use are mounted");
+        eprintln!("NOT TESTED: no control groups that perf can use are mounted");
+        return;
+    };
+    let name = cgroup.0.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut shell = Shell::new(2, KILLS);
+    // One of the two is in the group.
+    fs::write(cgroup.0.join("cgroup.procs"), shell.children[0].id().to_string()).unwrap();
+    let mut attachments = Attachments::new();
+    let options = Options { cgroup: format!("/{name}"), every_cpu: true, ..Options::default() };
+    let id = attachments.open(&kills(), &options, None, None).unwrap_or_else(|error| panic!("{error}"));
+    shell.run();
+    assert_eq!(attachments.read(id).unwrap().raw, 100);
+    let missing = Options { cgroup: format!("/{name}/none"), ..options };
+    let error = attachments.open(&kills(), &missing, None, None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("there is no cgroup"), "{error}");
+}
