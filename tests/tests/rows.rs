@@ -185,6 +185,36 @@ fn row_with(shared: &str) -> Row {
 }
 
 #[test]
+fn root_lf_044_presence_is_not_the_value() {
+    let shared =
+        "struct Pair { a: u32, b: u64 }\n\nvar X_m : hash<u32, u64>(8)\n\nvar X_p : hash<u32, Pair>(8)";
+    row_with(shared)
+        .case("X_m[1] = zero\nif (X_m[1]) { return 1 }\nreturn 2", 1)
+        .case("if (X_m[2 + zero]) { return 1 }\nreturn 2", 2)
+        .case("X_m[3] = 0\nif (X_m[3] == null) { return 1 }\nreturn 2", 2)
+        .case("X_m[4] = 0\nif (var v = X_m[4]) { return 10 + v }\nreturn 2", 10)
+        .case("if (var p = X_p[5]) { return p.b }\nelse { return 7 }", 7)
+        .case(
+            "X_m[6] = 0\nvar v = X_m[6]\nvar w = X_m[7]\nif (v != null && w == null) { return 5 }\nreturn 6",
+            5,
+        )
+        .holds("presence");
+}
+
+#[test]
+fn root_lf_045_an_absent_element_is_zero() {
+    let shared = "struct Pair { a: u32, b: u64, name: str(6) }\n\nvar X_m : hash<u32, u64>(8)\n\nvar X_p : hash<u32, Pair>(8)\n\n\
+                  var X_s : hash<u64, str(8)>(8)\n\nvar X_a : array<u32, u16>(4)";
+    row_with(shared)
+        .case("return X_m[9] + 3", 3)
+        .case("var p = X_p[zero]\nif (p.name == \"\") { return p.a + p.b + 4 }\nreturn 0", 4)
+        .case("return X_p[zero].b + 1", 1)
+        .case("if (X_s[7]) { return 1 }\nreturn len(X_s[8]) + 2", 2)
+        .case("return X_a[100 + zero] + 6", 6)
+        .holds("absent");
+}
+
+#[test]
 fn root_lf_046_bytes_of_a_string() {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
     row()

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use ks_tests::net::{LEFT, Wire};
 use ks_tests::{Folder, command, compile, finish, run_script, wait_until_gone};
 
 const NO_WORDS: &[&str] = &[];
@@ -77,6 +78,32 @@ fn lf_110_nothing_runs_outside_of_the_sandbox() {
     assert!(lines[0].contains("runs.ks:3: cannot run `./report.py`"), "{lines:?}");
     assert!(lines[1].contains("runs.ks:4: cannot call `f` of the Python module `report.py`"), "{lines:?}");
     assert!(!mark.exists());
+}
+
+#[test]
+fn root_lf_108_attach_gives_0_or_an_errno() {
+    let wire = Wire::new();
+    let name = format!("x{}", std::process::id());
+    let script = format!(
+        "struct Args {{ dev: str(16) }}\n@xdp\nfn {name}(ctx: *xdp_md) -> xdp_action {{\nreturn XDP_PASS\n}}\n\
+         fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar none = h\nnone = null\n\
+         print(\"%u\", attach(h, args.dev, 2))\nprint(\"%d\", attach(h, args.dev, 2) != 0)\n\
+         print(\"%u %u\", attach(h, \"lo\", 2), attach(h, \"nowhere\", 2))\nprint(\"%u\", attach(none, \"lo\", 2))\n\
+         detach(h)\ndetach(h)\nprint(\"%u\", attach(h, args.dev, 2))\n\
+         return 0\n}}\n"
+    );
+    let folder = Folder::new();
+    let plugin = folder.write("results.wasm", compile("results", &script).plugin);
+    let outcome = finish(wire.command("ks-host").arg(plugin).args(["--", "--dev", LEFT]));
+    // ENODEV or ENOENT for what is not there, EINVAL for no program.
+    let lines: Vec<_> = outcome.stdout.lines().collect();
+    assert_eq!((outcome.code, lines.len()), (0, 5), "{outcome:#?}");
+    assert_eq!([lines[0], lines[1], lines[3], lines[4]], ["0", "1", "22", "0"], "{outcome:#?}");
+    assert!(["0 19", "0 2"].contains(&lines[2]), "{outcome:#?}");
+    for said in [LEFT, "nowhere", "the program is not loaded"] {
+        assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    }
+    wait_until_gone(&name);
 }
 
 /// A variable of each kind: its type, a value that userspace writes, and one that the kernel half writes.

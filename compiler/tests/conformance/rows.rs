@@ -9,8 +9,6 @@ const ROWS: u32 = 144;
 
 /// Rows of which something needs more than the front end, with what it needs.
 const OPEN_ROWS: &[(u32, &str)] = &[
-    (44, "needs running, both halves: presence"),
-    (45, "needs running, both halves: absent elements"),
     (63, "needs running, kernel half: context members"),
     (65, "needs running, kernel half: results of xdp"),
     (67, "needs running, kernel half: members of the socket buffer"),
@@ -34,7 +32,6 @@ const OPEN_ROWS: &[(u32, &str)] = &[
     (103, "needs running, both halves: maps of objects"),
     (105, "needs running, kernel half: printed text"),
     (106, "needs running, kernel half: printed text"),
-    (108, "needs running, userspace half: results of attach"),
     (111, "needs running, both halves: test runs"),
     (119, "needs running, kernel half: tail calls"),
     (122, "needs running, kernel half: loading deep frames"),
