@@ -36,9 +36,12 @@ check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-# The read path beside the system call alone, and how ks check grows with a script, as ratios.
+# The read path beside the system call alone, how ks check grows with a script, and the kernel half beside C (which needs
+# clang and root), as ratios.
 bench: packages
-	$(CARGO) bench --workspace --bench perf_read --bench check
+	@scripts/packages clang libbpf
+	$(CARGO) build --release --workspace
+	$(CARGO) bench --workspace --bench perf_read --bench check --bench kernel_half
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

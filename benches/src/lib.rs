@@ -13,3 +13,4 @@ pub mod machine;
 pub mod plugin;
 pub mod report;
 pub mod script;
+pub mod twin;

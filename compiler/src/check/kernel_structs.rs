@@ -25,6 +25,8 @@ impl Checker<'_> {
 
     /// Warns of values of structs that look like the kernel's.
     pub(super) fn check_values_of_kernel_structs(&mut self) {
+        // A script without anything of a kernel that nobody named is no reason to read the kernel's types.
+        let named = self.kernel().is_chosen() || self.types.has_kernel_structs();
         let mut found: Vec<_> = self.by_value.drain().collect();
         found.sort_by_key(|(_, span)| *span);
         for (id, span) in found {
@@ -33,7 +35,11 @@ impl Checker<'_> {
                 StructOrigin::Kernel => true,
                 // One that has nothing but the name in common is another thing.
                 StructOrigin::Script => {
-                    def.fields.iter().any(|field| self.kernel().member(&def.name, &field.name).is_some())
+                    named
+                        && def
+                            .fields
+                            .iter()
+                            .any(|field| self.kernel().member(&def.name, &field.name).is_some())
                 }
                 StructOrigin::Context | StructOrigin::Predeclared => false,
             };

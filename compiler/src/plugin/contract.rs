@@ -1,6 +1,8 @@
 //! The WIT package of the contract, parsed.
 
-use wit_parser::{Resolve, SourceMap, WorldId};
+use std::sync::OnceLock;
+
+use wit_parser::{PackageId, Resolve, SourceMap, WorldId};
 
 /// The worlds that a compiled script targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +22,18 @@ impl World {
     }
 }
 
-/// Parses the contract that this compiler was built with.
+/// The contract that this compiler was built with, parsed once.
 ///
 /// # Panics
 /// If the WIT files are not a package with that world, which the tests of this module rule out.
-pub fn resolve(world: World) -> (Resolve, WorldId) {
+pub fn resolve(world: World) -> (&'static Resolve, WorldId) {
+    static PARSED: OnceLock<(Resolve, PackageId)> = OnceLock::new();
+    let (resolve, package) = PARSED.get_or_init(parse);
+    let world = resolve.select_world(&[*package], Some(world.name())).expect("the contract has the world");
+    (resolve, world)
+}
+
+fn parse() -> (Resolve, PackageId) {
     let mut files = SourceMap::default();
     for (name, text) in ks_wit::WIT_FILES {
         files.push_str(name, *text);
@@ -32,8 +41,7 @@ pub fn resolve(world: World) -> (Resolve, WorldId) {
     let group = files.parse().unwrap_or_else(|(_, error)| panic!("the contract is not valid WIT: {error}"));
     let mut resolve = Resolve::default();
     let package = resolve.push_group(group).expect("the contract's names resolve");
-    let world = resolve.select_world(&[package], Some(world.name())).expect("the contract has the world");
-    (resolve, world)
+    (resolve, package)
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub fn assemble(core: &[u8], bpf: &[BpfRecord], manifest: &Manifest) -> Result<V
 fn component(core: &[u8], world: World) -> Result<Vec<u8>, PluginError> {
     let (resolve, world) = contract::resolve(world);
     let mut module = core.to_vec();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
+    wit_component::embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8)
         .and_then(|()| ComponentEncoder::default().module(&module)?.validate(true).encode())
         .map_err(|error| PluginError::Component(format!("{error:#}")))
 }

@@ -245,6 +245,11 @@ impl Types {
         &self.structs[id]
     }
 
+    /// Whether one of the structs is the kernel's.
+    pub fn has_kernel_structs(&self) -> bool {
+        self.structs.iter().any(|def| def.origin == StructOrigin::Kernel)
+    }
+
     /// A struct, to fill in its fields.
     pub fn struct_mut(&mut self, id: StructId) -> &mut StructDef {
         self.layouts.remove(&id);

@@ -14,7 +14,7 @@ pub const LIST_LEN: u32 = 4;
 
 /// The contract, with its layouts worked out.
 pub struct Abi {
-    resolve: Resolve,
+    resolve: &'static Resolve,
     sizes: SizeAlign,
 }
 
@@ -46,7 +46,7 @@ impl Abi {
         // The imports of both worlds are the same.
         let (resolve, _) = contract::resolve(contract::World::Plugin);
         let mut sizes = SizeAlign::default();
-        sizes.fill(&resolve);
+        sizes.fill(resolve);
         Abi { resolve, sizes }
     }
 

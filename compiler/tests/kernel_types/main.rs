@@ -4,4 +4,5 @@ mod built;
 mod bundled;
 mod command;
 mod init;
+mod lazy;
 mod running;

@@ -1,0 +1,134 @@
+//! The kernel half beside C with the same results, compiled by `clang -O2 -mcpu=v3`.
+//!
+//! For every program of `benches/c`, with the script of the same name:
+//!
+//! - instructions of the object;
+//! - nanoseconds of a run on demand (BPF_PROG_TEST_RUN), the best of several rounds in turn;
+//! - what a first run of both left in maps and global variables, and its result: `same`, or what differs;
+//! - the time to compile: in process and as the command `ks`, as a part of clang's.
+//!
+//! `-` where the kernel has no runs on demand for the kind of program, or the program looks at a context of its own kind.
+//! Needs root for the runs, and clang with the headers of libbpf (`scripts/packages clang libbpf`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use ks_benches::machine::Machine;
+use ks_benches::twin::{self, Twin};
+use ks_compiler::pipeline::{Options, Target, parse};
+use ks_wit::section::Arch;
+
+/// Compilations of which the shortest counts.
+const COMPILATIONS: usize = 5;
+
+fn main() -> Result<()> {
+    println!("{}\n", Machine::here());
+    println!(
+        "{:<16} {:>6} {:>6} {:>5}  {:>7} {:>7} {:>5}  {:>8} {:>6} {:>6}  results",
+        "script", "ks", "clang", "ratio", "ks ns", "clang", "ratio", "compile", "lib", "ks"
+    );
+    // What a load that fails says is in the table.
+    libbpf_rs::set_print(None);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let work = std::env::temp_dir().join(format!("ks-bench-{}", std::process::id()));
+    std::fs::create_dir(&work).context("cannot make a temporary folder")?;
+    let outcome = all(&root, &work);
+    // A folder that stays behind harms nobody.
+    let _ = std::fs::remove_dir_all(&work);
+    outcome
+}
+
+fn all(root: &Path, work: &Path) -> Result<()> {
+    let mut sums = (0, 0);
+    let mut ratios = Vec::new();
+    let wanted = std::env::var("KS_TWIN").unwrap_or_default();
+    for c in twin::sources(root)? {
+        let name = c.file_stem().context("a file has a name")?.to_string_lossy().into_owned();
+        if !name.contains(&wanted) {
+            continue;
+        }
+        let script = twin::script(root, &name)?;
+        let (elf, lib) = best(|| compile(&script))?;
+        let (clang_elf, clang) = best(|| clang(&c, work))?;
+        let ((), command) = best(|| ks(&script, work))?;
+        let twin = Twin { elf: &elf, clang: &clang_elf };
+        let (ours, theirs) = twin.instructions()?;
+        sums = (sums.0 + ours, sums.1 + theirs);
+        let part = |time: Duration| 100.0 * time.as_secs_f64() / clang.as_secs_f64();
+        let measured = twin.measure()?;
+        let times = match measured.times {
+            Some((ours, theirs)) => {
+                ratios.push(ours / theirs);
+                format!("{ours:>7.1} {theirs:>7.1} {:>5.2}", ours / theirs)
+            }
+            None => format!("{:>7} {:>7} {:>5}", "-", "-", "-"),
+        };
+        println!(
+            "{name:<16} {ours:>6} {theirs:>6} {:>5.2}  {times}  {:>6.0}ms {:>5.2}% {:>5.2}%  {}",
+            ours as f64 / theirs as f64,
+            clang.as_secs_f64() * 1e3,
+            part(lib),
+            part(command),
+            measured.verdict,
+        );
+    }
+    let mean = (ratios.iter().map(|ratio: &f64| ratio.ln()).sum::<f64>() / ratios.len().max(1) as f64).exp();
+    println!(
+        "{:<16} {:>6} {:>6} {:>5.2}  {:>7} {:>7} {mean:>5.2}  (geometric mean)",
+        "sum",
+        sums.0,
+        sums.1,
+        f64::from(sums.0) / f64::from(sums.1),
+        "",
+        ""
+    );
+    Ok(())
+}
+
+/// The result of the last run and the shortest time.
+fn best<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, Duration)> {
+    let mut shortest = Duration::MAX;
+    let mut result = None;
+    for _ in 0..COMPILATIONS {
+        let start = Instant::now();
+        result = Some(run()?);
+        shortest = shortest.min(start.elapsed());
+    }
+    Ok((result.context("it was run")?, shortest))
+}
+
+fn compile(script: &Path) -> Result<Vec<u8>> {
+    let text = std::fs::read(script)?;
+    let mut checked = parse("script.ks", &text, Options::new("script"))?.check();
+    let Ok(built) = checked.build(Arch::HOST.map_or(Target::default(), Target::from)) else {
+        bail!("{}: {:?}", script.display(), checked.diagnostics);
+    };
+    let (_, object) = built.objects.into_iter().next().context("the script has a kernel half")?;
+    Ok(object.elf().to_vec())
+}
+
+fn clang(source: &Path, work: &Path) -> Result<Vec<u8>> {
+    let object = work.join("clang.o");
+    let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let status = Command::new("clang")
+        .args(["-g", "-O2", "-mcpu=v3", "-target", "bpf", &headers, "-c"])
+        .arg(source)
+        .arg("-o")
+        .arg(&object)
+        .status()
+        .context("cannot run clang: `scripts/packages clang libbpf` installs it")?;
+    ensure!(status.success(), "clang refuses {}", source.display());
+    Ok(std::fs::read(object)?)
+}
+
+fn ks(script: &Path, work: &Path) -> Result<()> {
+    let own = std::env::current_exe()?;
+    let folder: Option<PathBuf> = own.parent().and_then(Path::parent).map(Path::to_path_buf);
+    let command = folder.context("a bench lies two folders below the target folder")?.join("ks");
+    let output =
+        Command::new(command).arg("build").arg(script).arg("-o").arg(work.join("ks.wasm")).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}

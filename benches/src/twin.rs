@@ -1,0 +1,187 @@
+//! A script's object and clang's of C with the same results.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libbpf_rs::{
+    MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramInput, ProgramMut, ProgramOutput, ProgramType,
+};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind};
+
+/// Runs of one measurement.
+const REPEAT: u32 = 20_000;
+/// Measurements of each, in turn; the shortest counts.
+const ROUNDS: usize = 7;
+
+/// The C programs, by name.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let folder = root.join("benches/c");
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut found: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    found.sort();
+    Ok(found)
+}
+
+/// The script of the same name: beside it, a case of the compiler's tests, or an example.
+///
+/// # Errors
+/// If there is none.
+pub fn script(root: &Path, name: &str) -> Result<PathBuf> {
+    let folders = ["benches/c", "compiler/tests/kernel/cases", "examples/perf", "examples/net"];
+    let mut files = folders.iter().map(|folder| root.join(folder).join(format!("{name}.ks")));
+    files.find(|file| file.exists()).with_context(|| format!("no script for {name}.c"))
+}
+
+/// The two objects.
+pub struct Twin<'a> {
+    /// The script's.
+    pub elf: &'a [u8],
+    /// clang's.
+    pub clang: &'a [u8],
+}
+
+impl Twin<'_> {
+    /// Instructions of 8 bytes in both.
+    ///
+    /// # Errors
+    /// If one is no object file.
+    pub fn instructions(&self) -> Result<(u32, u32)> {
+        Ok((instructions(self.elf)?, instructions(self.clang)?))
+    }
+
+    /// Runs both.
+    ///
+    /// # Errors
+    /// If the script's object cannot be loaded, or what was left cannot be looked into.
+    pub fn measure(&self) -> Result<Measured> {
+        let mut ours = load(self.elf)?;
+        let Ok(mut theirs) = load(self.clang) else {
+            return Ok(Measured { times: None, verdict: "the verifier refuses clang's".into() });
+        };
+        let (Some(one), Some(other)) = (run(&mut ours, 1), run(&mut theirs, 1)) else {
+            return Ok(Measured { times: None, verdict: "not run".into() });
+        };
+        let verdict = if one == other {
+            difference(&left(&ours, self.elf)?, &left(&theirs, self.clang)?)
+        } else {
+            format!("results {} and {}", one.0, other.0)
+        };
+        let mut best = (f64::MAX, f64::MAX);
+        for _ in 0..ROUNDS {
+            let (Some(one), Some(other)) = (time(&mut ours), time(&mut theirs)) else { break };
+            best = (best.0.min(one), best.1.min(other));
+        }
+        // The kernel counts whole nanoseconds; a run that takes none is one of less than one.
+        Ok(Measured { times: Some((best.0.max(0.5), best.1.max(0.5))), verdict })
+    }
+}
+
+/// What runs of both have shown.
+pub struct Measured {
+    /// Nanoseconds of a run of both, if they can be run.
+    pub times: Option<(f64, f64)>,
+    /// `same`, or what a first run of both left that differs.
+    pub verdict: String,
+}
+
+fn difference(ours: &BTreeMap<String, Left>, theirs: &BTreeMap<String, Left>) -> String {
+    let differ = |(name, value): &(&String, &Left)| theirs.get(*name).is_some_and(|other| other != *value);
+    let names: Vec<_> = ours.iter().filter(differ).map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { "same".into() } else { format!("differ: {}", names.join(", ")) }
+}
+
+fn instructions(elf: &[u8]) -> Result<u32> {
+    let file = object::File::parse(elf)?;
+    let bytes: u64 =
+        file.sections().filter(|section| section.kind() == SectionKind::Text).map(|one| one.size()).sum();
+    Ok(u32::try_from(bytes / 8)?)
+}
+
+/// Loads an object; perf programs, which the kernel does not run on demand, as xdp.
+fn load(elf: &[u8]) -> Result<Object> {
+    let mut open = ObjectBuilder::default().name("twin")?.open_memory(elf)?;
+    let foreign = |ty| matches!(ty, ProgramType::PerfEvent);
+    for mut program in open.progs_mut().filter(|program| foreign(program.prog_type())) {
+        program.set_prog_type(ProgramType::Xdp);
+    }
+    match open.load() {
+        Ok(object) => Ok(object),
+        // The program looks at its context: loaded as it is.
+        Err(_) => Ok(ObjectBuilder::default().name("twin")?.open_memory(elf)?.load()?),
+    }
+}
+
+fn first(object: &mut Object) -> Option<ProgramMut<'_>> {
+    object.progs_mut().next()
+}
+
+/// A UDP packet from 10.0.0.1 port 4000 to 10.0.0.2 port 53, 128 bytes.
+fn packet() -> Vec<u8> {
+    let mut packet = vec![0; 128];
+    packet[12..14].copy_from_slice(&[0x08, 0]);
+    packet[14..24].copy_from_slice(&[0x45, 0, 0, 114, 0, 1, 0, 0, 64, 17]);
+    packet[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    packet[34..40].copy_from_slice(&[0x0f, 0xa0, 0, 53, 0, 94]);
+    packet.iter_mut().skip(42).zip(1..).for_each(|(byte, number)| *byte = number);
+    packet
+}
+
+/// The result and the packet behind it.
+type Answer = (u32, Vec<u8>);
+
+fn test_run(object: &mut Object, repeat: u32) -> Option<(Answer, Duration)> {
+    let data = packet();
+    let mut out = vec![0; 256];
+    let input =
+        ProgramInput { data_in: Some(&data), data_out: Some(&mut out), repeat, ..ProgramInput::default() };
+    let ProgramOutput { return_value, duration, data, .. } = first(object)?.test_run(input).ok()?;
+    let data = data.map(|data| data.to_vec()).unwrap_or_default();
+    Some(((return_value, data), duration))
+}
+
+fn run(object: &mut Object, repeat: u32) -> Option<Answer> {
+    test_run(object, repeat).map(|(answer, _)| answer)
+}
+
+fn time(object: &mut Object) -> Option<f64> {
+    test_run(object, REPEAT).map(|(_, duration)| duration.as_nanos() as f64)
+}
+
+/// What is left in a variable, or in a map by key.
+#[derive(PartialEq)]
+enum Left {
+    Bytes(Vec<u8>),
+    Entries(BTreeMap<Vec<u8>, Vec<u8>>),
+}
+
+/// Variables and plain maps by name.
+fn left(object: &Object, elf: &[u8]) -> Result<BTreeMap<String, Left>> {
+    let mut found = BTreeMap::new();
+    let mut sections: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for map in object.maps() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some((_, section)) = name.rsplit_once('.') {
+            let value = map.lookup(&[0; 4], MapFlags::ANY)?.unwrap_or_default();
+            sections.insert(format!(".{section}"), value);
+        } else if matches!(map.map_type(), MapType::Hash | MapType::Array | MapType::LruHash) {
+            let value = |key: Vec<u8>| Some((key.clone(), map.lookup(&key, MapFlags::ANY).ok()??));
+            found.insert(name, Left::Entries(map.keys().filter_map(value).collect()));
+        }
+    }
+    let file = object::File::parse(elf)?;
+    for symbol in file.symbols().filter(|symbol| symbol.size() > 0) {
+        let section = symbol.section_index().and_then(|index| file.section_by_index(index).ok());
+        let bytes = section.and_then(|section| sections.get(section.name().ok()?));
+        let at = symbol.address() as usize..(symbol.address() + symbol.size()) as usize;
+        if let (Some(bytes), Ok(name)) = (bytes.and_then(|bytes| bytes.get(at)), symbol.name()) {
+            found.insert(name.to_owned(), Left::Bytes(bytes.to_vec()));
+        }
+    }
+    Ok(found)
+}
