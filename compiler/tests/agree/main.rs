@@ -5,6 +5,8 @@
 
 #[path = "../random/exprs.rs"]
 mod exprs;
+#[path = "../random/forms.rs"]
+mod forms;
 #[path = "../random/items.rs"]
 mod items;
 #[path = "../user/machine.rs"]
@@ -196,7 +198,7 @@ fn random_scripts_do_the_same_in_both_halves() {
     let start = number("KS_RANDOM_SEED").unwrap_or(0);
     let (mut compared, mut failures) = (0, Vec::new());
     for seed in start..start + count {
-        let script = items::script(seed).text();
+        let script = items::script(seed, false).text();
         let Some(wrong) = compare(&script) else { continue };
         compared += 1;
         failures.extend(wrong.into_iter().map(|what| format!("seed {seed}: {what}")));

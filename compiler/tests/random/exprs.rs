@@ -1,5 +1,6 @@
 //! Productions of expressions. Adding one is adding a function to the table.
 
+use crate::forms::{self, Program};
 use crate::scope::{Gen, MAX_FRAMES};
 use crate::tree::Node;
 use crate::types::{I64, Int, Ty, U32, U64, enumerator};
@@ -25,6 +26,7 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (1, selection),
     (1, builtin),
     (1, struct_literal),
+    (3, forms::packet),
 ];
 
 /// Most expressions within each other.
@@ -112,7 +114,10 @@ impl Gen {
             return made;
         }
         place(self, ty).unwrap_or_else(|| match ty {
-            Ty::Str(_) => Node::expr(&Ty::Str(16), "comm()", Vec::new()),
+            Ty::Str(_) if self.program == Program::PerfEvent => {
+                Node::expr(&Ty::Str(16), "comm()", Vec::new())
+            }
+            Ty::Str(_) => Node::expr(&Ty::Str(3), "match (cpu()) { 0: \"ab\", default: \"cd\" }", Vec::new()),
             _ => Node::expr(ty, &format!("(cpu() as {})", ty.name()), Vec::new()),
         })
     }
@@ -194,17 +199,18 @@ impl Gen {
                 && (!helper.throws || can_throw)
                 && ret.is_none_or(|ty| helper.ret.as_ref() == Some(ty))
         };
-        let helpers: Vec<usize> = (0..self.helpers.len()).filter(|one| fits(&self.helpers[*one])).collect();
+        let all = self.helpers.iter().chain(&self.function.values);
+        let helpers: Vec<crate::scope::Helper> = all.filter(|one| fits(one)).cloned().collect();
         if helpers.is_empty() {
             return None;
         }
-        let helper = *self.numbers.pick(&helpers);
-        self.function.frames = self.function.frames.max(self.helpers[helper].frames + 1);
-        let params = self.helpers[helper].params.clone();
+        let helper = self.numbers.pick(&helpers).clone();
+        self.function.frames = self.function.frames.max(helper.frames + 1);
+        let params = helper.params;
         let args: Vec<Node> = params.iter().map(|param| self.fitting(param)).collect();
         let places = vec!["$"; args.len()].join(", ");
-        let ty = self.helpers[helper].ret.clone().unwrap_or(Ty::Bool);
-        Some(Node::expr(&ty, &format!("{}({places})", self.helpers[helper].name), args))
+        let ty = helper.ret.unwrap_or(Ty::Bool);
+        Some(Node::expr(&ty, &format!("{}({places})", helper.name), args))
     }
 
     /// A pattern for values of a type, and the type's number of them.
@@ -402,13 +408,17 @@ impl Gen {
 }
 
 fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let members = generator.program.members(ty);
+    if generator.function.is_program && !members.is_empty() && generator.numbers.one_in(2) {
+        return Some(Node::expr(ty, generator.numbers.pick::<&str>(members), Vec::new()));
+    }
+    let has_task = generator.program == Program::PerfEvent;
     let calls: &[&str] = match ty {
-        Ty::Int(U64) if generator.function.is_program => {
-            &["time_ns()", "cgroup_id()", "ctx->sample_period", "ctx->addr", "ctx->regs.ip"]
-        }
-        Ty::Int(U64) => &["time_ns()", "cgroup_id()"],
-        Ty::Int(U32) => &["pid()", "tid()", "uid()", "cpu()"],
-        Ty::Str(16) => &["comm()"],
+        Ty::Int(U64) if has_task => &["time_ns()", "cgroup_id()"],
+        Ty::Int(U64) => &["time_ns()"],
+        Ty::Int(U32) if has_task => &["pid()", "tid()", "uid()", "cpu()"],
+        Ty::Int(U32) => &["cpu()"],
+        Ty::Str(16) if has_task => &["comm()"],
         _ => return None,
     };
     let call = *generator.numbers.pick(calls);

@@ -1,14 +1,16 @@
 //! Whole scripts: types, maps, variables, helpers and a program.
 
+use crate::forms::Program;
 use crate::scope::{Function, Gen, Helper, Map, Var};
 use crate::tree::Node;
-use crate::types::{I32, Ty, enumerator};
+use crate::types::{I32, Ty, U32, enumerator};
 
 const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 
-/// The script of a seed.
-pub fn script(seed: u64) -> Node {
-    let mut generator = Gen::new(seed);
+/// The script of a seed; with what only the kernel half has, or for both.
+pub fn script(seed: u64, kernel_only: bool) -> Node {
+    let mut generator = Gen::new(seed, kernel_only);
+    generator.program = generator.program_kind();
     let mut items = Vec::new();
     for _ in 0..generator.numbers.below(3) {
         items.push(generator.enumeration());
@@ -21,6 +23,14 @@ pub fn script(seed: u64) -> Node {
     }
     for _ in 0..4 + generator.numbers.below(8) {
         items.push(generator.global());
+    }
+    if kernel_only {
+        for _ in 0..generator.numbers.below(3) {
+            items.push(generator.config());
+        }
+        for _ in 0..generator.numbers.below(3) {
+            items.extend(generator.ring());
+        }
     }
     for _ in 0..generator.numbers.below(4) {
         items.push(generator.helper());
@@ -146,15 +156,16 @@ impl Gen {
     }
 
     fn program(&mut self) -> Node {
+        let program = self.program;
         self.function = Function {
-            ret: Some(Ty::Int(I32)),
+            ret: Some(Ty::Int(if program == Program::Xdp { U32 } else { I32 })),
             is_program: true,
             fuel: *self.numbers.pick(&[30, 60, 90, 150]),
             stack: 128,
             ..Function::default()
         };
         let body = self.function_body(12);
-        Node::stmt("@perf_event fn watch(ctx: *bpf_perf_event_data) -> i32 $", vec![body])
+        Node::stmt(program.header(), vec![body])
     }
 
     fn function_body(&mut self, most: usize) -> Node {

@@ -53,11 +53,16 @@ fn refused(stage: &str, errors: &[Diagnostic]) -> Failure {
 }
 
 /// Loads the programs of an object as what they are and lets go of them.
+///
+/// `bpftool` may be older than the sections of tc programs, and is told what they are.
 pub fn load(fs: &BpfFs, name: &str, elf: &[u8]) -> Result<(), Failure> {
+    let is_tc = elf.windows(4).any(|bytes| bytes == b"tcx/");
+    let kind: &[&str] = if is_tc { &["type", "classifier"] } else { &[] };
     let object = fs.write(&format!("{name}.o"), elf);
     let pins = fs.pin(name);
     let output = Command::new("bpftool")
         .args(["prog", "loadall", &object, &pins])
+        .args(kind)
         .output()
         .expect("bpftool is installed");
     std::fs::remove_file(&object).expect("the object was written");

@@ -3,19 +3,21 @@
 //! A seed gives one script. `cargo test` tries a few fixed seeds; a large run, with new ones, is
 //!
 //! ```text
-//! KS_RANDOM_SCRIPTS=20000 cargo test -p ks-compiler --test random -- --nocapture
+//! KS_RANDOM_SCRIPTS=20000 cargo test --release --workspace --test random -- --nocapture
 //! ```
 //!
 //! and `KS_RANDOM_SEED=7` starts at that seed, so that `KS_RANDOM_SCRIPTS=1` with it repeats one script. A script that fails
 //! is made smaller as long as it fails in the same way, and written to `tests/kernel/cases/` as a case to keep.
 //! `KS_RANDOM_PRINT=1` prints the scripts.
 //!
-//! What scripts are made of are the productions in `exprs.rs` and `stmts.rs`; a new one is a function and a line in a table.
+//! What scripts are made of are the productions in `exprs.rs`, `stmts.rs` and `forms.rs`; a new one is a function and a line in
+//! a table.
 
 #[path = "../object/bpffs.rs"]
 #[expect(dead_code, reason = "shared with the tests of objects, which need more of it")]
 mod bpffs;
 mod exprs;
+mod forms;
 mod items;
 mod kernel;
 mod numbers;
@@ -54,7 +56,7 @@ fn root_random_scripts_load() {
             let (fs, seeds, next, failures, progress) = (&fs, &seeds, &next, &failures, &progress);
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let script = items::script(*seed);
+                    let script = items::script(*seed, true);
                     if std::env::var_os("KS_RANDOM_PRINT").is_some() {
                         println!("{}", script.text());
                     }

@@ -60,6 +60,22 @@ impl Gen {
                 self.parts(path, &var.ty, ty, &mut found);
             }
         }
+        for pointer in &self.function.pointers {
+            match &pointer.ty {
+                Ty::Struct(number) => {
+                    for (index, field) in self.structs[*number].iter().enumerate() {
+                        let template = format!("{}->f{index}", pointer.name);
+                        self.parts(Path { template, indices: Vec::new() }, field, ty, &mut found);
+                    }
+                }
+                // As the start of a statement it would go on with the one before.
+                target if !write && target == ty => {
+                    let template = format!("(*{})", pointer.name);
+                    found.push(Path { template, indices: Vec::new() });
+                }
+                _ => {}
+            }
+        }
         // Maps only while there is room: a key may hold another element.
         if self.has_room() {
             for (number, map) in self.maps.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! What a generator knows while it writes a script: names and their types, and how much may still be written.
 
+use crate::forms::Program;
 use crate::numbers::Numbers;
 use crate::tree::Node;
 use crate::types::Ty;
@@ -25,6 +26,15 @@ impl Map {
     }
 }
 
+/// A ring buffer.
+#[derive(Clone)]
+pub struct Ring {
+    pub name: String,
+    /// The struct of its records.
+    pub record: usize,
+}
+
+#[derive(Clone)]
 pub struct Helper {
     pub name: String,
     pub params: Vec<Ty>,
@@ -41,6 +51,10 @@ pub struct Function {
     pub ret: Option<Ty>,
     pub named_return: bool,
     pub is_program: bool,
+    /// Pointers, with the types of what they point to.
+    pub pointers: Vec<Var>,
+    /// Variables that hold functions.
+    pub values: Vec<Helper>,
     /// A throw is allowed here.
     pub can_throw: bool,
     pub loops: u32,
@@ -60,6 +74,9 @@ pub struct Function {
 pub const MAX_FRAMES: u32 = 3;
 
 pub struct Gen {
+    /// The script is for the kernel half alone.
+    pub kernel_only: bool,
+    pub program: Program,
     pub numbers: Numbers,
     /// The types of the fields `f0`, `f1`, …
     pub structs: Vec<Vec<Ty>>,
@@ -67,19 +84,23 @@ pub struct Gen {
     pub enums: Vec<usize>,
     pub globals: Vec<Var>,
     pub maps: Vec<Map>,
+    pub rings: Vec<Ring>,
     pub helpers: Vec<Helper>,
     pub function: Function,
     names: u32,
 }
 
 impl Gen {
-    pub fn new(seed: u64) -> Gen {
+    pub fn new(seed: u64, kernel_only: bool) -> Gen {
         Gen {
+            kernel_only,
+            program: Program::default(),
             numbers: Numbers::new(seed),
             structs: Vec::new(),
             enums: Vec::new(),
             globals: Vec::new(),
             maps: Vec::new(),
+            rings: Vec::new(),
             helpers: Vec::new(),
             function: Function::default(),
             names: 0,
@@ -105,10 +126,13 @@ impl Gen {
     /// A block with its own scope.
     pub fn block(&mut self, content: impl FnOnce(&mut Gen) -> Vec<Node>) -> Node {
         let visible = self.function.locals.len();
+        let (pointers, values) = (self.function.pointers.len(), self.function.values.len());
         self.function.nesting += 1;
         let stmts = content(self);
         self.function.nesting -= 1;
         self.function.locals.truncate(visible);
+        self.function.pointers.truncate(pointers);
+        self.function.values.truncate(values);
         Node::block(stmts)
     }
 

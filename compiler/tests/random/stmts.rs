@@ -1,5 +1,6 @@
 //! Productions of statements. Adding one is adding a function to the table.
 
+use crate::forms::{self, Program};
 use crate::scope::Gen;
 use crate::tree::Node;
 use crate::types::{I32, Int, Ty, U32};
@@ -26,6 +27,9 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (2, throw),
     (2, attempt),
     (1, deferred),
+    (2, forms::pointer),
+    (1, forms::function_value),
+    (1, forms::record),
 ];
 
 /// Most blocks within each other.
@@ -327,6 +331,10 @@ impl Gen {
         match self.function.ret.clone() {
             Some(_) if self.function.named_return && self.numbers.one_in(2) => {
                 Node::stmt("return", Vec::new())
+            }
+            // A number that is no `u32` is no action.
+            Some(ty) if self.function.is_program && self.program == Program::Xdp => {
+                Node::stmt("return $", vec![self.expr(&ty)])
             }
             Some(ty) => Node::stmt("return $", vec![self.fitting(&ty)]),
             None => Node::stmt("return", Vec::new()),

@@ -7,6 +7,7 @@ pub struct Int {
     pub signed: bool,
 }
 
+pub const U8: Int = Int { bits: 8, signed: false };
 pub const U32: Int = Int { bits: 32, signed: false };
 pub const U64: Int = Int { bits: 64, signed: false };
 pub const I32: Int = Int { bits: 32, signed: true };

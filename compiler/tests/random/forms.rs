@@ -1,0 +1,156 @@
+//! Productions of what is not compared between the halves: pointers, function values, packets, ring buffers, configs.
+
+use crate::exprs::MAX_DEPTH;
+use crate::scope::{Gen, Helper, MAX_FRAMES, Ring, Var};
+use crate::tree::Node;
+use crate::types::{Ty, U8, U32, U64};
+
+/// What the kernel runs.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Program {
+    #[default]
+    PerfEvent,
+    Xdp,
+    Tc,
+}
+
+impl Program {
+    const ALL: [Program; 3] = [Program::PerfEvent, Program::Xdp, Program::Tc];
+
+    /// The header of a program, with `$` for its body.
+    pub fn header(self) -> &'static str {
+        match self {
+            Program::PerfEvent => "@perf_event fn watch(ctx: *bpf_perf_event_data) -> i32 $",
+            Program::Xdp => "@xdp fn watch(ctx: *xdp_md) -> xdp_action $",
+            Program::Tc => "@tc(\"ingress\") fn watch(ctx: *__sk_buff) -> i32 $",
+        }
+    }
+
+    /// Numbers of the context, with their types.
+    pub fn members(self, ty: &Ty) -> &'static [&'static str] {
+        match (self, ty) {
+            (Program::PerfEvent, Ty::Int(U64)) => &["ctx->sample_period", "ctx->addr", "ctx->regs.ip"],
+            (Program::Xdp, Ty::Int(U32)) => &["ctx->ingress_ifindex", "ctx->rx_queue_index"],
+            (Program::Xdp | Program::Tc, Ty::Int(U64)) => &["(ctx->data_end - ctx->data)"],
+            (Program::Tc, Ty::Int(U32)) => &["ctx->len", "ctx->mark", "ctx->protocol"],
+            _ => &[],
+        }
+    }
+
+    fn has_packet(self) -> bool {
+        self != Program::PerfEvent
+    }
+}
+
+impl Gen {
+    /// A kind of program.
+    pub fn program_kind(&mut self) -> Program {
+        match self.kernel_only {
+            true => *self.numbers.pick(&Program::ALL),
+            false => Program::PerfEvent,
+        }
+    }
+
+    /// A config block, whose fields are like variables that nobody writes.
+    pub fn config(&mut self) -> Node {
+        let name = self.name("c");
+        let mut fields = Vec::new();
+        for index in 0..1 + self.numbers.below(4) {
+            let ty = Ty::Int(self.int_type());
+            let (ty, text) = match self.numbers.below(4) {
+                0 => (Ty::Array(Box::new(ty), 3), "[1, 2, 3]".to_owned()),
+                1 => (Ty::Bool, "true".to_owned()),
+                _ => (ty, self.numbers.below(100).to_string()),
+            };
+            fields.push(format!("f{index}: {} = {text}", ty.name()));
+            self.globals.push(Var { name: format!("{name}.f{index}"), ty, writable: false });
+        }
+        Node::stmt(&format!("config {name} {{ {} }}", fields.join(", ")), Vec::new())
+    }
+
+    /// A ring buffer.
+    pub fn ring(&mut self) -> Option<Node> {
+        if self.structs.is_empty() {
+            return None;
+        }
+        let record = self.numbers.below(self.structs.len());
+        let name = self.name("r");
+        let text = format!("var {name}: ringbuf<S{record}>(4096)");
+        self.rings.push(Ring { name, record });
+        Some(Node::stmt(&text, Vec::new()))
+    }
+}
+
+/// `var q = &place`, or a struct in the packet.
+pub fn pointer(generator: &mut Gen) -> Option<Node> {
+    if !generator.kernel_only || generator.function.loops > 1 {
+        return None;
+    }
+    let ty = match generator.numbers.below(3) {
+        0 => generator.scalar_type(),
+        _ if generator.structs.is_empty() => return None,
+        _ => Ty::Struct(generator.numbers.below(generator.structs.len())),
+    };
+    let name = generator.name("q");
+    let in_packet = generator.program.has_packet() && generator.function.is_program;
+    let stmt = if in_packet && matches!(ty, Ty::Struct(_)) && generator.numbers.one_in(2) {
+        let start = generator.expr(&Ty::Int(U32));
+        Node::stmt(&format!("var {name} = (ctx->data + $) as *{}", ty.name()), vec![start])
+    } else {
+        let place = generator.place(&ty, true)?;
+        Node::stmt(&format!("var {name} = &$"), vec![place])
+    };
+    generator.function.pointers.push(Var { name, ty, writable: true });
+    Some(stmt)
+}
+
+/// A byte of the packet.
+pub fn packet(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let function = &generator.function;
+    let usable = function.is_program && generator.program.has_packet() && *ty == Ty::Int(U8);
+    if !generator.kernel_only || !usable || function.depth >= MAX_DEPTH {
+        return None;
+    }
+    let at = generator.expr(&Ty::Int(U32));
+    Some(Node::expr(ty, "(*(ctx->data + $))", vec![at]))
+}
+
+/// A helper in a variable.
+pub fn function_value(generator: &mut Gen) -> Option<Node> {
+    if !generator.kernel_only {
+        return None;
+    }
+    let usable: Vec<usize> = (0..generator.helpers.len())
+        .filter(|one| !generator.helpers[*one].throws && generator.helpers[*one].frames < MAX_FRAMES)
+        .collect();
+    if usable.is_empty() {
+        return None;
+    }
+    let helper = &generator.helpers[*generator.numbers.pick(&usable)];
+    let types: Vec<String> = helper.params.iter().map(Ty::name).collect();
+    let ret = helper.ret.as_ref().map_or("void".into(), Ty::name);
+    let (text, copy) = (format!("fn({}) -> {ret} = {}", types.join(", "), helper.name), helper.clone());
+    let name = generator.name("f");
+    generator.function.values.push(Helper { name: name.clone(), ..copy });
+    Some(Node::stmt(&format!("var {name}: {text}"), Vec::new()))
+}
+
+/// A record of a ring buffer, from its reservation to its end.
+pub fn record(generator: &mut Gen) -> Option<Node> {
+    if generator.rings.is_empty() {
+        return None;
+    }
+    let ring = generator.rings[generator.numbers.below(generator.rings.len())].clone();
+    let name = generator.name("e");
+    let mut template = format!("var {name} = {}.reserve()", ring.name);
+    let mut values = Vec::new();
+    for (index, field) in generator.structs[ring.record].clone().iter().enumerate() {
+        if field.is_scalar() || matches!(field, Ty::Str(_)) {
+            template += &format!("\n{name}->f{index} = $");
+            values.push(generator.fitting(field));
+        }
+    }
+    let end = *generator.numbers.pick(&["submit", "submit", "discard"]);
+    template += &format!("\n{}.{end}({name})", ring.name);
+    Some(Node::stmt(&template, values))
+}
