@@ -186,6 +186,7 @@ impl Pending<'_> {
             | ExprKind::Struct(_)
             | ExprKind::Array(_)
             | ExprKind::Repeat(_)
+            | ExprKind::TailCall(_)
             | ExprKind::Context { .. } => true,
             ExprKind::Bytes(_) => !matches!(types.kind(expr.ty), TypeKind::Ptr(_)),
             ExprKind::Convert(from) => match (types.kind(from.ty), types.kind(expr.ty)) {

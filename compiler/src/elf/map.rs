@@ -4,6 +4,7 @@
 //! `__type(key, T)` is a member `T *key`.
 
 use super::{ElfError, to_u32};
+use crate::bpf::FunctionRef;
 use crate::btf::{BtfBuilder, DatasecEntry, IntEncoding, Member, TypeId, VarLinkage};
 
 /// What a map's keys or values are.
@@ -44,6 +45,8 @@ pub struct MapDef {
     pub flags: u32,
     /// Whether it is pinned.
     pub pinning: Pinning,
+    /// The programs that the loader puts into an array of programs, in order.
+    pub programs: Vec<FunctionRef>,
 }
 
 /// `.maps` as it will be in the file.
@@ -60,7 +63,10 @@ pub(super) fn lay_out(btf: &mut BtfBuilder, maps: &[MapDef]) -> Result<Maps, Elf
     let mut entries = Vec::with_capacity(maps.len());
     let mut end = 0u32;
     for map in maps {
-        let (ty, size) = describe(btf, map)?;
+        let (ty, bytes) = describe(btf, map)?;
+        // Behind the struct lies what fills its last member, which has no length.
+        let filled = to_u32(map.programs.len())?.checked_mul(POINTER_BYTES).ok_or(ElfError::TooLarge)?;
+        let size = bytes.checked_add(filled).ok_or(ElfError::TooLarge)?;
         let var = btf.var(&map.name, ty, VarLinkage::Global);
         entries.push(DatasecEntry { var, offset: end, size });
         places.push((end, size));
@@ -86,11 +92,16 @@ fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), ElfErro
     if map.pinning == Pinning::ByName {
         members.push(("pinning", number(btf, LIBBPF_PIN_BY_NAME)));
     }
+    let bytes = to_u32(members.len())? * POINTER_BYTES;
+    if !map.programs.is_empty() {
+        let proto = btf.func_proto(TypeId::VOID, &[]);
+        let pointer = btf.ptr(proto);
+        members.push(("values", btf.array(pointer, 0)));
+    }
     let members: Vec<Member<'_>> = (0u32..)
         .zip(&members)
         .map(|(index, &(name, ty))| Member::at(name, ty, index * POINTER_BYTES))
         .collect();
-    let bytes = to_u32(members.len())? * POINTER_BYTES;
     Ok((btf.structure("", bytes, &members), bytes))
 }
 

@@ -148,6 +148,9 @@ pub struct FunctionBody {
     pub relos: Vec<CoreRelo>,
 }
 
+/// BPF_MAP_TYPE_PROG_ARRAY. Source: include/uapi/linux/bpf.h, v6.12.
+const PROG_ARRAY: u32 = 3;
+
 struct Function {
     decl: FunctionDecl,
     body: Option<FunctionBody>,
@@ -207,6 +210,20 @@ impl ObjectBuilder {
     pub fn add_map(&mut self, map: MapDef) -> MapRef {
         self.maps.push(map);
         MapRef(last_index(self.maps.len()))
+    }
+
+    /// Adds an array of programs for tail calls, which the loader fills.
+    pub fn add_program_array(&mut self, name: &str, programs: Vec<FunctionRef>) -> MapRef {
+        self.add_map(MapDef {
+            name: name.to_owned(),
+            map_type: PROG_ARRAY,
+            key: MapSide::Bytes(4),
+            value: MapSide::Bytes(4),
+            max_entries: last_index(programs.len()).saturating_add(1),
+            flags: 0,
+            pinning: Pinning::None,
+            programs,
+        })
     }
 
     /// Adds a global variable.

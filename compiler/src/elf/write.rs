@@ -18,6 +18,8 @@ const LICENSE: &[u8] = b"GPL\0";
 
 /// Instructions and pointers are eight bytes.
 const SLOT_ALIGN: u64 = 8;
+/// An address of eight bytes in data. Source: Documentation/bpf/llvm_reloc.rst.
+const R_BPF_64_ABS64: u32 = 2;
 /// Fields of BTF are four bytes.
 const BTF_ALIGN: u64 = 4;
 
@@ -34,7 +36,7 @@ pub(super) fn write(
     let mut file = File::new();
     file.add_code(&builder, code);
     file.add_data(&builder, data);
-    file.add_maps(&builder, maps);
+    file.add_maps(&builder, maps)?;
     file.add_kfuncs(&builder);
     file.append("license", SectionKind::Data, LICENSE, 1);
     file.append(".BTF", SectionKind::Other, &btf, BTF_ALIGN);
@@ -120,16 +122,26 @@ impl File {
         }
     }
 
-    fn add_maps(&mut self, builder: &ObjectBuilder, maps: &Maps) {
+    fn add_maps(&mut self, builder: &ObjectBuilder, maps: &Maps) -> Result<(), ElfError> {
         if builder.maps.is_empty() {
-            return;
+            return Ok(());
         }
         let content = vec![0; maps.bytes as usize];
         let section = self.append(".maps", SectionKind::Data, &content, SLOT_ALIGN);
         for (map, &(offset, bytes)) in builder.maps.iter().zip(&maps.places) {
             let symbol = self.add_variable(&map.name, Some(section), offset, bytes);
             self.maps.push(symbol);
+            let filled = map.programs.len() as u64 * SLOT_ALIGN;
+            for (index, program) in (0u64..).zip(&map.programs) {
+                let found = self.functions.get(program.0 as usize).copied();
+                let symbol = found.ok_or(ElfError::Foreign(Symbol::Function(*program)))?;
+                let offset = u64::from(offset + bytes) - filled + index * SLOT_ALIGN;
+                let flags = RelocationFlags::Elf { r_type: R_BPF_64_ABS64 };
+                let relocation = Relocation { offset, symbol, addend: 0, flags };
+                self.object.add_relocation(section, relocation).map_err(ElfError::Write)?;
+            }
         }
+        Ok(())
     }
 
     fn add_kfuncs(&mut self, builder: &ObjectBuilder) {

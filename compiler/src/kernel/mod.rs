@@ -216,6 +216,7 @@ impl<'a> Mir<'a> {
         if self.program.scratch_bytes > 0 {
             assembly.add_scratch(self.program.scratch_bytes);
         }
+        self.program.arrays.iter().for_each(|programs| assembly.add_programs(programs));
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
             let selected = isel::select(function, self.machine.cpu);

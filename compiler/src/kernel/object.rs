@@ -35,6 +35,8 @@ pub struct Assembly<'a> {
     functions: BTreeMap<FuncId, FunctionRef>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
     scratch: Option<MapRef>,
+    /// The arrays of programs, by the first one.
+    programs: BTreeMap<FuncId, MapRef>,
     faults: BTreeMap<FuncId, GlobalRef>,
     code: Vec<(String, Vec<Insn>)>,
 }
@@ -53,6 +55,7 @@ impl<'a> Assembly<'a> {
             functions: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
             scratch: None,
+            programs: BTreeMap::new(),
             faults: BTreeMap::new(),
             code: Vec::new(),
         };
@@ -80,6 +83,7 @@ impl<'a> Assembly<'a> {
             max_entries: map.max_entries,
             flags: map.flags,
             pinning: Pinning::None,
+            programs: Vec::new(),
         };
         self.maps.insert(id, self.builder.add_map(map));
     }
@@ -98,8 +102,18 @@ impl<'a> Assembly<'a> {
             max_entries: 1,
             flags: 0,
             pinning: Pinning::None,
+            programs: Vec::new(),
         };
         self.configs.insert(id, self.builder.add_map(map));
+    }
+
+    /// The array of programs that tail calls lead to. The loader fills it.
+    pub fn add_programs(&mut self, programs: &[FuncId]) {
+        let Some(first) = programs.first() else { return };
+        let name = self.unused_name(&format!("__programs{}", self.programs.len()));
+        let programs: Vec<_> = programs.iter().map(|id| self.functions[id]).collect();
+        let map = self.builder.add_program_array(&name, programs);
+        self.programs.insert(*first, map);
     }
 
     /// The map of scratch slots, so many bytes each.
@@ -117,6 +131,7 @@ impl<'a> Assembly<'a> {
             max_entries: SLOTS,
             flags: 0,
             pinning: Pinning::None,
+            programs: Vec::new(),
         }));
     }
 
@@ -156,6 +171,7 @@ impl<'a> Assembly<'a> {
             max_entries: ring.bytes,
             flags: 0,
             pinning: Pinning::None,
+            programs: Vec::new(),
         };
         self.rings.insert(id, self.builder.add_map(map));
     }
@@ -368,6 +384,7 @@ impl Symbols for Assembly<'_> {
             Symbol::Ring(id) => Imm64::Map(self.rings[&id]),
             Symbol::Lost(lost) => Imm64::Global { global: self.lost(lost), offset: 0 },
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
+            Symbol::Programs(first) => Imm64::Map(self.programs[&first]),
             Symbol::Scratch => Imm64::Map(self.scratch.expect("a program that claims a slot has the map")),
             Symbol::Faults(id) => Imm64::Global { global: self.fault_count(id), offset: 0 },
         }

@@ -14,7 +14,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mir::{Block, Callee, Function, Inst, Op, Origin, Size, Slot, SlotData, Terminator, Type, Value};
+use super::mir::{
+    Block, Callee, Function, Helper, Inst, Op, Origin, Size, Slot, SlotData, Terminator, Type, Value,
+};
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 
@@ -279,12 +281,14 @@ pub fn release(function: &mut Function, base: Base, without: Block) {
         }
         let value = function.values.push(Type::I64);
         let block = &mut function.blocks[id];
-        block.insts.push(Inst { result: Some(value), op: Op::Const(u64::MAX), span });
-        let size = Size::DW;
-        block.insts.push(Inst {
-            result: None,
-            op: Op::AtomicAdd { size, base: base.pointer, offset: 0, value },
-            span,
-        });
+        // A tail call comes back only if it fails, and then the program ends.
+        let ends = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Helper(Helper::TailCall), .. });
+        let at = block.insts.iter().position(ends).unwrap_or(block.insts.len());
+        let add = Op::AtomicAdd { size: Size::DW, base: base.pointer, offset: 0, value };
+        let given_back = [
+            Inst { result: Some(value), op: Op::Const(u64::MAX), span },
+            Inst { result: None, op: add, span },
+        ];
+        block.insts.splice(at..at, given_back);
     }
 }

@@ -77,6 +77,7 @@ pub fn everything() -> Vec<u8> {
         max_entries: 16,
         flags: 0,
         pinning: Pinning::None,
+        programs: Vec::new(),
     });
     let new = object.add_kfunc("bpf_iter_num_new", new_proto, KfuncPresence::Required);
     let next = object.add_kfunc("bpf_iter_num_next", next_proto, KfuncPresence::Required);

@@ -155,6 +155,7 @@ fn names_the_kernel_would_refuse_are_refused() {
             max_entries: 1,
             flags: 0,
             pinning: Pinning::None,
+            programs: Vec::new(),
         });
     });
     assert!(matches!(error, ElfError::DuplicateName(_)), "{error}");
@@ -215,6 +216,7 @@ fn references_to_nothing_are_refused() {
         max_entries: 0,
         flags: 0,
         pinning: Pinning::None,
+        programs: Vec::new(),
     });
     let error = spoiled(|_, _, body| body.code.insert(0, Insn::load_imm64(Reg::R1, Imm64::Map(map))));
     assert!(matches!(error, ElfError::Foreign(_)), "{error}");

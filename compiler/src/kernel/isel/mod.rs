@@ -44,6 +44,8 @@ pub enum Symbol {
     Map(MapId),
     /// The map of a config block.
     Config(ConfigId),
+    /// The array of programs in which this one comes first.
+    Programs(FuncId),
     /// The map of scratch slots.
     Scratch,
     /// How often runs of a program ended by a fault.

@@ -213,6 +213,10 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Config(*config) })
             }
+            Some(Op::ProgramArray(first)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Programs(*first) })
+            }
             Some(Op::ScratchMap) => {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Scratch })

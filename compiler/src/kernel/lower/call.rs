@@ -34,6 +34,7 @@ impl Lowerer<'_> {
             for local in &source.params {
                 let name = &source.locals[*local].name;
                 let value = self.builder.function_param(name, Type::Ptr(Origin::Context));
+                self.entry_context.get_or_insert(value);
                 self.bind_parameter(*local, value)?;
                 self.find_context(*local, value);
             }

@@ -59,6 +59,7 @@ impl Lowerer<'_> {
                 self.call_value(callee, args, sink, expr.span)?;
                 Ok(self.builder.get(result))
             }
+            ExprKind::TailCall(program) => self.tail_call(*program, expr),
             ExprKind::Function(id) => Ok(self.function_value(*id)),
             ExprKind::Distance(a, b) => self.distance(a, b),
             ExprKind::IsNull(pointer) if self.is_pointer(pointer.ty) => {

@@ -32,6 +32,7 @@ mod scratch;
 mod sink;
 mod stmt;
 mod strings;
+mod tail;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,7 @@ pub fn lower(
         with_defers: defer::rewritten(hir, split),
         inlined: inline::inlined(hir, split),
         values: values::of(hir, split),
+        arrays: tail::arrays(hir, split),
     };
     let mut functions = Vec::new();
     let mut bases = BTreeMap::new();
@@ -95,7 +97,8 @@ pub fn lower(
     let script_functions = hir.functions.len();
     if errors.is_empty() {
         let context = context_of(hir, &functions);
-        Ok(mir::Program { functions, scratch_bytes, script_functions, bodies: 0, context })
+        let arrays = program.arrays;
+        Ok(mir::Program { functions, scratch_bytes, script_functions, bodies: 0, context, arrays })
     } else {
         Err(errors)
     }
@@ -145,6 +148,8 @@ struct Context<'a> {
     inlined: BTreeSet<FuncId>,
     /// Functions that are used as values, with their types.
     values: BTreeSet<(TypeId, FuncId)>,
+    /// The programs that tail calls lead to, by their sections.
+    arrays: Vec<Vec<FuncId>>,
 }
 
 impl<'a> Context<'a> {
@@ -213,6 +218,8 @@ struct Lowerer<'a> {
     records: Records,
     /// The null pointer.
     null: Value,
+    /// The context of a program, for a tail call.
+    entry_context: Option<Value>,
     /// What the MIR function is, if it is a program.
     kind: Option<ProgramKind>,
     /// The context that the MIR function was given, if its members are known.
@@ -261,6 +268,7 @@ impl<'a> Lowerer<'a> {
             records: Records::new(known.scopes.clone()),
             null,
             kind: Self::program_kind(source.kind),
+            entry_context: None,
             context: None,
         };
         lowerer.parameters(id)?;

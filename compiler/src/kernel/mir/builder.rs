@@ -94,6 +94,11 @@ impl Builder {
         self.function
     }
 
+    /// Which function it is in the typed tree.
+    pub fn id(&self) -> FuncId {
+        self.function.id
+    }
+
     /// The entry block.
     pub fn entry(&self) -> Block {
         self.function.entry()

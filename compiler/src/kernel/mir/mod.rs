@@ -214,6 +214,8 @@ pub enum Helper {
     GetCurrentUidGid,
     /// `(buffer, bytes) -> 0 or -errno`
     GetCurrentComm,
+    /// `(context, programs, index)`: does not come back but with an error.
+    TailCall,
     /// `() -> id`
     GetCurrentCgroupId,
 }
@@ -233,6 +235,7 @@ impl Helper {
             Helper::GetCurrentPidTgid => "bpf_get_current_pid_tgid",
             Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
             Helper::GetCurrentComm => "bpf_get_current_comm",
+            Helper::TailCall => "bpf_tail_call",
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
         }
     }
@@ -251,6 +254,7 @@ impl Helper {
             Helper::GetCurrentPidTgid => 14,
             Helper::GetCurrentUidGid => 15,
             Helper::GetCurrentComm => 16,
+            Helper::TailCall => 12,
             Helper::GetCurrentCgroupId => 80,
         }
     }
@@ -273,6 +277,7 @@ impl Helper {
                 | Helper::RingSubmit
                 | Helper::RingDiscard
                 | Helper::GetCurrentComm
+                | Helper::TailCall
         )
     }
 }
@@ -423,6 +428,8 @@ pub enum Op {
     ConfigAddr(ConfigId),
     /// The map of scratch slots.
     ScratchMap,
+    /// The array of programs that tail calls lead to in which this one comes first.
+    ProgramArray(FuncId),
     /// How often runs of a program ended by a fault: 8 bytes, a global variable.
     FaultCount(FuncId),
     /// A ring buffer, as helpers take it.
@@ -507,6 +514,7 @@ impl Op {
             | Op::MapAddr(_)
             | Op::ConfigAddr(_)
             | Op::ScratchMap
+            | Op::ProgramArray(_)
             | Op::FaultCount(_)
             | Op::RingAddr(_)
             | Op::LostAddr(_) => {}
@@ -726,4 +734,6 @@ pub struct Program {
     pub bodies: usize,
     /// The context's type if it is the same for all programs, and one that a global function may be given.
     pub context: Option<&'static str>,
+    /// The programs that tail calls lead to: those of one array are of one kind.
+    pub arrays: Vec<Vec<FuncId>>,
 }

@@ -125,6 +125,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::LostAddr(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
         Op::ConfigAddr(config) => format!("config_addr {}", hir.configs[*config].name),
         Op::ScratchMap => "scratch_map".into(),
+        Op::ProgramArray(first) => format!("program_array {}", hir.functions[*first].name),
         Op::FaultCount(program) => format!("fault_count {}", hir.functions[*program].name),
         Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),
         Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),

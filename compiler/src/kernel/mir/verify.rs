@@ -215,6 +215,7 @@ impl Checker<'_> {
             | Op::MapAddr(_)
             | Op::ConfigAddr(_)
             | Op::ScratchMap
+            | Op::ProgramArray(_)
             | Op::FaultCount(_)
             | Op::RingAddr(_)
             | Op::LostAddr(_)
@@ -245,7 +246,7 @@ impl Checker<'_> {
             Op::GlobalAddr { .. } | Op::FaultCount(_) | Op::LostAddr(_) => {
                 require(gives(Origin::Global), mismatch)
             }
-            Op::MapAddr(_) | Op::ConfigAddr(_) | Op::ScratchMap | Op::RingAddr(_) => {
+            Op::MapAddr(_) | Op::ConfigAddr(_) | Op::ScratchMap | Op::ProgramArray(_) | Op::RingAddr(_) => {
                 require(result == Some(Type::Ptr(Origin::Map)), mismatch)
             }
             Op::PtrAdd(base, offset) => {

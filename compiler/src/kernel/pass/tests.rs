@@ -35,6 +35,7 @@ fn optimised(function: Function) -> Function {
     let mut program = Program {
         functions: vec![function],
         scratch_bytes: 0,
+        arrays: Vec::new(),
         script_functions: 2,
         bodies: 0,
         context: None,
@@ -454,6 +455,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     let mut program = Program {
         functions: vec![callee.finish(), caller],
         scratch_bytes: 0,
+        arrays: Vec::new(),
         script_functions: 2,
         bodies: 0,
         context: None,

@@ -356,6 +356,7 @@ pub fn is_leaf(op: &Op) -> bool {
             | Op::MapAddr(_)
             | Op::ConfigAddr(_)
             | Op::ScratchMap
+            | Op::ProgramArray(_)
             | Op::FaultCount(_)
             | Op::RingAddr(_)
             | Op::LostAddr(_)

@@ -297,7 +297,7 @@ impl<'a> Machine<'a> {
                 self.memory.store(place, bytes(*size), Datum::Bits(new))?;
                 return Ok(None);
             }
-            Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {
+            Op::ProgramArray(_) | Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {
                 return fault("the interpreter runs no programs on packets");
             }
             _ => return fault("an instruction that the interpreter does not know"),

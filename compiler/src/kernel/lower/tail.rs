@@ -1,0 +1,76 @@
+//! Tail calls: the kernel replaces the running program by one out of an array.
+//!
+//! The array holds the programs of one section: the kernel wants all that meet in one to be of one type and one place of
+//! attachment. The loader fills it. A call that fails comes back, and the program ends as if it had let everything pass.
+
+use super::super::mir::{Callee, Helper, Op, Origin, Type, Value};
+use super::super::section;
+use super::{Lower, Lowerer, int_type, not_yet};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, ProgramKind};
+use crate::split::Split;
+
+/// XDP_PASS. Source: include/uapi/linux/bpf.h, `enum xdp_action`, v6.12. For all other kinds 0 lets things pass.
+const XDP_PASS: u64 = 2;
+
+/// The programs that tail calls lead to, those of one section together.
+pub(super) fn arrays(hir: &Hir, split: &Split) -> Vec<Vec<FuncId>> {
+    let mut targets = Targets(Vec::new());
+    split.kernel.iter().for_each(|id| visit::block(&mut targets, &hir.functions[*id].body));
+    let mut arrays: Vec<(String, Vec<FuncId>)> = Vec::new();
+    for target in targets.0 {
+        let name = section::of(&hir.functions[target]);
+        let at = arrays.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+            arrays.push((name, Vec::new()));
+            arrays.len() - 1
+        });
+        if !arrays[at].1.contains(&target) {
+            arrays[at].1.push(target);
+        }
+    }
+    arrays.into_iter().map(|(_, programs)| programs).collect()
+}
+
+struct Targets(Vec<FuncId>);
+
+impl Visitor for Targets {
+    fn expr(&mut self, expr: &Expr) {
+        if let ExprKind::TailCall(target) = expr.kind {
+            self.0.push(target);
+        }
+    }
+}
+
+impl Lowerer<'_> {
+    /// Leaves the program for another. What must happen before the program ends happens before the jump.
+    pub(super) fn tail_call(&mut self, target: FuncId, expr: &Expr) -> Lower<Value> {
+        let sections = [target, self.builder.id()].map(|id| section::of(&self.hir.functions[id]));
+        if sections[0] != sections[1] {
+            return not_yet(expr.span, "a tail call to a program that is attached elsewhere is");
+        }
+        let arrays = self.program.arrays.iter();
+        let mut found =
+            arrays.filter_map(|array| Some((*array.first()?, array.iter().position(|one| *one == target)?)));
+        let (Some(context), Some((first, index))) = (self.entry_context, found.next()) else {
+            return not_yet(expr.span, "a tail call from here is");
+        };
+        // Whatever the caller does with the result is never reached.
+        let (leave, never) = (self.builder.block(), self.builder.block());
+        let always = self.builder.constant(Type::I32, 1);
+        self.builder.branch(always, leave, never);
+        self.builder.switch_to_sealed(leave);
+        self.run_deferred()?;
+        self.destroy_iterators(0);
+        self.discard_records(0);
+        let programs = self.builder.value(Type::Ptr(Origin::Map), Op::ProgramArray(first));
+        let index = self.builder.constant(Type::I64, index as u64);
+        let result = Type::I64;
+        self.builder.call(result, Callee::Helper(Helper::TailCall), vec![context, programs, index]);
+        let pass = if self.kind == Some(ProgramKind::Xdp) { XDP_PASS } else { 0 };
+        let pass = self.builder.constant(self.builder.result_type(), pass);
+        self.builder.ret(pass);
+        self.builder.switch_to_sealed(never);
+        let ty = int_type(self.int(expr.ty, expr.span)?);
+        Ok(self.builder.constant(ty, 0))
+    }
+}
