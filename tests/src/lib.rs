@@ -15,6 +15,7 @@ use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
 pub mod net;
+pub mod runs;
 
 /// A command of this build: `ks` or `ks-host`, beside the tests.
 pub fn command(name: &str) -> Command {
@@ -125,18 +126,23 @@ pub fn finish(command: &mut Command) -> Outcome {
 
 /// Compiles a script; panics with its diagnostics if it has errors.
 pub fn compile(project: &str, script: &str) -> Built {
+    try_compile(project, script).unwrap_or_else(|shown| panic!("{shown}"))
+}
+
+/// Compiles a script.
+///
+/// # Errors
+/// Its diagnostics, if it has errors.
+pub fn try_compile(project: &str, script: &str) -> Result<Built, String> {
     let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes(), Options::new(project))
         .expect("scripts of tests are short")
         .check();
     let built = checked.build(Target::default());
-    built.unwrap_or_else(|_| {
-        let shown: Vec<_> = checked
-            .diagnostics
-            .sorted()
-            .into_iter()
-            .map(|one| render::render(one, &checked.sources, render::Style::Plain))
-            .collect();
-        panic!("{}", shown.join("\n"))
+    built.map_err(|_| {
+        let diagnostics = checked.diagnostics.sorted().into_iter();
+        let shown: Vec<_> =
+            diagnostics.map(|one| render::render(one, &checked.sources, render::Style::Plain)).collect();
+        shown.join("\n")
     })
 }
 

@@ -1,50 +1,207 @@
 //! Programs on packets, run by the kernel on packets of ours (BPF test runs): what they make of valid, truncated and hostile
 //! ones is compared with a plain model. These tests need root.
 
-use ks_tests::compile;
-use libbpf_rs::{MapCore as _, MapFlags, Object, ProgramInput};
+use ks_tests::runs::{Loaded, Run};
 
-/// A loaded script.
-struct Loaded(Object);
+/// Numbers that are the same in every run.
+struct Numbers(u64);
 
-/// What a run gave: the result, and the packet as it is now.
-#[derive(Debug, PartialEq, Eq)]
-struct Run {
-    result: i32,
-    packet: Vec<u8>,
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
 }
 
-impl Loaded {
-    fn new(script: &str) -> Loaded {
-        let built = compile("packets", script);
-        let elf = built.objects[0].1.elf().to_vec();
-        let open = libbpf_rs::ObjectBuilder::default().open_memory(&elf).expect("libbpf opens it");
-        Loaded(open.load().expect("the verifier accepts it"))
+/// A frame of Ethernet, IPv4 or something else, UDP or something else, with options and lengths that may lie.
+fn frame(numbers: &mut Numbers, least: usize) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..14 + 60 + 8 + 64).map(|_| numbers.next() as u8).collect();
+    let ethertype: u16 = match numbers.below(8) {
+        0 => 0x86dd,
+        1 => 0x8100,
+        2 => numbers.next() as u16,
+        _ => 0x0800,
+    };
+    frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
+    frame[14] = match numbers.below(4) {
+        0 => numbers.next() as u8,
+        1 => 0x40 | numbers.below(16) as u8,
+        _ => 0x45,
+    };
+    frame[23] = [17, 6, 1, numbers.next() as u8][numbers.below(4) as usize];
+    let header = usize::from(frame[14] & 15) * 4;
+    let port = [53_u16, 9000, numbers.next() as u16][numbers.below(3) as usize];
+    frame[14 + header + 2..14 + header + 4].copy_from_slice(&port.to_be_bytes());
+    let len = least + numbers.below((frame.len() - least + 1) as u64) as usize;
+    frame.truncate(len);
+    frame
+}
+
+/// What the scripts below do, in plain words: reads beyond the packet give 0, writes beyond it do nothing.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Model {
+    /// Frames with another ethertype, IPv4 with another protocol, UDP, UDP to port 53.
+    counts: [u64; 4],
+    ports: u64,
+    bytes: u64,
+    options: u64,
+}
+
+impl Model {
+    fn byte(frame: &[u8], at: usize) -> u8 {
+        frame.get(at).copied().unwrap_or(0)
     }
 
-    fn run(&self, program: &str, packet: &[u8]) -> Run {
-        self.run_in(program, packet, None)
+    fn word(frame: &[u8], at: usize) -> u16 {
+        frame.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Runs a program on a packet; the context is changed by the run.
-    fn run_in(&self, program: &str, packet: &[u8], context: Option<&mut [u8]>) -> Run {
-        let program = self.0.progs_mut_by_name(program);
-        let mut out = vec![0; packet.len() + 512];
-        let (result, len) = {
-            let mut input =
-                ProgramInput { data_in: Some(packet), data_out: Some(&mut out), ..Default::default() };
-            let mut copy = context.as_deref().map(<[u8]>::to_vec);
-            if let (Some(context), Some(copy)) = (context, copy.as_deref_mut()) {
-                input.context_in = Some(copy);
-                input.context_out = Some(context);
-                let output = program.test_run(input).expect("the kernel runs it");
-                (output.return_value, output.data.map_or(0, |data| data.len()))
-            } else {
-                let output = program.test_run(input).expect("the kernel runs it");
-                (output.return_value, output.data.map_or(0, |data| data.len()))
-            }
+    /// The verdict (0 drop, 1 pass); changes the frame.
+    fn take(&mut self, frame: &mut [u8]) -> usize {
+        self.bytes += frame.len() as u64;
+        if Model::word(frame, 12) != 0x0800 {
+            self.counts[0] += 1;
+            return 1;
+        }
+        let ip = 14;
+        let header = usize::from(Model::byte(frame, ip) & 15) * 4;
+        for at in 20..header {
+            self.options += u64::from(Model::byte(frame, ip + at));
+        }
+        if Model::byte(frame, ip + 9) != 17 {
+            self.counts[1] += 1;
+            return 1;
+        }
+        self.counts[2] += 1;
+        let port = Model::word(frame, ip + header + 2);
+        self.ports += u64::from(port);
+        if let Some(ttl) = frame.get_mut(ip + 8) {
+            *ttl = ttl.wrapping_sub(1);
+        }
+        // The whole destination address, or nothing.
+        if let Some(address) = frame.get_mut(ip + 16..ip + 20) {
+            address.copy_from_slice(&0x0a09_0001_u32.to_be_bytes());
+        }
+        if port == 53 {
+            self.counts[3] += 1;
+            return 0;
+        }
+        1
+    }
+}
+
+/// The same in the language; KIND, CONTEXT, RESULT, DROP and PASS are filled in.
+const SCRIPT: &str = r#"
+struct ipv4_header {
+    version_and_length: u8,
+    service: u8,
+    length: u16,
+    id: u16,
+    fragment: u16,
+    ttl: u8,
+    protocol: u8,
+    checksum: u16,
+    source: u32,
+    destination: u32,
+}
+
+struct udp_header {
+    source: u16,
+    destination: u16,
+    length: u16,
+    checksum: u16,
+}
+
+var counts : array<u32, u64>(4)
+var sums : array<u32, u64>(3)
+
+@helper
+fn header_bytes(ip: *ipv4_header) -> u32 {
+    return (ip->version_and_length & 15) * 4
+}
+
+@helper
+fn udp_of(ip: *ipv4_header) -> *udp_header {
+    return ((ip as *u8) + header_bytes(ip)) as *udp_header
+}
+
+KIND
+fn watch(ctx: *CONTEXT) -> RESULT {
+    var packet = ctx->data
+    sums[1] += ctx->data_end - packet
+    var ethertype = (packet + 12) as *u16
+    if (ntohs(*ethertype) != 0x0800) {
+        counts[0] += 1
+        return PASS
+    }
+    var ip = (packet + 14) as *ipv4_header
+    var options : u64 = 0
+    for (at in 20..header_bytes(ip)) {
+        options += packet[14 + at]
+    }
+    sums[2] += options
+    if (ip->protocol != 17) {
+        counts[1] += 1
+        return PASS
+    }
+    counts[2] += 1
+    var udp = udp_of(ip)
+    var port = ntohs(udp->destination)
+    sums[0] += port
+    ip->ttl -= 1
+    ip->destination = htonl(0x0a090001)
+    if (port == 53) {
+        counts[3] += 1
+        return DROP
+    }
+    return PASS
+}
+"#;
+
+/// Packets of a corpus.
+const ROUNDS: u32 = 1500;
+
+/// `least` is the shortest packet that the kernel runs the kind of program on.
+fn against_the_model(kind: &str, context: &str, result: &str, verdicts: [(&str, i32); 2], least: usize) {
+    let script = SCRIPT
+        .replace("KIND", kind)
+        .replace("CONTEXT", context)
+        .replace("RESULT", result)
+        .replace("DROP", verdicts[0].0)
+        .replace("PASS", verdicts[1].0);
+    let loaded = Loaded::new(&script);
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut model = Model::default();
+    let mut refused = 0;
+    for round in 0..ROUNDS {
+        let mut packet = frame(&mut numbers, least);
+        let Some(seen) = loaded.run_in("watch", &packet, &mut []) else {
+            // It runs no tc program on a packet that is shorter than the header that its ethertype promises.
+            assert!((14..54).contains(&packet.len()), "round {round}: {} bytes", packet.len());
+            refused += 1;
+            continue;
         };
-        out.truncate(len);
-        Run { result: result.cast_signed(), packet: out }
+        let verdict = verdicts[model.take(&mut packet)].1;
+        assert_eq!(seen, Run { result: verdict, packet }, "round {round}");
     }
+    assert_eq!(loaded.entries("counts", 4), model.counts);
+    assert_eq!(loaded.entries("sums", 3), [model.ports, model.bytes, model.options]);
+    assert!(model.counts.iter().all(|count| *count > 20), "the corpus has everything: {model:?}");
+    assert!(refused < ROUNDS / 3, "{refused} of {ROUNDS} packets were not tried");
+}
+
+#[test]
+fn root_xdp_agrees_with_a_plain_model() {
+    against_the_model("@xdp", "xdp_md", "xdp_action", [("XDP_DROP", 1), ("XDP_PASS", 2)], 14);
+}
+
+#[test]
+fn root_tc_agrees_with_a_plain_model() {
+    against_the_model("@tc(\"ingress\")", "__sk_buff", "i32", [("TC_ACT_SHOT", 2), ("TC_ACT_OK", 0)], 15);
 }

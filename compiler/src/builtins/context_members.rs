@@ -213,12 +213,12 @@ pub fn skb_access(program: SkbProgram, name: &str) -> Option<Access> {
         SkbProgram::Tc => tc,
         _ if name == "flow_keys" => tc,
         SkbProgram::Cgroup => match name {
-            "data_meta" | "tc_classid" | "wire_len" => Access::Refused(TC_ONLY),
+            "data_meta" | "tc_classid" | "wire_len" | "tstamp_type" => Access::Refused(TC_ONLY),
             "mark" | "priority" | "cb" | "tstamp" => Access::ReadWrite,
             _ => Access::Read,
         },
         SkbProgram::SocketFilter => match name {
-            "data_meta" | "tc_classid" | "wire_len" => Access::Refused(TC_ONLY),
+            "data_meta" | "tc_classid" | "wire_len" | "tstamp_type" => Access::Refused(TC_ONLY),
             "data" | "data_end" | "tstamp" | "hwtstamp" => Access::Refused(NOT_FILTER),
             "cb" => Access::ReadWrite,
             _ if sockets => Access::Refused(NOT_FILTER),
@@ -247,6 +247,23 @@ pub const SOCK_ADDR: ContextStruct = ContextStruct {
         field("sk", MemberType::Pointer("bpf_sock"), 64),
     ],
 };
+
+/// What a program at a hook on socket addresses may do with a member of `bpf_sock_addr`; `None` if there is no such member.
+///
+/// Source: net/core/filter.c, `sock_addr_is_valid_access`, v6.12.
+#[must_use]
+pub fn sock_addr_access(hook: &str, name: &str) -> Option<Access> {
+    const OTHER_FAMILY: &str = "the kernel shows it to programs at hooks of the other address family only";
+    const SENDING: &str = "the kernel shows it to programs at `sendmsg4` and `sendmsg6` only";
+    let access = SOCK_ADDR.field(name)?.access;
+    Some(match name {
+        "user_ip4" if !hook.ends_with('4') => Access::Refused(OTHER_FAMILY),
+        "user_ip6" if !hook.ends_with('6') => Access::Refused(OTHER_FAMILY),
+        "msg_src_ip4" if hook != "sendmsg4" => Access::Refused(SENDING),
+        "msg_src_ip6" if hook != "sendmsg6" => Access::Refused(SENDING),
+        _ => access,
+    })
+}
 
 /// What every tracepoint's record starts with, as its member `ent` (4.6).
 pub const TRACE_ENTRY: ContextStruct = ContextStruct {

@@ -9,9 +9,7 @@ const ROWS: u32 = 144;
 
 /// Rows of which something needs more than the front end, with what it needs.
 const OPEN_ROWS: &[(u32, &str)] = &[
-    (63, "needs running, kernel half: context members"),
     (65, "needs running, kernel half: results of xdp"),
-    (67, "needs running, kernel half: members of the socket buffer"),
     (68, "needs the object, kernel half: section names"),
     (70, "needs the object, kernel half: the wrapper's name"),
     (72, "needs running, kernel half: relocated members"),
@@ -33,9 +31,7 @@ const OPEN_ROWS: &[(u32, &str)] = &[
     (105, "needs running, kernel half: printed text"),
     (106, "needs running, kernel half: printed text"),
     (111, "needs running, both halves: test runs"),
-    (119, "needs running, kernel half: tail calls"),
     (122, "needs running, kernel half: loading deep frames"),
-    (123, "needs running, kernel half: values out of range"),
     (126, "needs the command `ks init`"),
     (129, "needs running, userspace half: defaults of options"),
     (130, "needs running, userspace half: refusals at run time"),

@@ -7,9 +7,10 @@ use super::super::mir::{Condition, Op, Type, Value};
 use super::memory::{Addr, access_size, access_type};
 use super::place::{Prepared, Root};
 use super::{Lower, Lowerer, int_type, not_yet};
-use crate::builtins::context_members::{self, ContextField, ContextStruct, MemberType};
+use crate::builtins::context_members::{self, Access, ContextField, ContextStruct, MemberType, SkbProgram};
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, FunctionKind, LocalId, Place, PlaceKind, ProgramKind};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, FuncId, FunctionKind, Hir, LocalId, Place, PlaceKind, ProgramKind, Target};
 use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
 
@@ -20,6 +21,9 @@ pub(super) struct ContextPlace<'a> {
     context: &'a Expr,
     index: Option<&'a Expr>,
 }
+
+/// Hooks of `@cgroup` whose context is a packet.
+const PACKET_HOOKS: &[&str] = &["ingress", "egress"];
 
 /// TC_ACT_SHOT. Source: include/uapi/linux/pkt_cls.h, v6.12.
 const TC_ACT_SHOT: u64 = 2;
@@ -58,6 +62,7 @@ impl Lowerer<'_> {
 
     /// Reads a scalar member or element.
     pub(super) fn read_context(&mut self, member: ContextPlace<'_>, place: &Place) -> Lower<Value> {
+        self.check_access(member.field, place, false)?;
         let int = self.int(place.ty, place.span)?;
         let base = self.scalar(member.context)?;
         // Only a device map gives a program another interface to send on, and none here is in one.
@@ -88,6 +93,7 @@ impl Lowerer<'_> {
         place: &Place,
         to: Addr,
     ) -> Lower<()> {
+        self.check_access(member.field, place, false)?;
         let TypeKind::Array(element, _) = *self.types().kind(place.ty) else {
             return not_yet(place.span, "a copy of this member is");
         };
@@ -108,6 +114,7 @@ impl Lowerer<'_> {
         place: &Place,
         value: Value,
     ) -> Lower<()> {
+        self.check_access(member.field, place, true)?;
         let int = self.int(place.ty, place.span)?;
         let base = self.scalar(member.context)?;
         let Some(index) = member.index else {
@@ -181,6 +188,51 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// Refuses a member that the kernel does not let the programs touch which come here: the checker knows the hook and,
+    /// in a helper, the kind of its callers not.
+    pub(super) fn check_access(&self, field: &ContextField, place: &Place, write: bool) -> Lower<()> {
+        for program in self.programs_here() {
+            let (kind, hook) = match (Self::program_kind(program.kind), &program.target) {
+                (Some(ProgramKind::Cgroup), Target::Name(hook)) if !PACKET_HOOKS.contains(&hook.as_str()) => {
+                    (ProgramKind::Cgroup, Some(hook))
+                }
+                (Some(kind), _) => (kind, None),
+                (None, _) => continue,
+            };
+            let access = match (kind, hook) {
+                (_, Some(hook)) => context_members::sock_addr_access(hook, field.name),
+                (ProgramKind::Tc, _) => context_members::skb_access(SkbProgram::Tc, field.name),
+                (ProgramKind::Cgroup, _) => context_members::skb_access(SkbProgram::Cgroup, field.name),
+                (ProgramKind::SocketFilter, _) => {
+                    context_members::skb_access(SkbProgram::SocketFilter, field.name)
+                }
+                _ => None,
+            };
+            let (code, text, note) = match access {
+                Some(Access::Refused(reason)) => (304, "cannot be used here", reason),
+                Some(Access::Read) if write => {
+                    (412, "cannot be assigned here", "programs of this kind may only read it")
+                }
+                _ => continue,
+            };
+            let what = format!("`{}` {text}", field.name);
+            return Err(Box::new(
+                Diagnostic::error(code, place.span, what)
+                    .note(note)
+                    .also(program.span, "the program that comes here"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The programs that the MIR function is part of: itself, or all that call the helper.
+    fn programs_here(&self) -> Vec<&crate::hir::Function> {
+        let here = self.builder.id();
+        let programs = self.hir.functions.ids().filter(|id| self.hir.functions[*id].kind.is_program());
+        let reaches = |id: &FuncId| *id == here || self.kind.is_none() && reaches(self.hir, *id, here);
+        programs.filter(reaches).map(|id| &self.hir.functions[id]).collect()
+    }
+
     /// Refuses a write to a packet where the kernel only lets it be read.
     pub(super) fn check_writable(&self, prepared: &Prepared, span: Span) -> Lower<()> {
         let Root::Pointer(pointer, _) = prepared.root else { return Ok(()) };
@@ -208,9 +260,19 @@ impl Lowerer<'_> {
         if self.kind == Some(ProgramKind::Tc) { TC_ACT_SHOT } else { 0 }
     }
 
+    /// Whether the kernel lets the program decide nothing.
+    /// Source: kernel/bpf/verifier.c, `check_return_code`, v6.12.
+    fn must_allow(&self) -> bool {
+        let Target::Name(hook) = &self.hir.functions[self.builder.id()].target else { return false };
+        ["recvmsg", "getpeername", "getsockname"].iter().any(|one| hook.starts_with(one))
+    }
+
     /// Leaves the MIR function with a result. The verifier wants 0 or 1 from programs on cgroups.
     pub(super) fn leave(&mut self, result: Value) {
         let result = match (self.kind, self.builder.ty(result)) {
+            (Some(ProgramKind::Cgroup), Type::I32 | Type::I64) if self.must_allow() => {
+                self.builder.constant(self.builder.result_type(), 1)
+            }
             (Some(ProgramKind::Cgroup), Type::I32 | Type::I64) => {
                 let allowed = self.builder.compare_const(Condition::Ne, result, 0);
                 match self.builder.result_type() {
@@ -221,5 +283,29 @@ impl Lowerer<'_> {
             _ => result,
         };
         self.builder.ret(result);
+    }
+}
+
+/// Whether a function calls another, itself or through others. A tail call leaves it.
+fn reaches(hir: &Hir, from: FuncId, to: FuncId) -> bool {
+    let mut found = Called(vec![from]);
+    let mut next = 0;
+    while let Some(id) = found.0.get(next).copied() {
+        if id == to {
+            return true;
+        }
+        visit::block(&mut found, &hir.functions[id].body);
+        next += 1;
+    }
+    false
+}
+
+struct Called(Vec<FuncId>);
+
+impl Visitor for Called {
+    fn function(&mut self, id: FuncId) {
+        if !self.0.contains(&id) {
+            self.0.push(id);
+        }
     }
 }

@@ -209,7 +209,10 @@ impl Lowerer<'_> {
                 _ => not_yet(expr.span, "a pointer from here is"),
             },
             ExprKind::Load(place) => match self.packet_member(place) {
-                Some(member) => self.packet_pointer(member, expr.span),
+                Some(field) => {
+                    self.check_access(field, place, false)?;
+                    self.packet_pointer(field.ty, expr.span)
+                }
                 None => not_yet(expr.span, "a pointer from here is"),
             },
             ExprKind::AddrOf(place) => self.address_of_place(place),

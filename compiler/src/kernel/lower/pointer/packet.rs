@@ -9,7 +9,7 @@ use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Val
 use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
 use super::super::{Lower, Lowerer, not_yet};
 use super::{Bytes, Object, Part, Pointer};
-use crate::builtins::context_members::MemberType;
+use crate::builtins::context_members::{ContextField, MemberType};
 use crate::hir::Place;
 use crate::source::Span;
 
@@ -25,9 +25,9 @@ const FIRST_ADDRESS: u64 = 1 << 32;
 
 impl Lowerer<'_> {
     /// The member of a context that a place is, if it leads to the packet.
-    pub(super) fn packet_member(&self, place: &Place) -> Option<MemberType> {
+    pub(super) fn packet_member(&self, place: &Place) -> Option<&'static ContextField> {
         let member = self.context_place(place)?;
-        member.field.ty.is_packet().then_some(member.field.ty)
+        member.field.ty.is_packet().then_some(member.field)
     }
 
     /// The value of such a member.

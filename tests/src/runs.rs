@@ -1,0 +1,65 @@
+//! Scripts whose programs the kernel runs on packets of a test's own (BPF_PROG_TEST_RUN). Needs root.
+
+use libbpf_rs::{MapCore as _, MapFlags, Object, ProgramInput};
+
+use crate::compile;
+
+/// A loaded script.
+pub struct Loaded(Object);
+
+/// What a run gave: the result, and the packet as it is now.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The result.
+    pub result: i32,
+    /// The packet.
+    pub packet: Vec<u8>,
+}
+
+impl Loaded {
+    /// Compiles and loads a script.
+    pub fn new(script: &str) -> Loaded {
+        let built = compile("packets", script);
+        let open = libbpf_rs::ObjectBuilder::default().open_memory(built.objects[0].1.elf());
+        Loaded(open.expect("libbpf opens it").load().expect("the verifier accepts it"))
+    }
+
+    /// Runs a program on a packet.
+    pub fn run(&self, program: &str, packet: &[u8]) -> Run {
+        self.run_in(program, packet, &mut []).expect("the kernel runs it")
+    }
+
+    /// Runs a program on a packet with a context, which is then as the program left it. None if the kernel does not.
+    pub fn run_in(&self, program: &str, packet: &[u8], context: &mut [u8]) -> Option<Run> {
+        let program = self.0.progs_mut().find(|one| one.name() == program).expect("the object has it");
+        let mut out = vec![0; packet.len() + 512];
+        let mut given = context.to_vec();
+        let mut input =
+            ProgramInput { data_in: Some(packet), data_out: Some(&mut out), ..ProgramInput::default() };
+        if !context.is_empty() {
+            input.context_in = Some(&mut given);
+            input.context_out = Some(context);
+        }
+        let output = program.test_run(input).ok()?;
+        let packet = output.data.map(|data| data.to_vec()).unwrap_or_default();
+        Some(Run { result: output.return_value.cast_signed(), packet })
+    }
+
+    /// The entry of an array map, as a number.
+    pub fn entry(&self, map: &str, key: u32) -> u64 {
+        let map = self.0.maps().find(|one| one.name() == map).expect("the object has it");
+        let value = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).expect("readable").expect("present");
+        value.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// Sets an entry of an array map of numbers.
+    pub fn set(&self, map: &str, key: u32, value: u64) {
+        let map = self.0.maps().find(|one| one.name() == map).expect("the object has it");
+        map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).expect("writable");
+    }
+
+    /// All entries of an array map.
+    pub fn entries(&self, map: &str, len: u32) -> Vec<u64> {
+        (0..len).map(|key| self.entry(map, key)).collect()
+    }
+}
