@@ -9,7 +9,6 @@ const ROWS: u32 = 144;
 
 /// Rows of which something needs more than the front end, with what it needs.
 const OPEN_ROWS: &[(u32, &str)] = &[
-    (65, "needs running, kernel half: results of xdp"),
     (68, "needs the object, kernel half: section names"),
     (70, "needs the object, kernel half: the wrapper's name"),
     (72, "needs running, kernel half: relocated members"),

@@ -415,6 +415,7 @@ fn program(seed: u64) -> Program {
     Program {
         functions: (0..FUNCTIONS).map(make).collect(),
         scratch_bytes: 0,
+        arrays: Vec::new(),
         script_functions: FUNCTIONS,
         bodies: 0,
         context: None,
