@@ -107,7 +107,7 @@ fn root_a_kind_without_a_way_to_attach_it_is_named() {
     ));
     for (section, expected) in [
         ("perf_event", "`count` is a perf_event program: it is attached by opening an event with it"),
-        ("socket", "`count` is a type 1 (enum bpf_prog_type) program, which this host does not attach"),
+        ("lwt_in", "`count` is a type 10 (enum bpf_prog_type) program, which this host does not attach"),
     ] {
         let file = with_object(guest.clone(), elf::counting(section));
         assert_eq!(trapped(run_with(file, |_| {}).outcome), expected);
