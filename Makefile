@@ -24,7 +24,7 @@ run: all
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace
-	$(CARGO) test --release --workspace --bench perf_read --bench check
+	$(CARGO) test --release --workspace --bench perf_read --bench check --bench startup
 
 # The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages
@@ -36,12 +36,12 @@ check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
-# The read path beside the system call alone, how ks check grows with a script, and the kernel half beside C (which needs
-# clang and root), as ratios.
+# The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
+# beside perf stat and bpftrace, and the kernel half beside C (which needs clang and root), as ratios.
 bench: packages
 	@scripts/packages clang libbpf
 	$(CARGO) build --release --workspace
-	$(CARGO) bench --workspace --bench perf_read --bench check --bench kernel_half
+	$(CARGO) bench --workspace --bench perf_read --bench check --bench startup --bench kernel_half
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

@@ -151,6 +151,7 @@ impl Pending<'_> {
                 | UserBuiltin::Exit(_)
                 | UserBuiltin::Daemon
                 | UserBuiltin::Exec(_)
+                | UserBuiltin::Test { .. }
                 | UserBuiltin::Python { .. }
                 | UserBuiltin::PidOf(_)
                 | UserBuiltin::CommOf(_)

@@ -80,6 +80,87 @@ fn root_every_test_runs_in_an_instance_of_its_own() {
     assert!(lines.last().is_some_and(|line| line.starts_with("2 passed, 3 failed, in ")), "{ran:#?}");
 }
 
+/// What the program of [`PACKETS`] saw of the packet is in its globals.
+const PACKETS: &str = r#"
+struct Sized { packet_size: u32 }
+struct Named { ingress_ifindex: u32, data: u8[16] }
+
+var length : u64 = 0
+var first : u64 = 0
+var origin : u64 = 0
+
+@xdp
+fn looks(ctx: *xdp_md) -> xdp_action {
+    length = ctx->data_end - ctx->data
+    origin = ctx->ingress_ifindex
+    first = *ctx->data
+    if (length < 100) {
+        return XDP_DROP
+    }
+    return XDP_PASS
+}
+
+@test
+fn the_packet_has_the_size_that_is_said() -> i32 {
+    var action = test(looks, Sized { packet_size: 500 })
+    if (length != 500 || action != XDP_PASS) {
+        return 1
+    }
+    action = test(looks, Sized { packet_size: 60 })
+    if (length != 60 || action != XDP_DROP) {
+        return 2
+    }
+    return 0
+}
+
+@test
+fn bytes_and_interface_are_those_that_are_said() -> i32 {
+    if (test(looks, Named { ingress_ifindex: 1, data: [69] }) != XDP_PASS) {
+        return 1
+    }
+    if (length != 1500 || first != 69 || origin != 1) {
+        return 2
+    }
+    return 0
+}
+
+@test
+fn a_string_is_a_packet() -> i32 {
+    var action = test(looks, "\x45\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e")
+    if (length != 16 || first != 69 || action != XDP_DROP) {
+        print("%u bytes, the first %u", length, first)
+        return 1
+    }
+    return 0
+}
+
+@test
+fn too_short() -> i32 {
+    test(looks, Sized { packet_size: 13 })
+    return 0
+}
+"#;
+
+#[test]
+fn root_lf_111_a_test_runs_a_program_on_the_packet_it_describes() {
+    let ran = test(&[], "packets.ks", PACKETS);
+    assert_eq!(ran.code, 1, "{ran:#?}");
+    for name in [
+        "the_packet_has_the_size_that_is_said",
+        "bytes_and_interface_are_those_that_are_said",
+        "a_string_is_a_packet",
+    ] {
+        assert!(ran.stdout.contains(&format!("test {name} ... ok (")), "{ran:#?}");
+    }
+    assert!(ran.stdout.contains("test too_short ... FAILED"), "{ran:#?}");
+    assert!(ran.stdout.contains("on a packet of 13 bytes: it has 14 to 65536"), "{ran:#?}");
+    assert!(ran.stdout.contains("3 passed, 1 failed"), "{ran:#?}");
+    let outside = PACKETS.replacen("@test\nfn too_short", "fn main", 1);
+    let refused = test(&[], "outside.ks", &outside);
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:#?}");
+    assert!(refused.stderr.contains("KS0306"), "{refused:#?}");
+}
+
 #[test]
 fn root_a_filter_chooses_and_json_is_for_tools() {
     let ran = test(&["--json", "map"], "chosen.ks", TESTS);

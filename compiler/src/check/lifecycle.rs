@@ -13,7 +13,7 @@ use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 /// The members of a struct that describes the input of a test run, besides `data`.
-const TEST_NUMBERS: &[&str] = &["packet_size", "ingress_ifindex", "mark", "protocol"];
+const TEST_NUMBERS: &[&str] = &["packet_size", "ingress_ifindex", "mark"];
 
 impl Body<'_, '_> {
     /// Keeps in mind which program a variable holds the handle of, after every assignment to it.
@@ -198,7 +198,15 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         let program = self.program_arg("test", &args[0]);
-        let input = self.expr(&args[1], None).expr;
+        // Every byte of a literal is one of the packet: a text would end at the first zero.
+        let byte = self.common().u8;
+        let bytes = match &args[1].kind {
+            ast::ExprKind::Str(bytes) => {
+                Some(self.checker.types.intern(TypeKind::Array(byte, bytes.len() as u64)))
+            }
+            _ => None,
+        };
+        let input = self.expr(&args[1], bytes).expr;
         let described = self.check_input(&input);
         let Some(program) = program else { return self.error_expr(span) };
         if let Some(FunctionKind::Program(kind)) = self.checker.signatures[program].kind
@@ -223,16 +231,17 @@ impl Body<'_, '_> {
     fn check_input(&mut self, input: &Expr) -> bool {
         let fields = match self.checker.types.kind(input.ty) {
             TypeKind::Error => return false,
-            TypeKind::Str(_) => return true,
+            _ if self.is_packet(input.ty) => return true,
             TypeKind::Struct(id) => self.checker.types.struct_def(*id).fields.clone(),
             _ => {
                 let text = format!(
                     "expected a struct that describes the input, or a string, found `{}`",
                     self.type_name(input.ty)
                 );
-                self.report(Diagnostic::error(401, input.span, text).note(
-                    "its members may be `packet_size`, `data`, `ingress_ifindex`, `mark` and `protocol`",
-                ));
+                self.report(
+                    Diagnostic::error(401, input.span, text)
+                        .note("its members may be `packet_size`, `data`, `ingress_ifindex` and `mark`"),
+                );
                 return false;
             }
         };
@@ -247,7 +256,7 @@ impl Body<'_, '_> {
                     let text = format!("`{name}` has no effect on a test run");
                     self.report(
                         Diagnostic::warning(213, input.span, text)
-                            .note("used are `packet_size`, `data`, `ingress_ifindex`, `mark` and `protocol`"),
+                            .note("used are `packet_size`, `data`, `ingress_ifindex` and `mark`"),
                     );
                     continue;
                 }

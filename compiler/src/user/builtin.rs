@@ -44,6 +44,7 @@ impl FnCx<'_, '_> {
             }
             UserBuiltin::PidOf(name) => self.pid_of(name)?,
             UserBuiltin::Exec(file) => self.exec(file, span),
+            UserBuiltin::Test { program, input } => self.test_run(*program, input, span)?,
             UserBuiltin::Python { module, function, args } => {
                 self.python((module, function), args, span)?;
             }

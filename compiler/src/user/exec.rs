@@ -46,7 +46,8 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
-    fn warn_refused(&mut self, err: u32, span: Span) {
+    /// Writes the error that the last call left behind, after the place.
+    pub fn warn_refused(&mut self, err: u32, span: Span) {
         let warn = self.cx.routine(Routine::WarnError);
         self.push_line(span);
         let returned = self.cx.returned;

@@ -44,6 +44,7 @@ mod runtime;
 mod scalar;
 mod stmt;
 mod tasks;
+mod test_run;
 mod text;
 mod variables;
 

@@ -29,7 +29,6 @@ const OPEN_ROWS: &[(u32, &str)] = &[
     (103, "needs running, both halves: maps of objects"),
     (105, "needs running, kernel half: printed text"),
     (106, "needs running, kernel half: printed text"),
-    (111, "needs running, both halves: test runs"),
     (122, "needs running, kernel half: loading deep frames"),
     (126, "needs the command `ks init`"),
     (129, "needs running, userspace half: defaults of options"),

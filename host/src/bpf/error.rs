@@ -88,6 +88,18 @@ pub enum BpfError {
         /// The target.
         target: String,
     },
+    /// A packet for a test run that is too short or too long.
+    #[error(
+        "cannot test-run program `{program}` on a packet of {size} bytes: it has {} to {}",
+        super::test_run::MIN_PACKET_BYTES,
+        super::test_run::MAX_PACKET_BYTES
+    )]
+    PacketSize {
+        /// The program.
+        program: String,
+        /// The size that was asked for.
+        size: u32,
+    },
     /// Bytes of another size than the map or variable has.
     #[error("{what} of `{name}` has {expected} bytes, not {given}")]
     Size {

@@ -18,6 +18,7 @@ mod print;
 mod program;
 mod ring;
 mod sys;
+mod test_run;
 mod tracepoint;
 mod verifier_log;
 
@@ -28,5 +29,6 @@ pub use map::{Map, MapShape, UpdateMode, possible_cpus};
 pub use object::Object;
 pub use program::{Program, ProgramInfo, ProgramKind};
 pub use ring::{ENTRY_BYTES, Ring, push_entry, split_entry};
+pub use test_run::TestInput;
 pub use tracepoint::tracepoint_id;
 pub use verifier_log::VerifierLog;

@@ -168,6 +168,25 @@ pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> Resul
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Runs a program once on this packet, with these first bytes of its context, and gives what it returned.
+///
+/// Source: bpf(2), BPF_PROG_TEST_RUN.
+pub(super) fn test_run(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -> Result<u32, Errno> {
+    let len = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| Errno::E2BIG);
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: len(packet)?,
+        ctx_in: if context.is_empty() { ptr::null() } else { context.as_ptr().cast() },
+        ctx_size_in: len(context)?,
+        ..Default::default()
+    };
+    // SAFETY: packet and context have the sizes that are said and live until the call returns, the kernel only reads
+    // them, and nothing is asked for that it would write elsewhere than into `options`.
+    check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
+    Ok(options.retval)
+}
+
 /// What the kernel knows of a program.
 ///
 /// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.

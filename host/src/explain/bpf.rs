@@ -32,6 +32,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::Mode { .. }
         | BpfError::Target { .. }
         | BpfError::Size { .. }
+        | BpfError::PacketSize { .. }
         | BpfError::Batch => plain(Kind::Invalid),
         BpfError::NoTracefs => Explanation {
             kind: Kind::NotFound,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::attached::Held;
-use super::bindings::kernelscript::host::bpf::{Host, HostLink, HostProgram, ProgramInfo, ProgramKind};
+use super::bindings::kernelscript::host::bpf::{
+    Host, HostLink, HostProgram, ProgramInfo, ProgramKind, TestInput,
+};
 use super::error::HostError;
 use super::state::State;
 use crate::bpf::{self, BpfError};
@@ -62,6 +64,17 @@ impl HostProgram for State {
             detach(self, place);
             full.into()
         })
+    }
+
+    fn test_run(&mut self, this: Resource<ProgramHandle>, input: TestInput) -> Result<u32, HostError> {
+        let name = self.table.get(&this)?.name.clone();
+        let program = self.object()?.program(&name)?;
+        if input.mark != 0 && program.kind() == bpf::ProgramKind::Xdp {
+            self.warn_once(0, format!("`mark` has no effect: `{name}` sees packets before they have one"));
+        }
+        let TestInput { data, packet_size, ingress_ifindex, mark } = input;
+        let input = bpf::TestInput { data, packet_size, ingress_ifindex, mark };
+        Ok(self.object()?.program(&name)?.test_run(&input)?)
     }
 
     fn detach_all(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {

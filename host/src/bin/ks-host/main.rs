@@ -98,6 +98,7 @@ fn main() -> ExitCode {
         }
     };
     trace::start(cli.verbose);
+    raise_descriptor_limit();
     let code = match (cli.command, cli.run) {
         (Some(Command::Run(args)), _) | (None, Some(args)) => run::run(args),
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
@@ -135,6 +136,16 @@ fn split_exec(mut words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
             (words, exec)
         }
         _ => (words, Vec::new()),
+    }
+}
+
+/// Takes all descriptors that the process may have: each event, program, map and link needs one. The lower limit that
+/// processes start with is for those that use select(2).
+fn raise_descriptor_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Fewer descriptors are no failure before they are needed.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 

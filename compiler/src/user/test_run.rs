@@ -1,0 +1,105 @@
+//! `test(program, input)`: the program runs once on a packet of the test's.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::addr::Addr;
+use super::code::mem;
+use super::cx::Lower;
+use super::func::FnCx;
+use super::runtime::{Routine, push_failed, reset_arena};
+use super::scalar::convert;
+use crate::hir::{Expr, FuncId};
+use crate::source::Span;
+use crate::types::{IntType, StructId, TypeId, TypeKind};
+
+/// Bytes of a packet of which nothing is said (language reference, 6.10).
+const USUAL_PACKET_BYTES: u32 = 1500;
+/// An Ethernet header: the shortest packet.
+const MIN_PACKET_BYTES: u32 = 14;
+
+impl FnCx<'_, '_> {
+    /// Pushes what the program returned. A test that cannot run its program fails: there is no number to go on with.
+    pub fn test_run(&mut self, program: FuncId, input: &Expr, span: Span) -> Lower<()> {
+        // The input stays where it is while the program is loaded.
+        let described = self.slot(input.ty);
+        self.aggregate(input, described)?;
+        let handle = self.temp(ValType::I32);
+        let load = self.cx.routine(Routine::Load(program));
+        self.push_line(span);
+        self.code.call(load).tee(handle).op(I::I32Eqz).if_();
+        self.fail_test(span);
+        self.code.end();
+        reset_arena(&mut self.code);
+        self.code.get(handle);
+        match self.cx.hir.types.kind(input.ty) {
+            TypeKind::Struct(id) => self.push_described(*id, described),
+            _ => {
+                let len = self.packet_bytes(input.ty);
+                self.push_addr(described);
+                self.code.u32(len).u32(len.max(MIN_PACKET_BYTES)).i32(0).i32(0);
+            }
+        }
+        let run = self.cx.host("bpf", "[method]program.test-run");
+        let shape = self.cx.abi.result("bpf", "[method]program.test-run");
+        let (ok, err) = (shape.ok().offset, shape.err().offset);
+        let returned = self.cx.returned;
+        self.code.u32(returned).call(run);
+        push_failed(self.cx, &mut self.code);
+        self.code.if_();
+        self.warn_refused(err, span);
+        self.fail_test(span);
+        self.code.end();
+        self.code.u32(returned).op(I::I32Load(mem(ok)));
+        Ok(())
+    }
+
+    /// Pushes a `test-input` that a struct describes: the packet's first bytes, its size, interface and mark. The kernel
+    /// takes the protocol from the packet alone.
+    fn push_described(&mut self, id: StructId, at: Addr) {
+        let mut data_len = 0;
+        match self.member(id, at, "data") {
+            Some((addr, ty)) => {
+                data_len = self.packet_bytes(ty);
+                self.push_addr(addr);
+            }
+            None => {
+                self.code.i32(0);
+            }
+        }
+        self.code.u32(data_len);
+        self.push_number(id, at, "packet_size", USUAL_PACKET_BYTES.max(data_len));
+        self.push_number(id, at, "ingress_ifindex", 0);
+        self.push_number(id, at, "mark", 0);
+    }
+
+    /// Pushes a member as 32 bits: the largest number for what does not fit, which the host refuses.
+    fn push_number(&mut self, id: StructId, at: Addr, name: &str, absent: u32) {
+        let Some((addr, ty)) = self.member(id, at, name) else {
+            self.code.u32(absent);
+            return;
+        };
+        let int = self.int(ty);
+        self.load(int, addr);
+        convert(&mut self.code, int, IntType { bits: 64, signed: int.signed });
+        let wide = self.temp(ValType::I64);
+        self.code.set(wide).i32(-1).get(wide).op(I::I32WrapI64);
+        self.code.get(wide).i64(i64::from(u32::MAX)).ops_of([I::I64GtU, I::Select]);
+    }
+
+    fn member(&self, id: StructId, at: Addr, name: &str) -> Option<(Addr, TypeId)> {
+        let types = &self.cx.hir.types;
+        let place = types.struct_def(id).field(name)?;
+        Some((at.plus(types.field_offset(id, place) as u32), types.struct_def(id).fields[place].ty))
+    }
+
+    /// How many bytes of a packet a value of this type holds; the last of a string is its end.
+    fn packet_bytes(&self, ty: TypeId) -> u32 {
+        let size = self.cx.hir.types.size(ty) as u32;
+        if matches!(self.cx.hir.types.kind(ty), TypeKind::Str(_)) { size.saturating_sub(1) } else { size }
+    }
+
+    fn fail_test(&mut self, span: Span) {
+        let message = self.cx.line_prefix(span) + "the program could not be test-run";
+        super::abort(self.cx, &mut self.code, &message);
+    }
+}

@@ -1,0 +1,65 @@
+//! Running a program once on a packet of the caller's.
+
+use std::os::fd::AsFd;
+
+use super::error::BpfError;
+use super::program::{Program, ProgramKind};
+use super::sys;
+
+/// Shortest packet: an Ethernet header (ETH_HLEN).
+pub const MIN_PACKET_BYTES: u32 = 14;
+/// Longest packet. Guards the host's memory; the kernel takes about a page.
+pub const MAX_PACKET_BYTES: u32 = 1 << 16;
+
+/// The packet of a test run and where it is said to come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestInput {
+    /// The packet's first bytes.
+    pub data: Vec<u8>,
+    /// Bytes of the whole packet; the rest is zero.
+    pub packet_size: u32,
+    /// Index of the interface it came from; 0: none is named.
+    pub ingress_ifindex: u32,
+    /// The socket buffer's mark.
+    pub mark: u32,
+}
+
+impl Program<'_> {
+    /// Runs the program on a packet and gives what it returned.
+    ///
+    /// # Errors
+    /// [`BpfError::PacketSize`]; [`BpfError::Kernel`]: EINVAL if programs of this type cannot be test-run,
+    /// the interface does not exist or the packet is too long, ENODEV.
+    pub fn test_run(&self, input: &TestInput) -> Result<u32, BpfError> {
+        let size = input.packet_size;
+        if !(MIN_PACKET_BYTES..=MAX_PACKET_BYTES).contains(&size) {
+            return Err(BpfError::PacketSize { program: self.name(), size });
+        }
+        let mut packet = input.data.clone();
+        packet.resize(size as usize, 0);
+        let context = context(self.kind(), input);
+        sys::test_run(self.inner.as_fd(), &packet, &context).map_err(|errno| BpfError::Kernel {
+            tried: format!("test-run program `{}` on {size} bytes", self.name()),
+            call: "bpf(BPF_PROG_TEST_RUN)",
+            errno,
+        })
+    }
+}
+
+/// The first members of the context that the kernel takes from a test; empty if there is nothing to say.
+///
+/// Source: `struct xdp_md` and `struct __sk_buff` of `include/uapi/linux/bpf.h`; members behind the last are zero.
+fn context(kind: ProgramKind, input: &TestInput) -> Vec<u8> {
+    let (members, used) = match kind {
+        // data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        ProgramKind::Xdp => {
+            (vec![0, input.packet_size, 0, input.ingress_ifindex, 0, 0], input.ingress_ifindex != 0)
+        }
+        // len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority, ingress_ifindex.
+        _ => (
+            vec![0, 0, input.mark, 0, 0, 0, 0, 0, 0, input.ingress_ifindex],
+            input.mark != 0 || input.ingress_ifindex != 0,
+        ),
+    };
+    if used { members.into_iter().flat_map(u32::to_le_bytes).collect() } else { Vec::new() }
+}
