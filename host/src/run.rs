@@ -143,7 +143,12 @@ impl PreparedPlugin {
         options: RunOptions,
         entry: impl FnOnce(&mut Instance<State>) -> Outcome + Send + 'static,
     ) -> Outcome {
-        let watch = Watch { stop: options.stop.clone(), timeout: options.timeout, grace: options.grace };
+        let watch = Watch {
+            name: options.name.clone(),
+            stop: options.stop.clone(),
+            timeout: options.timeout,
+            grace: options.grace,
+        };
         let (prepared, object) = (self.prepared.clone(), self.object.clone());
         plugin::supervise(&self.engine, &watch, move || match instantiate(&prepared, object, options) {
             Ok(mut instance) => entry(&mut instance),

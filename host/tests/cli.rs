@@ -235,6 +235,11 @@ fn inspect_shows_what_a_plugin_asks_for() {
     let json: serde_json::Value = serde_json::from_str(&inspect(&["--json"])).expect("JSON");
     assert_eq!(json["manifests"][0]["project"], "faults");
     assert_eq!(json["objects"][0]["arch"], "any");
+    let program = &json["objects"][0]["programs"][0];
+    assert_eq!((&program["name"], &program["section"]), (&"count".into(), &"perf_event".into()), "{program}");
+    assert!(program["instructions"].as_u64().is_some_and(|size| size > 0), "{program}");
+    assert_eq!(json["capabilities"], serde_json::json!(["CAP_BPF", "CAP_PERFMON"]));
+    assert!(text.contains("capabilities that it needs\n  CAP_BPF\n  CAP_PERFMON\n"), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! (before 5.11) it lifts that limit for the process when the first object is loaded.
 
 mod attach;
+mod contents;
 mod error;
 mod globals;
 mod image;
@@ -17,11 +18,13 @@ mod object;
 mod print;
 mod program;
 mod ring;
+pub mod statistics;
 mod sys;
 mod test_run;
 mod tracepoint;
 mod verifier_log;
 
+pub use contents::{ProgramContents, programs};
 pub use error::{BpfError, LoadError};
 pub use globals::Variable;
 pub use link::Link;

@@ -187,6 +187,26 @@ pub(super) fn test_run(program: BorrowedFd<'_>, packet: &[u8], context: &[u8]) -
     Ok(options.retval)
 }
 
+/// A descriptor of the program of this id, whoever loaded it.
+///
+/// Source: bpf(2), BPF_PROG_GET_FD_BY_ID.
+pub(super) fn program_by_id(id: u32) -> Result<OwnedFd, Errno> {
+    // SAFETY: the call takes a number.
+    let fd = check(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes the kernel count the runs of all programs until the descriptor is closed.
+///
+/// Source: bpf(2), BPF_ENABLE_STATS; since 5.8.
+pub(super) fn enable_statistics() -> Result<OwnedFd, Errno> {
+    // SAFETY: the call takes a number.
+    let fd = check(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// What the kernel knows of a program.
 ///
 /// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD.

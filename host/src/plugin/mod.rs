@@ -19,4 +19,4 @@ pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError};
 pub use instance::{Instance, Limits, PluginState, Prepared};
 pub use outcome::{Abort, Exit, Outcome};
 pub use stop::{StopHandle, StopReason};
-pub use thread::{GRACE, Watch, supervise};
+pub use thread::{GRACE, THREAD_PREFIX, Watch, supervise};

@@ -18,9 +18,15 @@ const LEAVE_BEHIND: Duration = Duration::from_millis(500);
 /// Stack of a plugin's thread: the guest's own limit, and room for the host functions below it.
 const STACK_BYTES: usize = 4 << 20;
 
+/// The names of plugins' threads begin so, and end with as much of the plugin's name as the kernel keeps (15 bytes in
+/// all).
+pub const THREAD_PREFIX: &str = "ks:";
+
 /// How a run is watched.
 #[derive(Debug, Clone)]
 pub struct Watch {
+    /// The plugin's name, for its thread.
+    pub name: String,
     /// Where stopping is asked for.
     pub stop: StopHandle,
     /// The longest that the plugin may run before it is asked to stop.
@@ -34,12 +40,13 @@ pub struct Watch {
 pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
     let (sender, receiver) = mpsc::channel();
     let stop = watch.stop.clone();
-    let thread = std::thread::Builder::new().name("plugin".into()).stack_size(STACK_BYTES).spawn(move || {
-        let finish = FinishOnDrop(stop);
-        // Nobody listens if the plugin was left behind.
-        let _ = sender.send(body());
-        drop(finish);
-    });
+    let thread =
+        std::thread::Builder::new().name(thread_name(&watch.name)).stack_size(STACK_BYTES).spawn(move || {
+            let finish = FinishOnDrop(stop);
+            // Nobody listens if the plugin was left behind.
+            let _ = sender.send(body());
+            drop(finish);
+        });
     let thread = match thread {
         Ok(thread) => thread,
         Err(error) => return Outcome::Failed(format!("cannot start a thread for the plugin: {error}")),
@@ -54,6 +61,11 @@ pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome 
         Ok(outcome) => outcome,
         Err(_) => Outcome::Killed,
     }
+}
+
+/// A zero would end the name, and starting the thread with it.
+fn thread_name(plugin: &str) -> String {
+    format!("{THREAD_PREFIX}{}", plugin.replace('\0', "?"))
 }
 
 /// Says that the run is over even if the body panics.

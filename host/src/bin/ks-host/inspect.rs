@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ks_host::bpf::{ProgramContents, programs};
 use ks_host::plugin::Plugin;
 use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
@@ -41,6 +42,8 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
 #[derive(Serialize)]
 struct Description<'a> {
     bytes: usize,
+    /// What the plugin needs the kernel to grant, as far as its programs and events tell it.
+    capabilities: Vec<&'static str>,
     imports: &'a [String],
     objects: Vec<ObjectDescription<'a>>,
     manifests: &'a [Manifest],
@@ -51,6 +54,15 @@ struct ObjectDescription<'a> {
     name: &'a str,
     arch: String,
     bytes: usize,
+    programs: Vec<ProgramDescription>,
+}
+
+#[derive(Serialize)]
+struct ProgramDescription {
+    name: String,
+    /// Its type and target, as libbpf reads them.
+    section: String,
+    instructions: u64,
 }
 
 fn json(plugin: &Plugin) -> anyhow::Result<()> {
@@ -61,10 +73,12 @@ fn json(plugin: &Plugin) -> anyhow::Result<()> {
             name: &object.name,
             arch: object.arch.to_string(),
             bytes: object.elf.len(),
+            programs: programs(object).into_iter().map(described).collect(),
         })
         .collect();
     let description = Description {
         bytes: plugin.bytes().len(),
+        capabilities: capabilities(plugin),
         imports: plugin.imports(),
         objects,
         manifests: plugin.manifests(),
@@ -88,9 +102,55 @@ fn text(plugin: &Plugin) -> String {
         })
         .collect();
     table(&mut out, "BPF objects", objects);
+    table(&mut out, "programs of the object for this machine", program_rows(plugin));
+    let needs = capabilities(plugin).into_iter().map(|name| vec![name.to_owned()]);
+    table(&mut out, "capabilities that it needs", needs.collect());
     table(&mut out, "imports", plugin.imports().iter().map(|import| vec![import.clone()]).collect());
     let _ = writeln!(out, "\n{} bytes in all", plugin.bytes().len());
     out
+}
+
+fn described(program: ProgramContents) -> ProgramDescription {
+    let ProgramContents { name, section, instructions } = program;
+    ProgramDescription { name, section, instructions }
+}
+
+/// Name, section and size of each program that would be loaded here.
+fn program_rows(plugin: &Plugin) -> Vec<Vec<String>> {
+    let object = plugin.object_for_host().ok().flatten();
+    let programs = object.map(programs).unwrap_or_default().into_iter();
+    let row = |program: ProgramContents| {
+        vec![program.name, program.section, format!("{} instructions", program.instructions)]
+    };
+    programs.map(row).collect()
+}
+
+/// The capabilities that the programs' types and the events need, as the kernel checks them.
+///
+/// Source: `is_net_admin_prog_type` and `is_perfmon_prog_type` in `kernel/bpf/syscall.c`, v6.18; perf_event_open(2).
+fn capabilities(plugin: &Plugin) -> Vec<&'static str> {
+    const NET_ADMIN: [&str; 8] = ["xdp", "tc", "tcx", "classifier", "cgroup", "sockops", "sk_skb", "sk_msg"];
+    const NO_NET_ADMIN: [&str; 2] = ["cgroup_skb", "socket"];
+    let sections: Vec<String> =
+        plugin.objects().iter().flat_map(programs).map(|program| program.section).collect();
+    let kind = |section: &String| section.split(['/', '.']).next().unwrap_or_default().to_owned();
+    let kinds: Vec<String> = sections.iter().map(kind).collect();
+    let net = |kind: &String| NET_ADMIN.contains(&kind.as_str());
+    let neither = |kind: &String| net(kind) || NO_NET_ADMIN.contains(&kind.as_str());
+    // Counting the own thread in user code needs nothing.
+    let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events);
+    let foreign = events.any(|event| event.pid != Some(0));
+    let mut needs = Vec::new();
+    if !plugin.objects().is_empty() {
+        needs.push("CAP_BPF");
+    }
+    if foreign || kinds.iter().any(|kind| !neither(kind)) {
+        needs.push("CAP_PERFMON");
+    }
+    if kinds.iter().any(net) {
+        needs.push("CAP_NET_ADMIN");
+    }
+    needs
 }
 
 fn describe_manifest(out: &mut String, manifest: &Manifest) {

@@ -7,6 +7,7 @@ mod inspect;
 mod output;
 mod prepare;
 mod progress;
+mod ps;
 mod run;
 #[cfg(feature = "script")]
 mod script;
@@ -78,6 +79,8 @@ enum Command {
     Precompile(cache::PrecompileArgs),
     /// Runs the tests of a plugin, each in an instance of its own.
     Test(test::Args),
+    /// Shows the plugins that run now, what they have attached, and how often their programs run.
+    Ps(ps::Args),
     /// Shows what this machine lets plugins do, and what to change where it does not.
     Doctor(doctor::Args),
     /// Writes the completions of a shell.
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
         (Some(Command::Test(args)), _) => test::test(&args),
+        (Some(Command::Ps(args)), _) => ps::ps(&args),
         (Some(Command::Doctor(args)), _) => doctor::doctor(&args),
         (Some(Command::Completions(args)), _) => shell::completions(&args, Cli::command()),
         (Some(Command::Man), _) => shell::man(Cli::command()),

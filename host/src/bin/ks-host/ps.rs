@@ -1,0 +1,215 @@
+//! `ks-host ps`: the plugins that run now, what they have attached, how often their programs ran and how long.
+//!
+//! All of it is read from the kernel: a plugin's thread has its name, and the process's descriptors are its programs,
+//! links and events. So nothing has to be kept for it, and nothing can be left behind.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ks_host::bpf::statistics::{Counted, Statistics, counted};
+use ks_host::plugin::THREAD_PREFIX;
+use serde::Serialize;
+
+use crate::{output, progress, run};
+
+/// How to look.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  ks-host ps\n  ks-host ps --json --seconds 0.2")]
+pub(crate) struct Args {
+    /// Counts the programs' runs for so long: the kernel does not count them all the time.
+    #[arg(long, value_name = "SECONDS", value_parser = run::seconds, default_value = "1")]
+    seconds: Duration,
+    /// Writes JSON, for tools.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A process that runs plugins.
+#[derive(Serialize)]
+struct Process {
+    pid: u32,
+    /// The plugins' names, of which the kernel keeps the first letters.
+    plugins: Vec<String>,
+    /// Perf events that are open.
+    events: usize,
+    programs: Vec<Program>,
+}
+
+#[derive(Serialize)]
+struct Program {
+    id: u32,
+    name: String,
+    kind: String,
+    /// The kinds of its links, each with its target if the kernel tells it.
+    attached: Vec<String>,
+    /// Of the seconds that were counted; null if the kernel did not let us count.
+    runs: Option<u64>,
+    time_ns: Option<u64>,
+    missed: Option<u64>,
+}
+
+/// Shows what runs. Exit code 0, also if nothing does.
+pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
+    let mut processes = processes();
+    let ids: BTreeSet<u32> =
+        processes.iter().flat_map(|process| &process.programs).map(|program| program.id).collect();
+    let began = Instant::now();
+    let runs = progress::during("counting", || count(&ids, args.seconds));
+    let seconds = began.elapsed().as_secs_f64();
+    for program in processes.iter_mut().flat_map(|process| &mut process.programs) {
+        let Some((before, after)) = runs.get(&program.id) else { continue };
+        program.name.clone_from(&after.name);
+        program.kind = after.kind.to_string();
+        program.runs = Some(after.runs.saturating_sub(before.runs));
+        program.time_ns = Some(after.run_time_ns.saturating_sub(before.run_time_ns));
+        program.missed = Some(after.missed.saturating_sub(before.missed));
+    }
+    if args.json {
+        output::show_json(&processes)?
+    } else {
+        output::show(&text(&processes, seconds))?
+    }
+    Ok(0)
+}
+
+/// Counts the runs of these programs for so long. What cannot be counted is left out, with one line that says why.
+fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (Counted, Counted)> {
+    if ids.is_empty() {
+        return BTreeMap::new();
+    }
+    let statistics = match Statistics::enable() {
+        Ok(statistics) => statistics,
+        Err(error) => {
+            eprintln!("ks-host: runs are not counted: {error}; it takes CAP_SYS_ADMIN");
+            return BTreeMap::new();
+        }
+    };
+    let all = || ids.iter().filter_map(|id| Some((*id, counted(*id).ok()?))).collect::<BTreeMap<_, _>>();
+    let before = all();
+    std::thread::sleep(seconds);
+    let mut after = all();
+    drop(statistics);
+    before.into_iter().filter_map(|(id, before)| Some((id, (before, after.remove(&id)?)))).collect()
+}
+
+/// The processes that run plugins, by pid.
+fn processes() -> Vec<Process> {
+    let Ok(listed) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = listed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut found: Vec<Process> = pids.filter_map(process).collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let folder = Path::new("/proc").join(pid.to_string());
+    let mut plugins: Vec<String> = fs::read_dir(folder.join("task"))
+        .ok()?
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
+        .filter_map(|name| Some(name.trim_end().strip_prefix(THREAD_PREFIX)?.to_owned()))
+        .collect();
+    if plugins.is_empty() {
+        return None;
+    }
+    plugins.sort();
+    let descriptors = descriptors(&folder);
+    let of = |kind: &'static str| descriptors.iter().filter(move |one| one.kind.contains(kind));
+    let number = |one: &Descriptor, name: &str| one.facts.get(name)?.parse::<u32>().ok();
+    let mut attached: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for link in of("bpf_link").chain(of("bpf-link")) {
+        if let Some(program) = number(link, "prog_id") {
+            attached.entry(program).or_default().push(link_text(&link.facts));
+        }
+    }
+    let ids: BTreeSet<u32> = of("bpf-prog").filter_map(|one| number(one, "prog_id")).collect();
+    let program = |id: u32| Program {
+        id,
+        name: format!("program {id}"),
+        kind: String::new(),
+        attached: attached.remove(&id).unwrap_or_default(),
+        runs: None,
+        time_ns: None,
+        missed: None,
+    };
+    let events = of("perf_event").count();
+    Some(Process { pid, plugins, events, programs: ids.into_iter().map(program).collect() })
+}
+
+/// A descriptor of BPF or perf, and what the kernel tells of it.
+struct Descriptor {
+    kind: String,
+    facts: BTreeMap<String, String>,
+}
+
+/// The descriptors of a process; none if this user may not look at them.
+fn descriptors(process: &Path) -> Vec<Descriptor> {
+    let Ok(listed) = fs::read_dir(process.join("fd")) else { return Vec::new() };
+    let descriptor = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let kind = target.to_str()?.strip_prefix("anon_inode:")?.to_owned();
+        let facts = fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
+        let facts = facts.lines().filter_map(|line| line.split_once(':'));
+        let facts = facts.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
+        Some(Descriptor { kind, facts: facts.collect() })
+    };
+    listed.flatten().filter_map(descriptor).collect()
+}
+
+/// `raw_tracepoint sched_switch`, `xdp interface 2`: the kind of a link and where it is, if the kernel tells.
+fn link_text(facts: &BTreeMap<String, String>) -> String {
+    let mut text = facts.get("link_type").cloned().unwrap_or_else(|| "link".into());
+    for (name, words) in [("tp_name", ""), ("name", ""), ("ifindex", "interface "), ("cgroup_id", "cgroup ")]
+    {
+        if let Some(value) = facts.get(name) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " {words}{value}");
+        }
+    }
+    text
+}
+
+fn text(processes: &[Process], seconds: f64) -> String {
+    if processes.is_empty() {
+        return "no plugin runs that this user may see\n".into();
+    }
+    let mut out = String::new();
+    for Process { pid, plugins, events, programs } in processes {
+        let names = plugins.iter().map(|name| output::printable(name)).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(out, "process {pid}: {names}; perf events: {events}");
+        let mut rows = vec![vec![
+            "program".into(),
+            "kind".into(),
+            "attached by".into(),
+            format!("runs in {seconds:.1} s"),
+            "time".into(),
+            "each".into(),
+        ]];
+        rows.extend(programs.iter().map(program_row));
+        if rows.len() > 1 {
+            out.push_str(&output::aligned(&rows));
+        }
+    }
+    out
+}
+
+fn program_row(program: &Program) -> Vec<String> {
+    let attached = if program.attached.is_empty() { "-".into() } else { program.attached.join(", ") };
+    let unknown = || "not counted".to_owned();
+    let (runs, time) = (program.runs, program.time_ns);
+    let each = match (runs, time) {
+        (Some(runs), Some(time)) if runs > 0 => format!("{} ns", time / runs),
+        _ => "-".into(),
+    };
+    vec![
+        program.name.clone(),
+        program.kind.clone(),
+        attached,
+        runs.map_or_else(unknown, |runs| runs.to_string()),
+        time.map_or_else(unknown, |time| format!("{:.3} ms", time as f64 / 1e6)),
+        each,
+    ]
+}
