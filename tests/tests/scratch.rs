@@ -199,9 +199,7 @@ fn root_interrupted_and_preempted_runs_keep_their_scratch_data() {
 
     // The same with one memory for all runs shows that the check above sees what it looks for.
     let shared = SCRIPT.replace("MEMORY", "var words : array<u32, u32>(100)").replace("LOCAL", "");
-    let (object, wrong) = interfere(&shared);
-    assert!(!has_map(&object, "__scratch"), "frames that fit need no scratch memory");
-    assert_ne!(wrong, 0, "runs that share memory disturb each other");
+    assert_ne!(interfere(&shared).1, 0, "runs that share memory disturb each other");
 }
 
 #[test]
