@@ -52,7 +52,11 @@ fn most(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value:
         Some(Op::Load { size: Size::B, .. }) => 0xff,
         Some(Op::Load { size: Size::H, .. }) => 0xffff,
         Some(Op::Narrow { bits, signed: false, .. }) => greatest(u32::from(*bits)),
-        Some(Op::ZeroExtend(inner)) => of(*inner),
+        Some(Op::ZeroExtend(inner)) => match of(*inner) {
+            // Of a remainder, or what a loop carries, the verifier does not even know that there are zeros above.
+            most if most == greatest(32) && !matches!(ops[*inner], Some(Op::Load { .. })) => whole,
+            most => most,
+        },
         Some(Op::Truncate(inner)) => of(*inner),
         Some(Op::Below { value, bound }) => of(*value).min(bound - 1),
         Some(Op::Binary(BinaryOp::Add, a, b)) => of(*a).saturating_add(of(*b)),
