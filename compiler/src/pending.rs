@@ -15,8 +15,6 @@ use crate::types::{StructOrigin, TypeId, TypeKind};
 pub fn check(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     let mut walk = Pending { hir, half: Half::Kernel, found: Vec::new() };
     split.maps.iter().for_each(|id| walk.map_item(&hir.maps[*id]));
-    let globals = split.kernel_globals.union(&split.plugin_globals).map(|id| &hir.globals[*id]);
-    globals.filter(|one| one.pinned).for_each(|one| walk.later(one.span, "`pin` of a variable is"));
     hir.impls.iter().for_each(|one| walk.later(one.span, "an `impl` block is"));
     walk.functions(&split.kernel);
     walk.half = Half::User;
@@ -104,11 +102,7 @@ impl Pending<'_> {
     }
 
     fn map_item(&mut self, map: &Map) {
-        use crate::hir::MapKind::{Array, Hash, LruHash, PercpuArray, PercpuHash};
-        if map.pinned {
-            self.later(map.span, "`pin` is");
-        }
-        if !matches!(map.kind, Hash | Array | PercpuHash | PercpuArray | LruHash) {
+        if map.kind.is_storage() {
             self.later(map.span, &format!("a map of the kind `{}` is", map.kind.name()));
         } else if matches!(self.hir.types.kind(map.value), TypeKind::Ptr(_)) {
             self.later(map.span, "a map of pointers is");
@@ -125,6 +119,7 @@ impl Pending<'_> {
                 | KernelBuiltin::Cpu
                 | KernelBuiltin::Comm
                 | KernelBuiltin::CgroupId
+                | KernelBuiltin::StackId { .. }
                 | KernelBuiltin::Reserve(_)
                 | KernelBuiltin::Submit(..)
                 | KernelBuiltin::Discard(..)
@@ -158,6 +153,8 @@ impl Pending<'_> {
                 | UserBuiltin::CpuCount
                 | UserBuiltin::Id(_)
                 | UserBuiltin::PerCpu { .. }
+                | UserBuiltin::Clear(_)
+                | UserBuiltin::Count(_)
                 | UserBuiltin::OnEvent(..)
                 | UserBuiltin::Dispatch { .. }
         )
@@ -198,11 +195,18 @@ impl Pending<'_> {
                 (TypeKind::Ptr(_), _) | (_, TypeKind::Ptr(_)) => false,
                 _ => types.scalar(from.ty).is_some() && types.scalar(expr.ty).is_some(),
             },
-            ExprKind::New
-            | ExprKind::Event(_)
+            ExprKind::Take { .. }
+            | ExprKind::Taken { .. }
             | ExprKind::Shared(
-                SharedBuiltin::Print { .. } | SharedBuiltin::Ratio(_) | SharedBuiltin::Rate(_),
-            ) => self.half == Half::User,
+                SharedBuiltin::Print { .. }
+                | SharedBuiltin::Push(..)
+                | SharedBuiltin::Add(..)
+                | SharedBuiltin::Has(..),
+            ) => true,
+            ExprKind::New => true,
+            ExprKind::Event(_) | ExprKind::Shared(SharedBuiltin::Ratio(_) | SharedBuiltin::Rate(_)) => {
+                self.half == Half::User
+            }
             ExprKind::Kernel(builtin) => self.kernel_builtin(builtin),
             ExprKind::User(builtin) => self.user_builtin(builtin),
             _ => false,
@@ -219,10 +223,7 @@ impl Visitor for Pending<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         let known = match &stmt.kind {
-            StmtKind::Take { .. } | StmtKind::ForEach { walk: Walk::Map(_), .. } => false,
-            StmtKind::Remove { .. }
-            | StmtKind::Free(_)
-            | StmtKind::ForEach { walk: Walk::PerCpu { .. }, .. } => self.half == Half::User,
+            StmtKind::ForEach { walk: Walk::Map(_) | Walk::PerCpu { .. }, .. } => self.half == Half::User,
             _ => true,
         };
         if !known {

@@ -1,7 +1,63 @@
-//! Names in a plugin's BPF object that the compiler and the host agree on.
+//! What the compiler and the host agree on inside of a plugin's BPF object.
+
+use serde::{Deserialize, Serialize};
 
 /// The variable of the object, 64 bits, in which the kernel half counts what a ring buffer or map of this name had no
 /// room for. The host reads it when the plugin ends; an object without it lost nothing, or does not count.
 pub fn lost_variable(map: &str) -> String {
     format!("__lost_{map}")
+}
+
+/// The section of pinned variables: its map is pinned as all of them together.
+pub const PINNED_SECTION: &str = ".data.pinned";
+
+/// The variable in [`PINNED_SECTION`], 64 bits, whose initial value stands for the names and types of all others: a pin
+/// with another value has other variables.
+pub const PINNED_LAYOUT: &str = "__pinned_layout";
+
+/// The ring buffer of lines that the kernel half prints. A record is 8 bytes, the line's position in the list of
+/// [`PRINTS_SECTION`], little-endian, and then its values: numbers, bools and characters have 8 bytes, extended to them,
+/// text as many as its type, rounded up to 8.
+pub const PRINTS: &str = "__prints";
+
+/// The section of the object that says what the records of [`PRINTS`] mean: a JSON list of [`Print`].
+pub const PRINTS_SECTION: &str = ".ks.prints";
+
+/// A `print` of the kernel half.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Print {
+    /// The script's file, without folders.
+    pub file: String,
+    /// The line in it, from 1.
+    pub line: u32,
+    /// The format, as `console.print` of the contract takes it.
+    pub format: Vec<u8>,
+    /// The values of a record, in order.
+    pub values: Vec<PrintValue>,
+}
+
+/// What a value of a printed line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrintValue {
+    /// An unsigned number of so many bits.
+    Unsigned(u8),
+    /// A signed number of so many bits.
+    Signed(u8),
+    /// A bool.
+    Boolean,
+    /// A character.
+    Character,
+    /// Text of at most so many bytes, up to the first zero.
+    Text(u32),
+}
+
+impl PrintValue {
+    /// Its bytes in a record.
+    pub fn bytes(self) -> usize {
+        match self {
+            PrintValue::Text(bytes) => (bytes as usize).next_multiple_of(8),
+            _ => 8,
+        }
+    }
 }

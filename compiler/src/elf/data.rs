@@ -25,6 +25,7 @@ impl DataSection {
         match self {
             DataSection::Data => ".data",
             DataSection::Bss => ".bss",
+            DataSection::Pinned => ".data.pinned",
             DataSection::Rodata => ".rodata",
         }
     }

@@ -43,6 +43,8 @@ pub struct MapDef {
     pub max_entries: u32,
     /// `BPF_F_*` flags of map creation.
     pub flags: u32,
+    /// The NUMA node that its memory comes from; `flags` must have BPF_F_NUMA_NODE.
+    pub numa_node: Option<u32>,
     /// Whether it is pinned.
     pub pinning: Pinning,
     /// The programs that the loader puts into an array of programs, in order.
@@ -88,6 +90,9 @@ fn describe(btf: &mut BtfBuilder, map: &MapDef) -> Result<(TypeId, u32), ElfErro
         if value != 0 {
             members.push((name, number(btf, value)));
         }
+    }
+    if let Some(node) = map.numa_node {
+        members.push(("numa_node", number(btf, node)));
     }
     if map.pinning == Pinning::ByName {
         members.push(("pinning", number(btf, LIBBPF_PIN_BY_NAME)));

@@ -93,6 +93,8 @@ pub enum DataSection {
     Data,
     /// `.bss`: written by both sides, zero at first.
     Bss,
+    /// `.data.pinned`: as `.data`, in a map that outlives the plugin.
+    Pinned,
     /// `.rodata`: frozen once loaded; the verifier knows the values.
     Rodata,
 }
@@ -178,6 +180,7 @@ pub struct ObjectBuilder {
     globals: Vec<GlobalDef>,
     kfuncs: Vec<Kfunc>,
     functions: Vec<Function>,
+    sections: Vec<(&'static str, Vec<u8>)>,
     error: Option<ElfError>,
 }
 
@@ -197,6 +200,7 @@ impl ObjectBuilder {
             globals: Vec::new(),
             kfuncs: Vec::new(),
             functions: Vec::new(),
+            sections: Vec::new(),
             error: None,
         }
     }
@@ -221,6 +225,7 @@ impl ObjectBuilder {
             value: MapSide::Bytes(4),
             max_entries: last_index(programs.len()).saturating_add(1),
             flags: 0,
+            numa_node: None,
             pinning: Pinning::None,
             programs,
         })
@@ -236,6 +241,11 @@ impl ObjectBuilder {
     pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: KfuncPresence) -> KfuncRef {
         self.kfuncs.push(Kfunc { name: name.to_owned(), proto, presence });
         KfuncRef(last_index(self.kfuncs.len()))
+    }
+
+    /// Adds a section that the loader passes over, for whoever reads the file otherwise.
+    pub fn add_section(&mut self, name: &'static str, content: Vec<u8>) {
+        self.sections.push((name, content));
     }
 
     /// Adds a function whose body follows, so that functions can refer to each other.

@@ -38,6 +38,9 @@ pub(super) fn write(
     file.add_data(&builder, data);
     file.add_maps(&builder, maps)?;
     file.add_kfuncs(&builder);
+    for (name, content) in &builder.sections {
+        file.append(name, SectionKind::Other, content, 1);
+    }
     file.append("license", SectionKind::Data, LICENSE, 1);
     file.append(".BTF", SectionKind::Other, &btf, BTF_ALIGN);
     if !code.sections.is_empty() {
@@ -103,7 +106,7 @@ impl File {
         let mut ids = Vec::with_capacity(data.sections.len());
         for (&kind, section) in &data.sections {
             let section_kind = match kind {
-                DataSection::Data => SectionKind::Data,
+                DataSection::Data | DataSection::Pinned => SectionKind::Data,
                 DataSection::Bss => SectionKind::UninitializedData,
                 DataSection::Rodata => SectionKind::ReadOnlyData,
             };

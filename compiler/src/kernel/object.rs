@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ks_wit::section::FAULT_COUNT_PREFIX;
 
 use ks_wit::object;
+use sha2::{Digest, Sha256};
 
 use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
@@ -17,7 +18,7 @@ use crate::elf::{
     CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
     MapSide, ObjectBuilder, Pinning,
 };
-use crate::hir::{ConfigId, FuncId, Function, GlobalId, Hir, MapId, MapKind, RingId};
+use crate::hir::{ConfigId, FuncId, Function, GlobalId, Hir, Map, MapId, MapKind, RingId};
 use crate::index::Id;
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
@@ -30,6 +31,9 @@ pub struct Assembly<'a> {
     maps: BTreeMap<MapId, MapRef>,
     configs: BTreeMap<ConfigId, MapRef>,
     rings: BTreeMap<RingId, MapRef>,
+    prints: Option<MapRef>,
+    /// What the records in it mean, for the host.
+    print_table: Vec<u8>,
     lost: BTreeMap<Lost, GlobalRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
@@ -50,6 +54,8 @@ impl<'a> Assembly<'a> {
             maps: BTreeMap::new(),
             configs: BTreeMap::new(),
             rings: BTreeMap::new(),
+            prints: None,
+            print_table: Vec::new(),
             lost: BTreeMap::new(),
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
@@ -63,26 +69,23 @@ impl<'a> Assembly<'a> {
         split.configs.iter().for_each(|id| assembly.add_config(*id));
         split.rings.iter().for_each(|id| assembly.add_ring(*id));
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
+        assembly.add_layout(split);
         program.functions.iter().for_each(|function| assembly.declare(function, program));
         assembly
     }
 
     fn add_map(&mut self, id: MapId) {
         let map = &self.hir.maps[id];
-        let key = if map.kind.is_array() {
-            self.builder.btf().int("u32", 4, IntEncoding::Unsigned)
-        } else {
-            self.ty(map.key)
-        };
-        let value = self.ty(map.value);
+        let (key, value) = self.map_sides(map);
         let map = MapDef {
             name: map.name.clone(),
             map_type: map_type(map.kind),
-            key: MapSide::Type(key),
-            value: MapSide::Type(value),
+            key,
+            value,
             max_entries: map.max_entries,
             flags: map.flags,
-            pinning: Pinning::None,
+            numa_node: (map.flags & NUMA_NODE != 0).then_some(map.numa_node),
+            pinning: pinning(map.pinned),
             programs: Vec::new(),
         };
         self.maps.insert(id, self.builder.add_map(map));
@@ -101,6 +104,7 @@ impl<'a> Assembly<'a> {
             value: MapSide::Type(value),
             max_entries: 1,
             flags: 0,
+            numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
         };
@@ -130,6 +134,7 @@ impl<'a> Assembly<'a> {
             value: MapSide::Type(value),
             max_entries: SLOTS,
             flags: 0,
+            numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
         }));
@@ -161,6 +166,42 @@ impl<'a> Assembly<'a> {
         name
     }
 
+    /// Keys and values; by their sizes where the kernel takes no types (kernel/bpf/syscall.c, `map_check_btf`, v6.12).
+    fn map_sides(&mut self, map: &Map) -> (MapSide, MapSide) {
+        let bytes = u32::try_from(self.hir.types.size(map.value)).unwrap_or(u32::MAX);
+        match map.kind {
+            MapKind::Queue | MapKind::Stack | MapKind::Bloom => (MapSide::None, MapSide::Bytes(bytes)),
+            MapKind::StackTrace => (MapSide::Bytes(4), MapSide::Bytes(bytes)),
+            kind => {
+                let key = match kind.is_array() {
+                    true => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
+                    false => self.ty(map.key),
+                };
+                (MapSide::Type(key), MapSide::Type(self.ty(map.value)))
+            }
+        }
+    }
+
+    /// The ring buffer of printed lines, made when something is printed.
+    fn prints(&mut self) -> MapRef {
+        if let Some(found) = self.prints {
+            return found;
+        }
+        let added = self.builder.add_map(MapDef {
+            name: object::PRINTS.into(),
+            map_type: RING_BUFFER,
+            key: MapSide::None,
+            value: MapSide::None,
+            max_entries: PRINTS_BYTES,
+            flags: 0,
+            numa_node: None,
+            pinning: Pinning::None,
+            programs: Vec::new(),
+        });
+        self.prints = Some(added);
+        added
+    }
+
     fn add_ring(&mut self, id: RingId) {
         let ring = &self.hir.rings[id];
         let map = MapDef {
@@ -170,7 +211,8 @@ impl<'a> Assembly<'a> {
             value: MapSide::None,
             max_entries: ring.bytes,
             flags: 0,
-            pinning: Pinning::None,
+            numa_node: None,
+            pinning: pinning(ring.pinned),
             programs: Vec::new(),
         };
         self.rings.insert(id, self.builder.add_map(map));
@@ -181,10 +223,15 @@ impl<'a> Assembly<'a> {
         if let Some(found) = self.lost.get(&lost) {
             return *found;
         }
-        let Lost::Record(ring) = lost;
+        let name = match lost {
+            Lost::Record(ring) => &self.hir.rings[ring].name,
+            Lost::Update(map) => &self.hir.maps[map].name,
+            Lost::Print => object::PRINTS,
+        };
+        let name = object::lost_variable(name);
         let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
         let added = self.builder.add_global(GlobalDef {
-            name: object::lost_variable(&self.hir.rings[ring].name),
+            name,
             section: DataSection::Bss,
             ty,
             bytes: 8,
@@ -204,13 +251,39 @@ impl<'a> Assembly<'a> {
         let ty = self.ty(global.ty);
         let global = GlobalDef {
             name: global.name.clone(),
-            section: if is_zero { DataSection::Bss } else { DataSection::Data },
+            section: match is_zero {
+                _ if global.pinned => DataSection::Pinned,
+                true => DataSection::Bss,
+                false => DataSection::Data,
+            },
             ty,
             bytes: u32::try_from(types.size(global.ty)).unwrap_or(u32::MAX),
             align,
-            initial: if is_zero { Vec::new() } else { global.init.clone() },
+            initial: if is_zero && !global.pinned { Vec::new() } else { global.init.clone() },
         };
         self.globals.insert(id, self.builder.add_global(global));
+    }
+
+    /// What the host compares the pinned variables of an earlier run with.
+    fn add_layout(&mut self, split: &Split) {
+        let pinned = split.kernel_globals.iter().map(|id| &self.hir.globals[*id]).filter(|one| one.pinned);
+        let layout: String = pinned
+            .map(|one| {
+                format!("{}: {}: {}\n", one.name, self.hir.types.name(one.ty), self.hir.types.size(one.ty))
+            })
+            .collect();
+        if layout.is_empty() {
+            return;
+        }
+        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
+        self.builder.add_global(GlobalDef {
+            name: object::PINNED_LAYOUT.into(),
+            section: DataSection::Pinned,
+            ty,
+            bytes: 8,
+            align: 8,
+            initial: Sha256::digest(layout).get(..8).unwrap_or_default().to_vec(),
+        });
     }
 
     fn declare(&mut self, declared: &mir::Function, program: &mir::Program) {
@@ -272,6 +345,11 @@ impl<'a> Assembly<'a> {
         self.functions.insert(body.id, self.builder.declare_function(decl));
     }
 
+    /// What the records of printed lines mean.
+    pub fn print_table(&mut self, table: Vec<u8>) {
+        self.print_table = table;
+    }
+
     /// Gives a function its body.
     pub fn define(&mut self, id: FuncId, name: &str, code: Code, sources: &SourceMap) {
         let Some(function) = self.functions.get(&id) else {
@@ -302,7 +380,10 @@ impl<'a> Assembly<'a> {
     ///
     /// # Errors
     /// Sizes that the formats cannot express; else mistakes of this compiler.
-    pub fn finish(self) -> Result<Vec<u8>, ElfError> {
+    pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
+        if self.prints.is_some() {
+            self.builder.add_section(object::PRINTS_SECTION, self.print_table.clone());
+        }
         self.builder.finish()
     }
 
@@ -382,6 +463,7 @@ impl Symbols for Assembly<'_> {
             Symbol::Map(id) => Imm64::Map(self.maps[&id]),
             Symbol::Config(id) => Imm64::Map(self.configs[&id]),
             Symbol::Ring(id) => Imm64::Map(self.rings[&id]),
+            Symbol::Prints => Imm64::Map(self.prints()),
             Symbol::Lost(lost) => Imm64::Global { global: self.lost(lost), offset: 0 },
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
             Symbol::Programs(first) => Imm64::Map(self.programs[&first]),
@@ -399,6 +481,14 @@ impl Symbols for Assembly<'_> {
     }
 }
 
+fn pinning(pinned: bool) -> Pinning {
+    if pinned { Pinning::ByName } else { Pinning::None }
+}
+
+/// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
+const NUMA_NODE: u32 = 4;
+/// Bytes of the ring buffer of printed lines.
+const PRINTS_BYTES: u32 = 256 << 10;
 /// BPF_MAP_TYPE_RINGBUF.
 const RING_BUFFER: u32 = 27;
 

@@ -48,9 +48,12 @@ pub fn split(hir: &Hir) -> Split {
     let user = reachable(hir, hir.main.into_iter().chain(hir.tests.iter().copied()).collect());
     let kernel_uses = Uses::of(hir, &kernel);
     let user_uses = Uses::of(hir, &user);
+    // Pinned variables live in the object even if only the userspace half uses them: all of them are one pin.
+    let pinned = hir.globals.ids().filter(|id| hir.globals[*id].pinned);
+    let kernel_globals: BTreeSet<GlobalId> = kernel_uses.globals.iter().copied().chain(pinned).collect();
     Split {
-        kernel_globals: kernel_uses.globals.clone(),
-        plugin_globals: user_uses.globals.difference(&kernel_uses.globals).copied().collect(),
+        plugin_globals: user_uses.globals.difference(&kernel_globals).copied().collect(),
+        kernel_globals,
         maps: kernel_uses.maps.union(&user_uses.maps).copied().collect(),
         rings: kernel_uses.rings.union(&user_uses.rings).copied().collect(),
         configs: kernel_uses.configs.union(&user_uses.configs).copied().collect(),

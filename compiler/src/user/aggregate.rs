@@ -40,6 +40,10 @@ impl FnCx<'_, '_> {
                 self.push_addr(to);
                 self.call(*func, args)?;
             }
+            ExprKind::Take { map, op } => {
+                self.take_into(*map, *op, to, expr.span);
+                self.code.op(I::Drop);
+            }
             ExprKind::CallValue { callee, args } => {
                 self.push_addr(to);
                 self.call_value(callee, args, expr.span)?;

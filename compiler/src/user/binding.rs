@@ -105,7 +105,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Takes the presence bit from the stack.
-    fn set_present(&mut self, local: LocalId) {
+    pub fn set_present(&mut self, local: LocalId) {
         match &self.bindings[local] {
             Some(binding) => self.code.set(binding.present),
             None => self.code.op(I::Drop),

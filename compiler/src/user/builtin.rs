@@ -76,6 +76,16 @@ impl FnCx<'_, '_> {
                 self.per_cpu(*map, key, cpu, slot, span)?;
                 self.load(self.int(ty), slot);
             }
+            UserBuiltin::Clear(map) => {
+                let clear = self.cx.routine(Routine::MapClear((*map).into()));
+                self.push_line(span);
+                self.code.call(clear).op(I::Drop);
+            }
+            UserBuiltin::Count(map) => {
+                let count = self.cx.routine(Routine::MapCount((*map).into()));
+                self.push_line(span);
+                self.code.call(count);
+            }
             UserBuiltin::OnEvent(ring, handler) => self.on_event(*ring, *handler),
             UserBuiltin::Dispatch { rings, timeout_ms } => {
                 self.dispatch(rings, timeout_ms.as_deref(), span)?;

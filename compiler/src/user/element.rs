@@ -6,6 +6,7 @@ use super::addr::Addr;
 use super::code::Var;
 use super::cx::Lower;
 use super::func::FnCx;
+use super::maps::has_index;
 use super::place::Spot;
 use super::runtime::Routine;
 use super::scalar::convert;
@@ -20,7 +21,7 @@ const U32: IntType = IntType { bits: 32, signed: false };
 impl FnCx<'_, '_> {
     /// Evaluates a key into memory of this statement, as the kernel's map has it.
     pub fn key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
-        if self.cx.hir.maps[map].kind.is_array() {
+        if has_index(self.cx.hir.maps[map].kind) {
             return self.array_key(map, key);
         }
         let slot = self.slot(key.ty);
@@ -42,7 +43,10 @@ impl FnCx<'_, '_> {
         self.code.set(index);
         self.store(U32, slot, |fcx| {
             fcx.code.get(index).op(I::I32WrapI64).i32(ABSENT_INDEX);
-            fcx.code.get(index).i64(fcx.cx.hir.maps[map].max_entries.into());
+            // The kernel rounds the size of a map of stacks up.
+            let data = &fcx.cx.hir.maps[map];
+            let end = if data.kind.is_array() { data.max_entries } else { u32::MAX };
+            fcx.code.get(index).i64(end.into());
             fcx.code.ops_of([I::I64LtU, I::Select]);
             Ok(())
         })?;

@@ -51,7 +51,7 @@ impl FnCx<'_, '_> {
     pub fn try_(&mut self, body: &Block, catches: &[Catch]) -> Lower<()> {
         let done = self.code.block();
         let caught = self.code.block();
-        self.handlers.push(caught);
+        self.handlers.push((caught, self.cursors.len()));
         self.block(body)?;
         self.handlers.pop();
         self.code.br(done).end();
@@ -86,7 +86,8 @@ impl FnCx<'_, '_> {
     /// To the innermost `try`, or out of the function.
     fn go_outward(&mut self) {
         if let Some(handler) = self.handlers.last() {
-            let handler = *handler;
+            let (handler, cursors) = *handler;
+            self.drop_cursors(cursors);
             self.code.br(handler);
             return;
         }

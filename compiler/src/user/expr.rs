@@ -49,6 +49,8 @@ impl FnCx<'_, '_> {
                 self.code.op(I::I64Sub);
             }
             ExprKind::New => self.new_object(expr.ty, expr.span),
+            ExprKind::Take { map, op } => self.take_scalar(*map, *op, expr.span),
+            ExprKind::Taken { map, op } => self.taken(*map, *op, expr.span),
             ExprKind::Match(one) => self.match_scalar(one, expr)?,
             ExprKind::Shared(builtin) => self.shared(builtin, expr)?,
             ExprKind::User(builtin) => self.user_scalar(builtin, expr.span)?,
@@ -73,9 +75,10 @@ impl FnCx<'_, '_> {
             SharedBuiltin::SwapBytes(value) => self.swap_bytes(value),
             SharedBuiltin::Ratio(args) => self.ratio(args),
             SharedBuiltin::Rate(args) => self.rate(args),
-            SharedBuiltin::Push(..) | SharedBuiltin::Add(..) | SharedBuiltin::Has(..) => {
-                Err(unsupported(expr.span, expr.kind.describe()))
+            SharedBuiltin::Push(map, value) | SharedBuiltin::Add(map, value) => {
+                self.push_value(*map, value, expr.span)
             }
+            SharedBuiltin::Has(map, value) => self.has_value(*map, value, expr.span),
         }
     }
 

@@ -50,8 +50,11 @@ pub struct FnCx<'c, 'a> {
     pub bindings: IndexVec<LocalId, Option<Binding>>,
     /// The loops around the place that is being lowered, innermost last.
     pub loops: Vec<LoopLabels>,
-    /// Where what is thrown goes: the `try` blocks around the place that is being lowered, innermost last.
-    pub handlers: Vec<Label>,
+    /// The cursors of the walks around the place that is being lowered: who leaves the function drops them.
+    pub cursors: Vec<Var>,
+    /// Where what is thrown goes: the `try` blocks around the place that is being lowered, innermost last, each with
+    /// how many cursors are around it.
+    pub handlers: Vec<(Label, usize)>,
     /// The locals whose address is taken.
     pub addressed: BTreeSet<LocalId>,
     /// Where a result goes that is no scalar.
@@ -163,6 +166,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
             bindings: IndexVec::new(),
             loops: Vec::new(),
             handlers: Vec::new(),
+            cursors: Vec::new(),
             addressed: BTreeSet::new(),
             result: None,
             deferred: None,
@@ -207,8 +211,19 @@ impl<'c, 'a> FnCx<'c, 'a> {
 
     /// Leaves the function, with its value on the stack if that is a scalar.
     pub fn leave(&mut self) {
+        self.drop_cursors(0);
         self.run_deferred();
         self.code.leave();
+    }
+
+    /// Drops the cursors of all walks but the outermost `kept` ones: control leaves their loops.
+    pub fn drop_cursors(&mut self, kept: usize) {
+        for at in kept..self.cursors.len() {
+            let cursor = self.cursors[at];
+            let drop = self.cx.drop_handle("maps", "cursor");
+            self.code.get(cursor).if_();
+            self.code.get(cursor).call(drop).end();
+        }
     }
 
     fn run_deferred(&mut self) {

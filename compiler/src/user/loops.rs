@@ -2,16 +2,20 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
+use super::addr::Addr;
 use super::arith;
 use super::code::{Label, Var};
 use super::cx::Lower;
-use super::expr::unsupported;
 use super::func::{FnCx, Home, LoopLabels};
+use super::maps::{self, Table, has_index};
+use super::runtime::Routine;
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, LocalId, MapId, Place, Stmt, Walk};
 use crate::source::Span;
 use crate::types::{IntType, TypeKind};
 
+/// Bytes of entries that are fetched at once, unless one has more.
+const BATCH: u32 = 2048;
 const U32: IntType = IntType { bits: 32, signed: false };
 
 impl FnCx<'_, '_> {
@@ -64,7 +68,7 @@ impl FnCx<'_, '_> {
         match walk {
             Walk::Array(array) => self.for_array(key, value, array, body),
             Walk::PerCpu { map, key: entry } => self.for_cpus((key, value), *map, entry, body, span),
-            Walk::Map(_) => Err(unsupported(span, "walking a map is")),
+            Walk::Map(map) => self.for_entries((key, value), *map, body, span),
         }
     }
 
@@ -96,6 +100,86 @@ impl FnCx<'_, '_> {
             },
             body,
         )
+    }
+
+    /// Entries come in batches into the frame; the walk ends with the loop, however that is left.
+    fn for_entries(
+        &mut self,
+        (key, value): (LocalId, LocalId),
+        map: MapId,
+        body: &Block,
+        span: Span,
+    ) -> Lower<()> {
+        let table = Table::from(map);
+        let key_bytes = maps::key_size(self.cx, table);
+        let per_cpu = table.is_per_cpu(self.cx.hir);
+        let entry = key_bytes + if per_cpu { 0 } else { maps::value_size(self.cx, table) };
+        let room = BATCH.max(entry);
+        let buffer = self.slot_bytes(room.into(), 8);
+        let (walk, next) = (self.cx.routine(Routine::MapWalk(table)), self.cx.routine(Routine::MapNext));
+        let drop_cursor = self.cx.drop_handle("maps", "cursor");
+        let [cursor, at, end] = [(); 3].map(|()| self.temp(ValType::I32));
+        self.push_line(span);
+        self.code.call(walk).set(cursor);
+        self.cursors.push(cursor);
+        let leave = self.code.block();
+        let batch = self.code.loop_();
+        self.code.get(cursor);
+        self.push_addr(buffer);
+        self.code.u32(room);
+        self.push_line(span);
+        self.code.call(next).tee(end).op(I::I32Eqz).br_if(leave);
+        self.push_addr(buffer);
+        self.code.tee(at).get(end).op(I::I32Add).set(end);
+        let empty = self.code.block();
+        let again = self.code.loop_();
+        self.code.get(at).get(end).op(I::I32GeU).br_if(empty);
+        self.set_entry((key, value), map, Addr::of(at), key_bytes, span)?;
+        self.code.get_plus(at, entry).set(at);
+        let next_turn = self.code.block();
+        self.turn(LoopLabels { leave, next: next_turn }, body)?;
+        self.code.end().br(again).end().end().br(batch).end().end();
+        self.cursors.pop();
+        self.code.get(cursor).if_();
+        self.code.get(cursor).call(drop_cursor).end();
+        Ok(())
+    }
+
+    /// Sets the variables of a walk from an entry.
+    fn set_entry(
+        &mut self,
+        (key, value): (LocalId, LocalId),
+        map: MapId,
+        entry: Addr,
+        key_bytes: u32,
+        span: Span,
+    ) -> Lower<()> {
+        let data = &self.cx.hir.maps[map];
+        let index = has_index(data.kind).then_some(U32);
+        match self.cx.hir.types.scalar(data.key) {
+            Some(int) => self.put(key, |fcx| {
+                fcx.load(index.unwrap_or(int), entry);
+                convert(&mut fcx.code, index.unwrap_or(int), int);
+                Ok(())
+            })?,
+            None => self.put_aggregate(key, entry),
+        }
+        let mut from = entry.plus(key_bytes);
+        if data.kind.is_per_cpu() {
+            from = self.slot(data.value);
+            self.lookup(map.into(), entry, from, span);
+            self.code.op(I::Drop);
+        }
+        match self.cx.hir.types.scalar(data.value) {
+            Some(int) => self.put(value, |fcx| {
+                fcx.load(int, from);
+                Ok(())
+            }),
+            None => {
+                self.put_aggregate(value, from);
+                Ok(())
+            }
+        }
     }
 
     /// A slot is read when its turn comes; the first CPU that has none is the end.

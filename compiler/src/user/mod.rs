@@ -38,6 +38,7 @@ mod perf;
 mod place;
 mod pointer;
 mod print;
+mod queue;
 mod recursion;
 mod ring;
 mod runtime;
@@ -47,8 +48,6 @@ mod tasks;
 mod test_run;
 mod text;
 mod variables;
-
-use std::collections::BTreeSet;
 
 use wasm_encoder::{Instruction, ValType};
 
@@ -60,7 +59,7 @@ use self::memory::MAX_STATIC;
 use self::runtime::Routine;
 use self::scalar::convert;
 use crate::diag::Diagnostic;
-use crate::hir::{ConfigId, FuncId, Hir};
+use crate::hir::{FuncId, Hir};
 use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
@@ -90,7 +89,7 @@ pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>,
 fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     let mut code = Code::new(0);
     match cx.hir.main {
-        Some(main) => call_main(cx, &mut code, main, &split.configs)?,
+        Some(main) => call_main(cx, &mut code, main, split)?,
         None if cx.hir.tests.is_empty() => {
             code.i32(0);
         }
@@ -99,7 +98,7 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     let run = cx.module.declare("ks:run", &[], &[ValType::I32]);
     cx.module.define(run, code, None);
     cx.module.export("run", run);
-    run_test(cx, &split.configs)?;
+    run_test(cx, split)?;
     let realloc = cx.routine(Routine::Realloc);
     cx.module.export("cabi_realloc", realloc);
     match (cx.module.statics.overflow(), cx.hir.main.or(cx.hir.tests.first().copied())) {
@@ -112,7 +111,7 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
 
 /// `run-test`, if there are tests: calls the one of this name as `run` calls `main`. The host puts the name where every
 /// later answer of it goes, too, so it is compared before anything is asked.
-fn run_test(cx: &mut Cx<'_>, configs: &BTreeSet<ConfigId>) -> Lower<()> {
+fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     if cx.hir.tests.is_empty() {
         return Ok(());
     }
@@ -123,8 +122,9 @@ fn run_test(cx: &mut Cx<'_>, configs: &BTreeSet<ConfigId>) -> Lower<()> {
     for &id in &hir.tests {
         let text = cx.text(&hir.functions[id].name);
         code.get(name).get(len).u32(text.address).u32(text.len).call(equal).if_();
+        maps::open_pinned(cx, &mut code, split);
         variables::open_all(cx, &mut code);
-        config::write_defaults(cx, &mut code, configs);
+        config::write_defaults(cx, &mut code, &split.configs);
         call_entry(cx, &mut code, id)?;
         code.op(Instruction::Return).end();
     }
@@ -142,12 +142,13 @@ fn abort(cx: &mut Cx<'_>, code: &mut Code, message: &str) {
     code.u32(text.address).u32(text.len).call(abort).op(Instruction::Unreachable);
 }
 
-fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, configs: &BTreeSet<ConfigId>) -> Lower<()> {
+fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, split: &Split) -> Lower<()> {
     let function = &cx.hir.functions[main];
     let options = main_options(cx, main)?;
     args::parse(cx, code, options, function.span)?;
+    maps::open_pinned(cx, code, split);
     variables::open_all(cx, code);
-    config::write_defaults(cx, code, configs);
+    config::write_defaults(cx, code, &split.configs);
     if let Some((_, address)) = options {
         code.u32(address);
     }

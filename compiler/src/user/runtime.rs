@@ -71,6 +71,20 @@ pub enum Routine {
     MapRemove(Table),
     /// Address of the key, CPU, destination, `where` -> 1 if there is such a slot; else the destination is zero.
     MapSlot(Table),
+    /// Address of a value, `where` -> 0 or errno: puts it into a queue, stack or bloom filter.
+    MapPush(Table),
+    /// Destination, `where` -> 1 if a value was taken out; else the destination is zero.
+    MapTake(Table),
+    /// Address of a value, `where` -> 1 if a bloom filter may have it.
+    MapHas(Table),
+    /// `where` -> a cursor, or 0.
+    MapWalk(Table),
+    /// Cursor or 0, destination, its bytes, `where` -> bytes of entries; 0 at the end.
+    MapNext,
+    /// `where` -> the number of entries.
+    MapCount(Table),
+    /// `where` -> 0.
+    MapClear(Table),
     /// The state of a ring, `where` -> its handle, or -1.
     RingOpen,
     /// A list of the states of rings, its length, nanoseconds or -1, `where` -> what `dispatch` gives.
@@ -136,6 +150,9 @@ impl Routine {
             Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
             Routine::MapRemove(_) => (&[I32; 3], &[]),
             Routine::MapSlot(_) => (&[I32; 5], &[I32]),
+            Routine::MapPush(_) | Routine::MapTake(_) | Routine::MapHas(_) => (&[I32; 3], &[I32]),
+            Routine::MapWalk(_) | Routine::MapCount(_) | Routine::MapClear(_) => (&[I32; 2], &[I32]),
+            Routine::MapNext => (&[I32; 5], &[I32]),
             Routine::RingOpen => (&[I32; 3], &[I32]),
             Routine::Dispatch => (&[I32, I32, I64, I32, I32], &[I32]),
             Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
@@ -183,6 +200,13 @@ impl Routine {
             Routine::MapAdd(map) => return format!("ks:map_add:{}", map.name(hir)),
             Routine::MapRemove(map) => return format!("ks:map_remove:{}", map.name(hir)),
             Routine::MapSlot(map) => return format!("ks:map_slot:{}", map.name(hir)),
+            Routine::MapPush(map) => return format!("ks:map_push:{}", map.name(hir)),
+            Routine::MapTake(map) => return format!("ks:map_take:{}", map.name(hir)),
+            Routine::MapHas(map) => return format!("ks:map_has:{}", map.name(hir)),
+            Routine::MapWalk(map) => return format!("ks:map_walk:{}", map.name(hir)),
+            Routine::MapCount(map) => return format!("ks:map_count:{}", map.name(hir)),
+            Routine::MapClear(map) => return format!("ks:map_clear:{}", map.name(hir)),
+            Routine::MapNext => "map_next",
             Routine::RingOpen => "ring_open",
             Routine::Dispatch => "dispatch",
             Routine::PerfAttach => "attach",
@@ -234,6 +258,13 @@ impl Routine {
             Routine::MapAdd(map) => maps::add(cx, &mut code, map),
             Routine::MapRemove(map) => maps::remove(cx, &mut code, map),
             Routine::MapSlot(map) => maps::slot(cx, &mut code, map),
+            Routine::MapPush(map) => maps::push(cx, &mut code, map),
+            Routine::MapTake(map) => maps::take(cx, &mut code, map),
+            Routine::MapHas(map) => maps::has(cx, &mut code, map),
+            Routine::MapWalk(map) => maps::walk(cx, &mut code, map),
+            Routine::MapCount(map) => maps::count(cx, &mut code, map),
+            Routine::MapClear(map) => maps::clear(cx, &mut code, map),
+            Routine::MapNext => maps::next(cx, &mut code),
             Routine::RingOpen => ring::open(cx, &mut code),
             Routine::Dispatch => ring::dispatch(cx, &mut code),
             Routine::PerfAttach => perf::attach::code(cx, &mut code),

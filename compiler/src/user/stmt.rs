@@ -3,7 +3,6 @@
 use super::addr::Addr;
 use super::arith::{self, Operands};
 use super::cx::Lower;
-use super::expr::unsupported;
 use super::func::{FnCx, Home};
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Place, Stmt, StmtKind};
@@ -34,7 +33,7 @@ impl FnCx<'_, '_> {
             StmtKind::Try { body, catches } => self.try_(body, catches)?,
             StmtKind::Throw(code) => self.throw(code, stmt.span)?,
             StmtKind::Defer(call) => self.defer(call)?,
-            StmtKind::Take { .. } => return Err(unsupported(stmt.span, stmt.kind.describe())),
+            StmtKind::Take { local, map, op } => self.take(*local, *map, *op, stmt.span),
         }
         self.code.back_at(before);
         self.release(mark);

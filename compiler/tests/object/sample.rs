@@ -76,6 +76,7 @@ pub fn everything() -> Vec<u8> {
         value: MapSide::Type(u64_type),
         max_entries: 16,
         flags: 0,
+        numa_node: None,
         pinning: Pinning::None,
         programs: Vec::new(),
     });

@@ -154,6 +154,7 @@ fn names_the_kernel_would_refuse_are_refused() {
             value: MapSide::Bytes(4),
             max_entries: 1,
             flags: 0,
+            numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
         });
@@ -215,6 +216,7 @@ fn references_to_nothing_are_refused() {
         value: MapSide::None,
         max_entries: 0,
         flags: 0,
+        numa_node: None,
         pinning: Pinning::None,
         programs: Vec::new(),
     });

@@ -1,5 +1,7 @@
 //! What can go wrong with BPF, as data. [`crate::explain::bpf`] has the words for a person.
 
+use std::path::PathBuf;
+
 use nix::errno::Errno;
 
 use super::program::ProgramKind;
@@ -111,6 +113,25 @@ pub enum BpfError {
         expected: usize,
         /// What was passed.
         given: usize,
+    },
+    /// A pin that is not what the script declares.
+    #[error("{what} has another shape ({differences}): {}", path.display())]
+    PinShape {
+        /// For example `pinned map m`.
+        what: String,
+        /// The pin.
+        path: PathBuf,
+        /// In what they differ, from what is there to what is declared: `key 4→8`.
+        differences: String,
+    },
+    /// There is no BPF file system, so nothing can be pinned.
+    #[error("the BPF file system is not mounted at /sys/fs/bpf, so nothing can be pinned")]
+    NoBpffs,
+    /// A kind of map whose entries cannot be listed.
+    #[error("the entries of `{name}` cannot be listed: it has no keys")]
+    NoEntries {
+        /// The map.
+        name: String,
     },
     /// Bytes that were put back to a ring buffer and are no records of its last batch.
     #[error("these are no records of the last batch")]

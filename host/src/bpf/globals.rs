@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ks_wit::object::PINNED_SECTION;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
@@ -25,6 +26,11 @@ impl Variable {
     /// Whether it can be read and written by one access of its natural width.
     pub fn is_scalar(&self) -> bool {
         matches!(self.size, 1 | 2 | 4 | 8) && self.offset.is_multiple_of(self.size)
+    }
+
+    /// Whether it is a pinned one: its value is that of the pin, once the object is loaded.
+    pub fn is_pinned(&self) -> bool {
+        self.section == PINNED_SECTION
     }
 
     /// Whether programs take it for a constant.

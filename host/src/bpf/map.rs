@@ -1,8 +1,11 @@
 //! Maps: lookup, update, delete, with the sizes checked.
 
+use std::sync::Arc;
+
 use libbpf_rs::MapCore;
 use nix::errno::Errno;
 
+use super::cursor::Cursor;
 use super::error::BpfError;
 use super::sys::RawMap;
 
@@ -20,6 +23,15 @@ pub struct MapShape {
     /// One value per possible CPU.
     pub per_cpu: bool,
 }
+
+/// Some entries, as key and value, and the position behind them; none at the end.
+pub(super) struct Batch {
+    pub(super) entries: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) next: Option<Vec<u8>>,
+}
+
+/// Keys that are looked at together.
+const COUNTED_AT_ONCE: usize = 1024;
 
 /// When an update may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +141,89 @@ impl Map {
             Err(Errno::ENOENT) => Ok(false),
             Err(errno) => Err(self.kernel("delete from", "bpf(BPF_MAP_DELETE_ELEM)", errno)),
         }
+    }
+
+    /// Its name in the object.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes the next value out of a queue or stack; none if it is empty.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`]: EINVAL or EOPNOTSUPP for other kinds.
+    pub fn take(&self) -> Result<Option<Vec<u8>>, BpfError> {
+        match self.raw.take() {
+            Ok(value) => Ok(Some(value)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.kernel("take from", "bpf(BPF_MAP_LOOKUP_AND_DELETE_ELEM)", errno)),
+        }
+    }
+
+    /// Whether a bloom filter may have a value.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`]; [`BpfError::Kernel`].
+    pub fn contains(&self, value: &[u8]) -> Result<bool, BpfError> {
+        let expected = self.shape.value_size as usize;
+        if value.len() != expected {
+            return Err(self.size("a value", expected, value.len()));
+        }
+        self.raw.contains(value).map_err(|errno| self.kernel("ask", "bpf(BPF_MAP_LOOKUP_ELEM)", errno))
+    }
+
+    /// The number of entries.
+    ///
+    /// # Errors
+    /// As [`Cursor::new`] and [`Cursor::next`].
+    pub fn count(self: &Arc<Map>) -> Result<usize, BpfError> {
+        let key_size = self.shape.key_size as usize;
+        let mut cursor = Cursor::new(Arc::clone(self), false)?;
+        let mut count = 0;
+        loop {
+            let keys = cursor.next(key_size * COUNTED_AT_ONCE)?;
+            if keys.is_empty() {
+                return Ok(count);
+            }
+            count += keys.len() / key_size;
+        }
+    }
+
+    /// Removes every entry that it gets to.
+    ///
+    /// # Errors
+    /// As [`Map::count`] and [`Map::delete`].
+    pub fn clear(self: &Arc<Map>) -> Result<(), BpfError> {
+        let key_size = self.shape.key_size as usize;
+        let mut cursor = Cursor::new(Arc::clone(self), false)?;
+        let mut keys = Vec::new();
+        loop {
+            let more = cursor.next(key_size * COUNTED_AT_ONCE)?;
+            if more.is_empty() {
+                break;
+            }
+            keys.extend(more);
+        }
+        keys.chunks_exact(key_size).try_for_each(|key| self.delete(key).map(drop))
+    }
+
+    /// Up to so many entries from a position on.
+    pub(super) fn batch(&self, from: Option<&[u8]>, most: u32) -> Result<Batch, Errno> {
+        let raw = self.raw.batch(from, most)?;
+        let (key_size, value_len) = (self.shape.key_size as usize, self.raw.value_len());
+        let keys = raw.keys.chunks_exact(key_size).map(<[u8]>::to_vec);
+        let values = raw.values.chunks_exact(value_len).map(|value| self.without_padding(value.to_vec()));
+        Ok(Batch { entries: keys.zip(values).collect(), next: raw.next })
+    }
+
+    /// The key behind one, or the first.
+    pub(super) fn next_key(&self, key: Option<&[u8]>) -> Result<Vec<u8>, Errno> {
+        self.raw.next_key(key)
+    }
+
+    /// A refusal of the kernel.
+    pub(super) fn refused(&self, verb: &str, call: &'static str, errno: Errno) -> BpfError {
+        self.kernel(verb, call, errno)
     }
 
     /// Bytes from one value to the next in the kernel's buffer.

@@ -9,12 +9,14 @@
 
 mod attach;
 mod contents;
+mod cursor;
 mod error;
 mod globals;
 mod image;
 mod link;
 mod map;
 mod object;
+mod pin;
 mod print;
 mod program;
 mod ring;
@@ -25,6 +27,7 @@ mod tracepoint;
 mod verifier_log;
 
 pub use contents::{ProgramContents, programs};
+pub use cursor::Cursor;
 pub use error::{BpfError, LoadError};
 pub use globals::Variable;
 pub use link::Link;

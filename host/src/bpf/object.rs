@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ks_wit::object::lost_variable;
+use ks_wit::object::{PINNED_LAYOUT, PRINTS_SECTION, lost_variable};
 use ks_wit::section::{BpfRecord, FAULT_COUNT_PREFIX};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
 use object::read::elf::ElfFile64;
-use object::{Architecture, LittleEndian, Object as _, ObjectKind};
+use object::{Architecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _};
 
 use super::error::{BpfError, LoadError};
 use super::globals::{self, Variable};
 use super::image::Image;
 use super::map::Map;
+use super::pin::Pins;
 use super::print;
 use super::program::Program;
 use super::ring::Ring;
@@ -24,6 +25,9 @@ use super::verifier_log::VerifierLog;
 /// instructions is larger; kernels since 6.4 then keep its end, which has the reason.
 const LOG_BYTES: usize = 4 << 20;
 
+/// How often a load is tried while other plugins pin the same maps.
+const PIN_RACES: usize = 8;
+
 /// Most programs of one object. Guards the memory that their logs reserve.
 const MAX_PROGRAMS: usize = 256;
 
@@ -32,6 +36,8 @@ const MAX_PROGRAMS: usize = 256;
 pub struct Object {
     record: BpfRecord,
     variables: BTreeMap<String, Variable>,
+    print_table: Option<Vec<u8>>,
+    pins: Pins,
     stage: Stage,
     /// Why the load failed: it is not tried again.
     failure: Option<BpfError>,
@@ -59,8 +65,11 @@ impl Object {
     pub fn open(record: BpfRecord) -> Result<Object, BpfError> {
         let elf = parse(&record.elf)?;
         let variables = globals::variables(&elf)?;
-        let open = open_with_libbpf(&record)?;
-        Ok(Object { record, variables, stage: Stage::Open(open), failure: None })
+        let print_table = elf.section_by_name(PRINTS_SECTION).and_then(|section| section.data().ok());
+        let print_table = print_table.map(<[u8]>::to_vec);
+        let (open, pins) = open_with_libbpf(&record)?;
+        let pins = pins.with_layout(variables.get(PINNED_LAYOUT));
+        Ok(Object { record, variables, print_table, pins, stage: Stage::Open(open), failure: None })
     }
 
     /// Loads the object: creates its maps, verifies and loads its programs. Once: a second call has the same answer.
@@ -80,27 +89,44 @@ impl Object {
         }
     }
 
-    fn load_open(&mut self, open: OpenObject) -> Result<(), BpfError> {
+    fn load_open(&mut self, mut open: OpenObject) -> Result<(), BpfError> {
         let images = images(&open);
-        let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
-        match loaded {
-            Ok(object) => {
+        for _ in 0..PIN_RACES {
+            let reused = match self.pins.reuse(&mut open) {
+                Ok(reused) => reused,
+                Err(error) => {
+                    self.stage = Stage::Open(open);
+                    return Err(error);
+                }
+            };
+            let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
+            let object = match loaded {
+                Ok(object) => object,
+                Err(refusal) => return Err(self.refused(refusal, libbpf, &images)),
+            };
+            if self.pins.create(&object, &reused)? {
+                Pins::show_variables(&object, &reused)?;
                 let maps = maps(&object)?;
                 self.stage = Stage::Loaded(Loaded { maps, object });
-                Ok(())
+                return Ok(());
             }
-            Err(Refusal { errno, logs }) => {
-                // The plugin may go on without BPF: its variables keep their values.
-                self.stage = reopen(&self.record, &images).map_or(Stage::Closed, Stage::Open);
-                let verifier = logs
-                    .into_iter()
-                    .find_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
-                if let Some((program, log)) = &verifier {
-                    tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
-                }
-                Err(load_error(&self.record, errno, verifier, libbpf))
-            }
+            // Another plugin was faster: its maps are the pinned ones.
+            drop(object);
+            open = reopen(&self.record, &images).ok_or(BpfError::NoObject)?;
         }
+        Err(BpfError::Unsound("its pins come and go while it is loaded".into()))
+    }
+
+    /// What libbpf or the kernel said. The plugin may go on without BPF: its variables keep their values.
+    fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, images: &[(Vec<u8>, Vec<u8>)]) -> BpfError {
+        self.stage = reopen(&self.record, images).map_or(Stage::Closed, Stage::Open);
+        let logs = refusal.logs.into_iter();
+        let mut said = logs.filter_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
+        let verifier = said.next();
+        if let Some((program, log)) = &verifier {
+            tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
+        }
+        load_error(&self.record, refusal.errno, verifier, libbpf)
     }
 
     /// The program of this name; loads the object if need be.
@@ -157,6 +183,16 @@ impl Object {
                 Err(not_found("ring buffer", name, known))
             }
         }
+    }
+
+    /// What the records of printed lines mean, as the object says ([`PRINTS_SECTION`]); none if it prints nothing.
+    pub fn print_table(&self) -> Option<&[u8]> {
+        self.print_table.as_deref()
+    }
+
+    /// Whether the object is loaded.
+    pub fn is_loaded(&self) -> bool {
+        matches!(self.stage, Stage::Loaded(_))
     }
 
     /// How often programs lost something because the ring buffer or map of this name was full. None if the object does
@@ -299,7 +335,7 @@ fn parse(elf: &[u8]) -> Result<ElfFile64<'_, LittleEndian>, BpfError> {
     Ok(file)
 }
 
-fn open_with_libbpf(record: &BpfRecord) -> Result<OpenObject, BpfError> {
+fn open_with_libbpf(record: &BpfRecord) -> Result<(OpenObject, Pins), BpfError> {
     let (open, libbpf) = print::collect(|| {
         let opened =
             ObjectBuilder::default().name(&record.name).and_then(|builder| builder.open_memory(&record.elf));
@@ -318,15 +354,13 @@ fn open_with_libbpf(record: &BpfRecord) -> Result<OpenObject, BpfError> {
             map.set_map_flags(flags).map_err(|_| load_error(record, Errno::last(), None, Vec::new()))?;
         }
     }
-    Ok(open)
+    let pins = Pins::take(&mut open, &record.name)?;
+    Ok((open, pins))
 }
 
-/// Refuses maps that would outlive the plugin or whose values have a size that is not known here.
+/// Refuses maps whose values have a size that is not known here.
 fn check_map(map: &libbpf_rs::OpenMap<'_>) -> Result<(), BpfError> {
     let name = map.name().to_string_lossy();
-    if sys::has_pin_path(map) {
-        return Err(BpfError::Unsound(format!("map `{name}` wants to be pinned")));
-    }
     if map.map_type() == MapType::Unknown {
         return Err(BpfError::Unsound(format!("map `{name}` has a type that this version does not know")));
     }
@@ -345,7 +379,7 @@ fn images(open: &OpenObject) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Opens the object anew, with these values of its sections.
 fn reopen(record: &BpfRecord, images: &[(Vec<u8>, Vec<u8>)]) -> Option<OpenObject> {
-    let mut open = open_with_libbpf(record).ok()?;
+    let (mut open, _) = open_with_libbpf(record).ok()?;
     for mut map in open.maps_mut() {
         let kept = images.iter().find(|(name, _)| name == map.name().as_encoded_bytes());
         if let (Some((_, bytes)), Some(image)) = (kept, map.initial_value_mut())

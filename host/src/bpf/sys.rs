@@ -1,13 +1,17 @@
 //! Every call of libbpf that libbpf-rs does not offer, or whose errno it loses. Each function is safe to call.
 #![expect(unsafe_code, reason = "calls into libbpf")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
-use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMap, OpenObject};
+use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMapMut, OpenObject};
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 /// libbpf's answers are 0 or a negative errno.
 fn check(answer: i32) -> Result<i32, Errno> {
@@ -47,10 +51,41 @@ pub(super) fn load(mut object: OpenObject, log_bytes: usize) -> Result<Object, R
     }
 }
 
-/// Whether libbpf would pin this map.
-pub(super) fn has_pin_path(map: &OpenMap<'_>) -> bool {
+/// Whether libbpf would pin this map; it will not any more.
+pub(super) fn take_pin_path(map: &mut OpenMapMut<'_>) -> bool {
     // SAFETY: the map is a live one of an open object.
-    !unsafe { libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()) }.is_null()
+    let wanted = !unsafe { libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()) }.is_null();
+    if wanted {
+        // SAFETY: as above; no path is a null pointer. Without a path there is nothing that could fail.
+        unsafe { libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null()) };
+    }
+    wanted
+}
+
+/// Pins a map.
+///
+/// Source: bpf(2), BPF_OBJ_PIN.
+pub(super) fn pin(map: BorrowedFd<'_>, path: &Path) -> Result<(), Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the path ends in a zero and the descriptor is open for the time of the call.
+    check(unsafe { libbpf_sys::bpf_obj_pin(map.as_raw_fd(), path.as_ptr()) }).map(drop)
+}
+
+/// Maps the pages of a map of global data over the image of its section, as libbpf does with maps that it makes.
+pub(super) fn map_over_image(map: &libbpf_rs::Map<'_>) -> Result<(), Errno> {
+    let mut len: libbpf_sys::size_t = 0;
+    // SAFETY: the map is a live one of a loaded object; libbpf writes the size where the pointer says.
+    let image =
+        unsafe { libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), (&raw mut len).cast()) };
+    let (Some(image), Some(len)) = (NonZeroUsize::new(image as usize), NonZeroUsize::new(len as usize))
+    else {
+        return Err(Errno::EINVAL);
+    };
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: libbpf made the image by mmap, rounded up to whole pages, for this purpose, and unmaps it with the object; no
+    // reference leads into it. The kernel maps as many pages as the map's only value has.
+    unsafe { mmap(Some(image), len, access, MapFlags::MAP_SHARED | MapFlags::MAP_FIXED, map.as_fd(), 0) }?;
+    Ok(())
 }
 
 /// Links a program to a perf event: it runs at every overflow (or hit, for a tracepoint) until the link is closed, and
@@ -219,6 +254,15 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_pr
     Ok(info)
 }
 
+/// Some entries of a map.
+pub(super) struct Batch {
+    pub(super) keys: Vec<u8>,
+    /// One after the other, in per-CPU kinds with the kernel's padding.
+    pub(super) values: Vec<u8>,
+    /// Where to go on.
+    pub(super) next: Option<Vec<u8>>,
+}
+
 /// A map's descriptor and the sizes that the kernel reads and writes for it.
 #[derive(Debug)]
 pub(super) struct RawMap {
@@ -256,6 +300,83 @@ impl RawMap {
             libbpf_sys::bpf_map_lookup_elem(self.fd.as_raw_fd(), key, value.as_mut_ptr().cast())
         })?;
         Ok(value)
+    }
+
+    /// Takes the next value out of a queue or stack.
+    pub(super) fn take(&self) -> Result<Vec<u8>, Errno> {
+        let mut value = vec![0; self.value_len];
+        // SAFETY: these kinds have no key; `value` has the size that the kernel writes. Other kinds are refused.
+        check(unsafe {
+            libbpf_sys::bpf_map_lookup_and_delete_elem(
+                self.fd.as_raw_fd(),
+                self.key(&[])?,
+                value.as_mut_ptr().cast(),
+            )
+        })?;
+        Ok(value)
+    }
+
+    /// Whether a bloom filter may have a value.
+    pub(super) fn contains(&self, value: &[u8]) -> Result<bool, Errno> {
+        if value.len() != self.value_len {
+            return Err(Errno::EINVAL);
+        }
+        let mut value = value.to_vec();
+        // SAFETY: this kind has no key; `value` has the size that the kernel reads. What another kind would write has that
+        // size, too.
+        let found = check(unsafe {
+            libbpf_sys::bpf_map_lookup_elem(self.fd.as_raw_fd(), self.key(&[])?, value.as_mut_ptr().cast())
+        });
+        match found {
+            Ok(_) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The key behind one, or the first. ENOENT at the end; the first again if the key is not there.
+    pub(super) fn next_key(&self, key: Option<&[u8]>) -> Result<Vec<u8>, Errno> {
+        let key = key.map_or(Ok(ptr::null()), |key| self.key(key))?;
+        let mut next = vec![0; self.key_len];
+        // SAFETY: the key is null or has the map's size, and `next` has it.
+        check(unsafe {
+            libbpf_sys::bpf_map_get_next_key(self.fd.as_raw_fd(), key, next.as_mut_ptr().cast())
+        })?;
+        Ok(next)
+    }
+
+    /// Up to `most` entries from a position on: keys, values, and the position behind them, none at the end.
+    pub(super) fn batch(&self, from: Option<&[u8]>, most: u32) -> Result<Batch, Errno> {
+        // A position is a key, or 4 bytes (kernel/bpf/hashtab.c, `__htab_map_lookup_and_delete_batch`, v6.12).
+        let position_len = self.key_len.max(4);
+        if from.is_some_and(|from| from.len() != position_len) {
+            return Err(Errno::EINVAL);
+        }
+        let mut from = from.map(<[u8]>::to_vec);
+        let mut next = vec![0; position_len];
+        let mut keys = vec![0; self.key_len * most as usize];
+        let mut values = vec![0; self.value_len * most as usize];
+        let mut count = most;
+        // SAFETY: positions, keys and values have room for what the kernel writes of `count` entries.
+        let answer = check(unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                self.fd.as_raw_fd(),
+                from.as_mut().map_or(ptr::null_mut(), |from| from.as_mut_ptr().cast()),
+                next.as_mut_ptr().cast(),
+                keys.as_mut_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                &raw mut count,
+                ptr::null(),
+            )
+        });
+        let next = match answer {
+            Ok(_) => Some(next),
+            Err(Errno::ENOENT) => None,
+            Err(errno) => return Err(errno),
+        };
+        keys.truncate(self.key_len * count as usize);
+        values.truncate(self.value_len * count as usize);
+        Ok(Batch { keys, values, next })
     }
 
     /// Writes a value.

@@ -39,9 +39,19 @@ pub fn explain(error: &BpfError) -> Explanation {
             because: None,
             remedy: Some("mount -t tracefs tracefs /sys/kernel/tracing".into()),
         },
+        BpfError::NoBpffs => Explanation {
+            kind: Kind::NotFound,
+            because: None,
+            remedy: Some("mount -t bpf bpf /sys/fs/bpf".into()),
+        },
+        BpfError::PinShape { path, .. } => Explanation {
+            kind: Kind::Invalid,
+            because: None,
+            remedy: Some(format!("remove {} or change the name", path.display())),
+        },
         BpfError::AlreadyAttached { .. } => plain(Kind::Busy),
         BpfError::Constant { .. } => plain(Kind::NotPermitted),
-        BpfError::NotMapped { .. } => plain(Kind::Unsupported),
+        BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
         BpfError::Kernel { errno, .. } => explain_errno(*errno),
     }
 }

@@ -80,8 +80,8 @@ impl StopHandle {
         self.wait_until(deadline, |state| state.asked.is_some()).asked.is_some()
     }
 
-    /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop. True if
-    /// one is readable.
+    /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop. Says which
+    /// are readable.
     ///
     /// # Errors
     /// As ppoll(2) and eventfd(2): no memory or descriptors.
@@ -89,7 +89,7 @@ impl StopHandle {
         &self,
         descriptors: &[BorrowedFd<'_>],
         deadline: Option<Instant>,
-    ) -> Result<bool, Errno> {
+    ) -> Result<Vec<bool>, Errno> {
         let wake = self.wake()?;
         let all = descriptors.iter().copied().chain([wake.as_fd()]);
         let mut polled: Vec<PollFd<'_>> = all.map(|one| PollFd::new(one, PollFlags::POLLIN)).collect();
@@ -98,7 +98,7 @@ impl StopHandle {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
-        Ok(polled.iter().take(descriptors.len()).any(|one| one.any().unwrap_or_default()))
+        Ok(polled.iter().take(descriptors.len()).map(|one| one.any().unwrap_or_default()).collect())
     }
 
     fn wake(&self) -> Result<&EventFd, Errno> {

@@ -11,6 +11,7 @@ wasmtime::component::bindgen!({
         "kernelscript:host/perf.options": crate::perf::Options,
         "kernelscript:host/perf.attachment": super::perf::AttachmentHandle,
         "kernelscript:host/maps.map": super::maps::MapHandle,
+        "kernelscript:host/maps.cursor": crate::bpf::Cursor,
         "kernelscript:host/ring.ring": super::ring::RingHandle,
         "kernelscript:host/globals.variable": super::globals::VariableHandle,
     },

@@ -1,6 +1,6 @@
 //! `clock`: time, waiting, and being asked to stop.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -17,7 +17,10 @@ impl Host for State {
 
     fn sleep(&mut self, duration: u64) -> Result<(), HostError> {
         self.release_command()?;
-        if self.stop.wait(Duration::from_nanos(duration)) { Err(HostError::interrupted()) } else { Ok(()) }
+        // A time beyond what the clock can say is a wait without end.
+        let deadline = Instant::now().checked_add(Duration::from_nanos(duration));
+        self.wait(&[], deadline).map_err(wasmtime::Error::from)?;
+        if self.stop.stopping() { Err(HostError::interrupted()) } else { Ok(()) }
     }
 
     fn stopping(&mut self) -> wasmtime::Result<bool> {

@@ -8,6 +8,7 @@ use crate::plugin::Abort;
 impl Host for State {
     fn print(&mut self, format: Vec<u8>, values: Vec<Value>) -> wasmtime::Result<()> {
         let line = format::line(&format, &values);
+        self.show_prints();
         self.write_out(&line);
         Ok(())
     }

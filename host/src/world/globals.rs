@@ -14,7 +14,11 @@ impl Host for State {}
 
 impl HostVariable for State {
     fn open(&mut self, name: String) -> Result<Resource<VariableHandle>, HostError> {
-        let variable = self.object()?.variable(&name)?;
+        let object = self.object()?;
+        let variable = object.variable(&name)?;
+        if variable.is_pinned() {
+            object.load()?;
+        }
         Ok(self.table.push(VariableHandle(variable))?)
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use wasmtime::component::Resource;
 
-use super::bindings::kernelscript::host::maps::{Host, HostMap, MapInfo, UpdateMode};
+use super::bindings::kernelscript::host::maps::{Host, HostCursor, HostMap, MapInfo, UpdateMode};
 use super::error::HostError;
 use super::state::State;
-use crate::bpf::{self, Map};
+use crate::bpf::{self, Cursor, Map};
 
 /// What a `map` denotes.
 pub struct MapHandle(Arc<Map>);
@@ -54,7 +54,40 @@ impl HostMap for State {
         Ok(self.table.get(&this)?.0.delete(&key)?)
     }
 
+    fn take(&mut self, this: Resource<MapHandle>) -> Result<Option<Vec<u8>>, HostError> {
+        Ok(self.table.get(&this)?.0.take()?)
+    }
+
+    fn contains(&mut self, this: Resource<MapHandle>, value: Vec<u8>) -> Result<bool, HostError> {
+        Ok(self.table.get(&this)?.0.contains(&value)?)
+    }
+
+    fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<Cursor>, HostError> {
+        let cursor = Cursor::new(Arc::clone(&self.table.get(&this)?.0), values)?;
+        Ok(self.table.push(cursor)?)
+    }
+
+    fn count(&mut self, this: Resource<MapHandle>) -> Result<u32, HostError> {
+        let count = self.table.get(&this)?.0.count()?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    fn clear(&mut self, this: Resource<MapHandle>) -> Result<(), HostError> {
+        Ok(self.table.get(&this)?.0.clear()?)
+    }
+
     fn drop(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<()> {
+        self.table.delete(this)?;
+        Ok(())
+    }
+}
+
+impl HostCursor for State {
+    fn next(&mut self, this: Resource<Cursor>, most: u32) -> Result<Vec<u8>, HostError> {
+        Ok(self.table.get_mut(&this)?.next(most as usize)?)
+    }
+
+    fn drop(&mut self, this: Resource<Cursor>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }

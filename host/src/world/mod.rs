@@ -16,6 +16,7 @@ mod format;
 mod globals;
 mod maps;
 mod perf;
+mod prints;
 mod ring;
 mod settings;
 mod state;

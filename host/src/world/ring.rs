@@ -1,6 +1,7 @@
 //! `ring`: ring buffers of the plugin's BPF object.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::Resource;
@@ -23,6 +24,17 @@ pub(super) struct Rings {
     last_batch: usize,
     /// Which of the polled rings is looked at first, so that a busy one does not keep others waiting.
     turn: usize,
+}
+
+impl Rings {
+    /// What becomes readable when these rings have records.
+    pub(super) fn descriptors(&self, names: &[String]) -> Vec<BorrowedFd<'_>> {
+        names
+            .iter()
+            .filter_map(|name| self.readers.get(name))
+            .map(|reader| reader.ring.descriptor())
+            .collect()
+    }
 }
 
 /// A ring, and records that were taken out of it and not given to the plugin yet.
@@ -97,17 +109,6 @@ impl State {
         self.rings.last_batch = batch.len();
         Ok(batch)
     }
-
-    /// Waits until a ring has something, the deadline is reached, or the plugin is asked to stop. True if a ring has.
-    fn wait_for_rings(&self, names: &[String], deadline: Option<Instant>) -> Result<bool, BpfError> {
-        let readers = names.iter().filter_map(|name| self.rings.readers.get(name));
-        let descriptors: Vec<_> = readers.map(|reader| reader.ring.descriptor()).collect();
-        self.stop.wait_readable(&descriptors, deadline).map_err(|errno| BpfError::Kernel {
-            tried: "wait for records of a ring buffer".into(),
-            call: "ppoll",
-            errno,
-        })
-    }
 }
 
 impl Host for State {
@@ -117,6 +118,7 @@ impl Host for State {
         timeout: Option<u64>,
         most: u32,
     ) -> Result<Vec<u8>, HostError> {
+        self.release_command()?;
         self.release_command()?;
         let names = self.ring_names(&rings)?;
         // A time beyond what the clock can say is a wait without end.
@@ -134,7 +136,11 @@ impl Host for State {
             if readable {
                 self.stop.wait(RESERVED);
             }
-            readable = self.wait_for_rings(&names, deadline)?;
+            readable = self.wait(&names, deadline).map_err(|errno| BpfError::Kernel {
+                tried: "wait for records of a ring buffer".into(),
+                call: "ppoll",
+                errno,
+            })?;
         }
     }
 

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::time::Instant;
 
+use ks_wit::object::PRINTS;
 use ks_wit::section::BpfRecord;
 use libbpf_rs::MapType;
+use nix::errno::Errno;
 use wasmtime::StoreLimits;
 use wasmtime::component::ResourceTable;
 
 use super::attached::AttachedPrograms;
+use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
 use crate::bpf::{BpfError, Object};
@@ -54,6 +58,8 @@ pub struct State {
     pub(super) attached: AttachedPrograms,
     pub(super) attachments: Attachments,
     pub(super) rings: Rings,
+    /// The lines of the kernel half; none before the object is loaded, or if it prints nothing.
+    printer: Option<Printer>,
     object: ObjectSlot,
     /// Where events are looked up.
     pub(super) catalog: Catalog,
@@ -90,6 +96,7 @@ impl State {
             attachments,
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
+            printer: None,
             object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
             catalog: setup.catalog,
             command: setup.command,
@@ -129,6 +136,38 @@ impl State {
     /// The plugin's BPF object, beside the attachments that its programs are linked to.
     pub(super) fn object_and_attachments(&mut self) -> (Result<&mut Object, BpfError>, &mut Attachments) {
         (open_object(&mut self.object), &mut self.attachments)
+    }
+
+    /// Shows what the kernel half has printed up to now, so that its lines stand before those that come after it.
+    pub(super) fn show_prints(&mut self) {
+        if let (None, ObjectSlot::Opened(object)) = (&self.printer, &mut self.object)
+            && object.is_loaded()
+            && object.print_table().is_some()
+        {
+            self.printer = Printer::of(object);
+        }
+        match self.printer.as_mut().map(Printer::lines) {
+            Some(Ok(lines)) if !lines.is_empty() => self.write_out(&lines),
+            Some(Err(error)) => self.warn_once(0, error.to_string()),
+            _ => {}
+        }
+    }
+
+    /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop, and
+    /// shows meanwhile what the kernel half prints. True if one is readable.
+    pub(super) fn wait(&mut self, names: &[String], deadline: Option<Instant>) -> Result<bool, Errno> {
+        loop {
+            self.show_prints();
+            let mut descriptors = self.rings.descriptors(names);
+            let own = descriptors.len();
+            descriptors.extend(self.printer.as_ref().map(|printer| printer.ring.descriptor()));
+            let readable = self.stop.wait_readable(&descriptors, deadline)?;
+            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if readable.iter().take(own).any(|one| *one) || is_over || self.stop.stopping() {
+                self.show_prints();
+                return Ok(readable.iter().take(own).any(|one| *one));
+            }
+        }
     }
 
     /// Writes to standard output, at once. A reader that has gone asks the plugin to stop, as SIGPIPE would another
@@ -174,6 +213,7 @@ impl Drop for State {
                 "`{words}` was not run: the plugin ended without waiting (`sleep`, `dispatch`)"
             ));
         }
+        self.show_prints();
         let ObjectSlot::Opened(object) = &self.object else { return };
         let faults = object.faults();
         for (name, ty, lost) in object.all_lost() {
@@ -192,6 +232,12 @@ impl Drop for State {
 /// What a person is told about a map or ring buffer that was full.
 fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
     match ty {
+        MapType::RingBuf if name == PRINTS => {
+            format!("{lost} lines that programs printed were lost: they came too fast")
+        }
+        MapType::StackTrace => format!(
+            "map `{name}`: {lost} stacks were lost, because they collided with others: make it larger"
+        ),
         MapType::RingBuf => format!(
             "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take records out \
              faster"

@@ -52,6 +52,8 @@ pub enum Symbol {
     Faults(FuncId),
     /// A ring buffer.
     Ring(RingId),
+    /// The ring buffer of printed lines.
+    Prints,
     /// The count of something lost.
     Lost(Lost),
     /// A byte of a global variable.

@@ -205,6 +205,10 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Ring(*ring) })
             }
+            Some(Op::PrintsAddr) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Prints })
+            }
             Some(Op::LostAddr(lost)) => {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Lost(*lost) })

@@ -39,6 +39,7 @@ impl Lowerer<'_> {
                 self.call_value(callee, args, Sink::Memory(to), expr.span)
             }
             ExprKind::Match(one) => self.matched(one, expr.ty, Sink::Memory(to), expr.span),
+            ExprKind::Take { map, op } => self.take_into(*map, *op, to, expr.span).map(drop),
             ExprKind::Kernel(KernelBuiltin::Comm) => {
                 self.comm_into(to);
                 Ok(())

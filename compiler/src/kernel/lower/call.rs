@@ -187,7 +187,7 @@ impl Lowerer<'_> {
         Ok(Argument::Memory(self.temporary(arg)?))
     }
 
-    fn context_argument(&mut self, arg: &Expr) -> Lower<Value> {
+    pub(super) fn context_argument(&mut self, arg: &Expr) -> Lower<Value> {
         if let hir::ExprKind::Load(place) = &arg.kind
             && let PlaceKind::Local(_) = place.kind
         {

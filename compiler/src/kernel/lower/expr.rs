@@ -72,6 +72,13 @@ impl Lowerer<'_> {
                 self.matched(one, expr.ty, sink, expr.span)?;
                 Ok(self.builder.get(result))
             }
+            ExprKind::Take { map, op } => self.take_scalar(*map, *op, expr.span),
+            ExprKind::Taken { map, op } => self.taken(*map, *op, expr.span),
+            ExprKind::Shared(SharedBuiltin::Push(map, value) | SharedBuiltin::Add(map, value)) => {
+                self.push(*map, value)
+            }
+            ExprKind::Shared(SharedBuiltin::Has(map, value)) => self.has(*map, value),
+            ExprKind::Shared(SharedBuiltin::Print { args, .. }) => self.print(args, expr.span),
             ExprKind::Shared(SharedBuiltin::Len(text)) => self.length(text),
             ExprKind::Shared(SharedBuiltin::SwapBytes(value)) => {
                 let int = self.int(value.ty, value.span)?;
@@ -82,6 +89,7 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::Discard(_, record)) => {
                 self.give_back(record, Helper::RingDiscard)
             }
+            ExprKind::Kernel(KernelBuiltin::StackId { ctx, map, user }) => self.stack_id(ctx, *map, *user),
             ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
             ExprKind::IsNull(_) => not_yet(expr.span, "this comparison with null in the kernel half is"),
             ExprKind::User(_) => not_yet(expr.span, "a userspace builtin in the kernel half is"),

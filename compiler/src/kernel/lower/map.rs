@@ -1,6 +1,6 @@
 //! Maps: lookups, updates, `m[k] op= v` and bindings.
 
-use super::super::mir::{Block, Callee, Condition, Helper, Op, Origin, Slot, Type, Value};
+use super::super::mir::{Block, Callee, Condition, Helper, Lost, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Alias, Home, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
@@ -122,7 +122,8 @@ impl Lowerer<'_> {
     pub(super) fn assign_element(&mut self, map: MapId, key: Key, value: Addr, span: Span) -> Lower<()> {
         let data = &self.hir.maps[map];
         if !data.kind.is_array() {
-            self.update(map, key, value, BPF_ANY);
+            let outcome = self.update(map, key, value, BPF_ANY);
+            self.count_if_failed(map, outcome);
             return Ok(());
         }
         let bytes = self.size(data.value, span)?;
@@ -144,7 +145,8 @@ impl Lowerer<'_> {
         if !self.hir.maps[map].kind.is_array() {
             let slot = Addr::of(Base::Slot(self.builder.slot(int.bytes() as u32)));
             self.store_scalar(slot, int, value);
-            self.update(map, key, slot, BPF_ANY);
+            let outcome = self.update(map, key, slot, BPF_ANY);
+            self.count_if_failed(map, outcome);
             return Ok(());
         }
         let miss = self.builder.block();
@@ -205,6 +207,26 @@ impl Lowerer<'_> {
         self.apply_change(Addr::of(Base::Pointer(entry)), int, change);
         self.builder.jump(done);
         self.builder.switch_to_sealed(full);
+        self.count_lost(Lost::Update(map));
+    }
+
+    /// Counts an update that the kernel refused: there was no room.
+    pub(super) fn count_if_failed(&mut self, map: MapId, outcome: Value) {
+        let fine = self.builder.compare_const(Condition::SGe, outcome, 0);
+        let (failed, join) = (self.builder.block(), self.builder.block());
+        self.builder.branch(fine, join, failed);
+        self.builder.switch_to_sealed(failed);
+        self.count_lost(Lost::Update(map));
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+    }
+
+    /// `delete m[k]`.
+    pub(super) fn remove(&mut self, map: MapId, key: &Expr) -> Lower<()> {
+        let key = self.key(map, key)?;
+        let (map, key) = self.map_and_key(map, key);
+        self.builder.call(Type::I64, Callee::Helper(Helper::MapDelete), vec![map, key]);
+        Ok(())
     }
 
     /// `x = m[k]` with a presence bit.

@@ -27,6 +27,8 @@ mod matching;
 mod memory;
 mod place;
 mod pointer;
+pub(super) mod print;
+mod queue;
 mod ring;
 mod scratch;
 mod sink;
@@ -43,7 +45,7 @@ use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
 use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
-use crate::hir::{self, FuncId, Function, Hir, LocalId, ProgramKind};
+use crate::hir::{FuncId, Function, Hir, LocalId, ProgramKind};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
@@ -80,10 +82,11 @@ pub fn lower(
         inlined: inline::inlined(hir, split),
         values: values::of(hir, split),
         arrays: tail::arrays(hir, split),
+        prints: print::table(hir, split, None).1,
     };
     let mut functions = Vec::new();
     let mut bases = BTreeMap::new();
-    let mut errors: Vec<_> = split.maps.iter().filter_map(|id| unsupported_map(&hir.maps[*id])).collect();
+    let mut errors: Vec<Diagnostic> = Vec::new();
     for id in split.kernel.iter().filter(|id| !program.inlined.contains(id)) {
         match Lowerer::function(&program, *id) {
             Ok(Lowered { function, scratch }) => {
@@ -128,13 +131,6 @@ struct Lowered {
     scratch: Option<ScratchBase>,
 }
 
-/// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
-const NUMA_NODE: u32 = 4;
-
-fn unsupported_map(map: &hir::Map) -> Option<Diagnostic> {
-    (map.flags & NUMA_NODE != 0).then(|| Diagnostic::not_yet(map.span, "`numa_node` is"))
-}
-
 /// What is known of the whole program.
 struct Context<'a> {
     hir: &'a Hir,
@@ -150,6 +146,8 @@ struct Context<'a> {
     values: BTreeSet<(TypeId, FuncId)>,
     /// The programs that tail calls lead to, by their sections.
     arrays: Vec<Vec<FuncId>>,
+    /// Where the kernel half prints.
+    prints: print::Sites,
 }
 
 impl<'a> Context<'a> {

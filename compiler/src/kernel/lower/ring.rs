@@ -1,9 +1,12 @@
-//! Records of ring buffers: reserved, zeroed, and given back on every path.
+//! Records of ring buffers, and objects of `new`. Records are reserved, zeroed, and given back on every path.
 //!
 //! The kernel's verifier follows each record from where it is reserved and wants it given back exactly once. So there are two
 //! variables for each place of the script that reserves one: the record's address, and whether it is held. What is held when
 //! the scope ends that the record belongs to is discarded. That is the scope of the outermost variable that the record
 //! is ever put in; which one is known once the whole function has been seen, as with the kinds of pointers.
+//!
+//! Objects of `new` are kept in the same way: memory of the frame for each place of the script that makes one, which is
+//! not held any more once the object is deleted. Nothing needs to be given back.
 //!
 //! Whether a record is held is never asked of its address: verifiers before Linux 6.4 would follow a null record, too.
 
@@ -11,9 +14,10 @@ use super::super::mir::builder::Variable;
 use super::super::mir::{BinaryOp, Callee, Condition, Helper, Lost, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, BASE_ALIGN, Base};
 use super::pointer::{Bytes, Object, Pointer};
-use super::{Lower, Lowerer};
+use super::{Lower, Lowerer, not_yet};
 use crate::hir::{Expr, RingId};
 use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
 
 /// A place that reserves records, by its position in the function.
 pub(super) type Site = usize;
@@ -41,6 +45,8 @@ struct Record {
     address: Variable,
     /// 1 while it is held, else 0.
     held: Variable,
+    /// It is an object of `new`.
+    is_object: bool,
 }
 
 impl Records {
@@ -70,8 +76,8 @@ impl Lowerer<'_> {
     /// `r.reserve()`.
     pub(super) fn reserve(&mut self, ring: RingId, span: Span) -> Lower<Pointer> {
         let bytes = self.size(self.hir.rings[ring].record, span)?;
-        let site = self.new_site();
-        let Record { address, held } = self.records.all[site];
+        let site = self.new_site(false);
+        let Record { address, held, .. } = self.records.all[site];
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
             // The variable still has the record of the turn before.
             self.discard(site);
@@ -102,11 +108,11 @@ impl Lowerer<'_> {
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
 
-    fn new_site(&mut self) -> Site {
+    fn new_site(&mut self, is_object: bool) -> Site {
         let address = self.builder.variable(Type::Ptr(Origin::Memory));
         let held = self.builder.variable(Type::I32);
         let site = self.records.all.len();
-        self.records.all.push(Record { address, held });
+        self.records.all.push(Record { address, held, is_object });
         if self.records.found.len() == site {
             self.records.found.push(self.records.depth);
         }
@@ -123,7 +129,7 @@ impl Lowerer<'_> {
 
     /// The record is not held any more.
     fn forget(&mut self, site: Site) {
-        let Record { address, held } = self.records.all[site];
+        let Record { address, held, .. } = self.records.all[site];
         let null = self.builder.constant(Type::Ptr(Origin::Memory), 0);
         let zero = self.builder.constant(Type::I32, 0);
         self.builder.set(address, null);
@@ -133,7 +139,7 @@ impl Lowerer<'_> {
     /// `r.submit(p)` and `r.discard(p)`: no effect unless the pointer is one to a record that is held.
     pub(super) fn give_back(&mut self, record: &Expr, helper: Helper) -> Lower<Value> {
         let pointer = self.pointer_value(record)?;
-        for (site, points) in self.records_of(pointer) {
+        for (site, points) in self.records_of(pointer, false) {
             let held = self.builder.get(self.records.all[site].held);
             let given = self.builder.binary(BinaryOp::And, held, points);
             self.give_if(site, given, helper);
@@ -141,10 +147,45 @@ impl Lowerer<'_> {
         Ok(self.builder.constant(Type::I32, 0))
     }
 
-    /// The records that a pointer may point to the start of, and whether it does: 1 or 0.
-    fn records_of(&mut self, pointer: Pointer) -> Vec<(Site, Value)> {
-        let objects = self.objects(pointer);
-        let records: Vec<_> = objects.iter().filter_map(|one| Some((one.record?, one.base))).collect();
+    /// `new T()`: a pointer to zeros, never null.
+    pub(super) fn new_object(&mut self, ty: TypeId, span: Span) -> Lower<Pointer> {
+        let TypeKind::Ptr(to) = *self.types().kind(ty) else { return not_yet(span, "this object is") };
+        let bytes = self.size(to, span)?;
+        let site = self.new_site(true);
+        if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
+            return not_yet(span, "an object that outlives the turn of a loop which makes it is");
+        }
+        let Record { address, held, .. } = self.records.all[site];
+        let memory = Addr::of(Base::Slot(self.builder.lasting_slot(bytes)));
+        self.zero(memory, bytes, span)?;
+        let start = self.pointer(memory);
+        let one = self.builder.constant(Type::I32, 1);
+        self.builder.set(address, start);
+        self.builder.set(held, one);
+        let base = self.builder.constant(Type::I32, 1);
+        let object =
+            Object { base, extent: u64::from(bytes), is_own: true, record: Some(site), packet: None };
+        Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
+    }
+
+    /// `delete p`: no effect unless the pointer is one to an object.
+    pub(super) fn free(&mut self, pointer: &Expr) -> Lower<()> {
+        let pointer = self.pointer_value(pointer)?;
+        for (site, points) in self.records_of(pointer, true) {
+            let held = self.records.all[site].held;
+            let before = self.builder.get(held);
+            let deleted = self.builder.binary(BinaryOp::And, before, points);
+            let after = self.builder.binary(BinaryOp::Xor, before, deleted);
+            self.builder.set(held, after);
+        }
+        Ok(())
+    }
+
+    /// The records or objects that a pointer may point to the start of, and whether it does: 1 or 0.
+    fn records_of(&mut self, pointer: Pointer, objects: bool) -> Vec<(Site, Value)> {
+        let sites = self.objects(pointer).into_iter().filter_map(|one| Some((one.record?, one.base)));
+        let records: Vec<_> =
+            sites.filter(|(site, _)| self.records.all[*site].is_object == objects).collect();
         match pointer.offset {
             Bytes::Known(0) => records,
             Bytes::Known(_) => Vec::new(),
@@ -178,7 +219,9 @@ impl Lowerer<'_> {
         if self.builder.is_filled() {
             return;
         }
-        let left = self.records.open.iter().copied().filter(|site| self.records.scope(*site) >= scope);
+        let left = self.records.open.iter().copied();
+        let left =
+            left.filter(|site| self.records.scope(*site) >= scope && !self.records.all[*site].is_object);
         for site in left.collect::<Vec<_>>() {
             self.discard(site);
         }
@@ -196,7 +239,7 @@ impl Lowerer<'_> {
     }
 
     fn record_or_null(&mut self, site: Site, points: Value) -> Value {
-        let Record { address, held } = self.records.all[site];
+        let Record { address, held, .. } = self.records.all[site];
         let held = self.builder.get(held);
         let there = self.builder.binary(BinaryOp::And, held, points);
         let [yes, no, join] = std::array::from_fn(|_| self.builder.block());

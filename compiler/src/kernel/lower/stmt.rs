@@ -46,7 +46,9 @@ impl Lowerer<'_> {
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
         let span = self.builder.set_span(stmt.span);
         // The slot of a declared variable lives on, those of temporaries do not.
-        if let StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } = &stmt.kind {
+        if let StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } =
+            &stmt.kind
+        {
             self.declare(*local)?;
         }
         let mark = self.builder.mark_stack();
@@ -60,6 +62,9 @@ impl Lowerer<'_> {
         match &stmt.kind {
             StmtKind::Let { local, init } => self.declaration(*local, init.as_ref(), stmt),
             StmtKind::Bind { local, map, key } => self.bind(*local, *map, key, stmt.span),
+            StmtKind::Take { local, map, op } => self.take(*local, *map, *op, stmt.span),
+            StmtKind::Remove { map, key } => self.remove(*map, key),
+            StmtKind::Free(pointer) => self.free(pointer),
             StmtKind::Assign { place, value } => self.assign(place, value),
             StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
             StmtKind::Expr(expr) => self.effects(expr),

@@ -196,6 +196,16 @@ pub enum Helper {
     MapLookup,
     /// `(map, key, value, flags) -> 0 or -errno`
     MapUpdate,
+    /// `(map, key) -> 0 or -errno`
+    MapDelete,
+    /// `(map, value, flags) -> 0 or -errno`
+    MapPush,
+    /// `(map, value) -> 0 or -errno`; takes the value out
+    MapPop,
+    /// `(map, value) -> 0 or -errno`
+    MapPeek,
+    /// `(context, map, flags) -> id or -errno`
+    GetStackId,
     /// `(ring, bytes, 0) -> record or null`; the record is to be given to one of the next two on every path
     RingReserve,
     /// `(record, 0)`
@@ -226,6 +236,11 @@ impl Helper {
         match self {
             Helper::MapLookup => "bpf_map_lookup_elem",
             Helper::MapUpdate => "bpf_map_update_elem",
+            Helper::MapDelete => "bpf_map_delete_elem",
+            Helper::MapPush => "bpf_map_push_elem",
+            Helper::MapPop => "bpf_map_pop_elem",
+            Helper::MapPeek => "bpf_map_peek_elem",
+            Helper::GetStackId => "bpf_get_stackid",
             Helper::RingReserve => "bpf_ringbuf_reserve",
             Helper::RingSubmit => "bpf_ringbuf_submit",
             Helper::RingDiscard => "bpf_ringbuf_discard",
@@ -245,6 +260,11 @@ impl Helper {
         match self {
             Helper::MapLookup => 1,
             Helper::MapUpdate => 2,
+            Helper::MapDelete => 3,
+            Helper::MapPush => 87,
+            Helper::MapPop => 88,
+            Helper::MapPeek => 89,
+            Helper::GetStackId => 27,
             Helper::RingReserve => 131,
             Helper::RingSubmit => 132,
             Helper::RingDiscard => 133,
@@ -273,6 +293,11 @@ impl Helper {
         matches!(
             self,
             Helper::MapUpdate
+                | Helper::MapDelete
+                | Helper::MapPush
+                | Helper::MapPop
+                | Helper::MapPeek
+                | Helper::GetStackId
                 | Helper::RingReserve
                 | Helper::RingSubmit
                 | Helper::RingDiscard
@@ -318,6 +343,10 @@ impl Kfunc {
 pub enum Lost {
     /// A record that the ring buffer had no room for.
     Record(RingId),
+    /// A value that the map had no room for, or a stack that collided with another.
+    Update(MapId),
+    /// A line of `print`.
+    Print,
 }
 
 /// What is called.
@@ -434,6 +463,8 @@ pub enum Op {
     FaultCount(FuncId),
     /// A ring buffer, as helpers take it.
     RingAddr(RingId),
+    /// The ring buffer of printed lines.
+    PrintsAddr,
     /// The count of something lost.
     LostAddr(Lost),
     /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
@@ -517,6 +548,7 @@ impl Op {
             | Op::ProgramArray(_)
             | Op::FaultCount(_)
             | Op::RingAddr(_)
+            | Op::PrintsAddr
             | Op::LostAddr(_) => {}
             Op::IsNull(value)
             | Op::Narrow { value, .. }

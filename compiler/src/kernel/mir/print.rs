@@ -122,7 +122,10 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         }
         Op::MapAddr(map) => format!("map_addr {}", hir.maps[*map].name),
         Op::RingAddr(ring) => format!("ring_addr {}", hir.rings[*ring].name),
+        Op::PrintsAddr => "prints_addr".into(),
         Op::LostAddr(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
+        Op::LostAddr(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),
+        Op::LostAddr(Lost::Print) => "lost_addr of prints".into(),
         Op::ConfigAddr(config) => format!("config_addr {}", hir.configs[*config].name),
         Op::ScratchMap => "scratch_map".into(),
         Op::ProgramArray(first) => format!("program_array {}", hir.functions[*first].name),

@@ -218,6 +218,7 @@ impl Checker<'_> {
             | Op::ProgramArray(_)
             | Op::FaultCount(_)
             | Op::RingAddr(_)
+            | Op::PrintsAddr
             | Op::LostAddr(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
@@ -246,9 +247,12 @@ impl Checker<'_> {
             Op::GlobalAddr { .. } | Op::FaultCount(_) | Op::LostAddr(_) => {
                 require(gives(Origin::Global), mismatch)
             }
-            Op::MapAddr(_) | Op::ConfigAddr(_) | Op::ScratchMap | Op::ProgramArray(_) | Op::RingAddr(_) => {
-                require(result == Some(Type::Ptr(Origin::Map)), mismatch)
-            }
+            Op::MapAddr(_)
+            | Op::ConfigAddr(_)
+            | Op::ScratchMap
+            | Op::ProgramArray(_)
+            | Op::RingAddr(_)
+            | Op::PrintsAddr => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
                 let memory =

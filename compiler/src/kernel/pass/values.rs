@@ -359,6 +359,7 @@ pub fn is_leaf(op: &Op) -> bool {
             | Op::ProgramArray(_)
             | Op::FaultCount(_)
             | Op::RingAddr(_)
+            | Op::PrintsAddr
             | Op::LostAddr(_)
     )
 }

@@ -4,9 +4,13 @@
 //! without map accesses does without. A map that cannot be opened reads as empty and swallows writes, after one line.
 
 mod per_cpu;
+mod queue;
 mod table;
+mod walk;
 
-pub use table::Table;
+pub use queue::{has, push, take};
+pub use table::{Table, has_index};
+pub use walk::{clear, count, next, walk};
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -14,6 +18,7 @@ use super::abi::LIST_LEN;
 use super::code::{Code, Label, Var, mem};
 use super::cx::{Cx, Kept};
 use super::runtime::{Routine, push_failed, reset_arena};
+use crate::split::Split;
 
 /// The kept handle of a map before its first use. No handle is negative.
 const UNOPENED: i32 = -1;
@@ -47,6 +52,27 @@ pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     code.i32(UNAVAILABLE).set_global(kept).else_();
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept).end();
     code.get_global(kept);
+}
+
+/// Opens something that is pinned, and with it the whole object: a pin of another shape ends the plugin at its start.
+pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
+    let maps = split.maps.iter().map(|id| &cx.hir.maps[*id]).filter(|map| map.pinned);
+    let maps = maps.map(|map| (&map.name, map.span));
+    let rings = split.rings.iter().map(|id| &cx.hir.rings[*id]).filter(|ring| ring.pinned);
+    let Some((name, span)) = maps.chain(rings.map(|ring| (&ring.name, ring.span))).next() else { return };
+    let place = cx.line_prefix(span);
+    let (name, place) = (cx.text(name), cx.text(place));
+    let open = cx.host("maps", "[static]map.open");
+    let shape = cx.abi.result("maps", "[static]map.open");
+    let abort = cx.routine(Routine::AbortError);
+    reset_arena(code);
+    code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
+    push_failed(cx, code);
+    code.if_();
+    code.u32(place.address).u32(place.len).u32(cx.returned + shape.err().offset).call(abort);
+    code.op(I::Unreachable).end();
+    let drop = cx.drop_handle("maps", "map");
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).call(drop);
 }
 
 /// [`Routine::MapLookup`].

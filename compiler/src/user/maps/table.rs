@@ -1,7 +1,12 @@
 //! What lies in a BPF map: a map of the script, or a config block.
 
-use crate::hir::{ConfigId, Hir, MapId};
+use crate::hir::{ConfigId, Hir, MapId, MapKind};
 use crate::types::TypeId;
+
+/// Whether keys have 4 bytes in the kernel, whatever the script's type.
+pub fn has_index(kind: MapKind) -> bool {
+    kind.is_array() || kind == MapKind::StackTrace
+}
 
 /// A BPF map that the userspace half uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +48,7 @@ impl Table {
     /// Bytes of its keys, in the kernel.
     pub fn key_size(self, hir: &Hir) -> u32 {
         match self {
-            Table::Map(id) if !hir.maps[id].kind.is_array() => hir.types.size(hir.maps[id].key) as u32,
+            Table::Map(id) if !has_index(hir.maps[id].kind) => hir.types.size(hir.maps[id].key) as u32,
             _ => 4,
         }
     }

@@ -56,7 +56,10 @@ impl Machine<'_> {
                 self.memory.write(*buffer, &bytes)?;
                 Ok(Datum::Bits(0))
             }
-            (Helper::RingReserve, [Datum::Ring(_), Datum::Bits(len), Datum::Bits(0)]) => {
+            (Helper::MapDelete, [Datum::Map(map), Datum::Pointer(key)]) => {
+                Ok(Datum::Bits(self.remove(*map, *key)? as u64))
+            }
+            (Helper::RingReserve, [Datum::Ring(_) | Datum::Prints, Datum::Bits(len), Datum::Bits(0)]) => {
                 let record = self.memory.reserve(*len as usize);
                 self.records.insert(record);
                 Ok(Datum::Pointer(record))
@@ -120,6 +123,12 @@ impl Machine<'_> {
             self.entries.insert(name, entry);
         }
         Ok(0)
+    }
+
+    fn remove(&mut self, map: MapId, key: Pointer) -> Result<i64, Stuck> {
+        let Some(name) = self.name(map, key)? else { return Ok(ABSENT) };
+        // Whoever has a pointer to the entry may still use it.
+        Ok(if self.entries.remove(&name).is_some() { 0 } else { ABSENT })
     }
 
     pub(super) fn kfunc(&mut self, kfunc: Kfunc, args: &[Datum]) -> Result<Option<Datum>, Stuck> {

@@ -20,6 +20,8 @@ pub enum Datum {
     Scratch,
     /// A ring buffer, as helpers take it.
     Ring(RingId),
+    /// The ring buffer of printed lines.
+    Prints,
 }
 
 impl Datum {
@@ -27,7 +29,12 @@ impl Datum {
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch | Datum::Ring(_) => None,
+            Datum::Pointer(_)
+            | Datum::Map(_)
+            | Datum::Config(_)
+            | Datum::Scratch
+            | Datum::Ring(_)
+            | Datum::Prints => None,
         }
     }
 }
@@ -131,7 +138,12 @@ impl Memory {
     pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), Stuck> {
         match value {
             Datum::Bits(bits) => self.write(at, &bits.to_le_bytes()[..bytes]),
-            Datum::Pointer(_) | Datum::Map(_) | Datum::Config(_) | Datum::Scratch | Datum::Ring(_) => {
+            Datum::Pointer(_)
+            | Datum::Map(_)
+            | Datum::Config(_)
+            | Datum::Scratch
+            | Datum::Ring(_)
+            | Datum::Prints => {
                 self.write(at, &[0; 8])?;
                 self.regions[at.region].pointers.insert(at.offset as usize, value);
                 Ok(())

@@ -272,6 +272,7 @@ impl<'a> Machine<'a> {
             Op::ScratchMap => return Ok(Some(Datum::Scratch)),
             Op::FaultCount(_) => self.faults,
             Op::RingAddr(ring) => return Ok(Some(Datum::Ring(*ring))),
+            Op::PrintsAddr => return Ok(Some(Datum::Prints)),
             Op::LostAddr(lost) => {
                 let memory = &mut self.memory;
                 *self.lost.entry(*lost).or_insert_with(|| memory.place(&[0; 8]))

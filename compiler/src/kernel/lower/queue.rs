@@ -1,0 +1,107 @@
+//! Maps without keys: queues and stacks, bloom filters, and stacks of calls.
+
+use super::super::mir::{BinaryOp, Callee, Condition, Helper, Op, Origin, Type, Value};
+use super::memory::{Addr, Base};
+use super::{Home, Lower, Lowerer, not_yet};
+use crate::hir::{Expr, LocalId, MapId, TakeOp};
+use crate::source::Span;
+
+/// BPF_F_USER_STACK. Source: include/uapi/linux/bpf.h, v6.12.
+const USER_STACK: u64 = 1 << 8;
+
+impl Lowerer<'_> {
+    fn map_addr(&mut self, map: MapId) -> Value {
+        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(map))
+    }
+
+    /// `q.push(v)` and `b.add(v)`: 0 or errno.
+    pub(super) fn push(&mut self, map: MapId, value: &Expr) -> Lower<Value> {
+        let value = self.temporary(value)?;
+        let value = self.pointer(value);
+        let flags = self.builder.constant(Type::I64, 0);
+        let args = vec![self.map_addr(map), value, flags];
+        let outcome = self.builder.call(Type::I64, Callee::Helper(Helper::MapPush), args);
+        self.count_if_failed(map, outcome);
+        let zero = self.builder.constant(Type::I64, 0);
+        let errno = self.builder.binary(BinaryOp::Sub, zero, outcome);
+        Ok(self.builder.value(Type::I32, Op::Truncate(errno)))
+    }
+
+    /// `b.has(v)`: 1 or 0.
+    pub(super) fn has(&mut self, map: MapId, value: &Expr) -> Lower<Value> {
+        let value = self.temporary(value)?;
+        let value = self.pointer(value);
+        let args = vec![self.map_addr(map), value];
+        let outcome = self.builder.call(Type::I64, Callee::Helper(Helper::MapPeek), args);
+        Ok(self.builder.compare_const(Condition::Eq, outcome, 0))
+    }
+
+    /// `q.pop()` and `q.peek()` into memory, zero if there is nothing: whether there was something, 1 or 0.
+    pub(super) fn take_into(&mut self, map: MapId, op: TakeOp, to: Addr, span: Span) -> Lower<Value> {
+        let bytes = self.size(self.hir.maps[map].value, span)?;
+        self.zero(to, bytes, span)?;
+        let helper = match op {
+            TakeOp::Pop => Helper::MapPop,
+            TakeOp::Peek => Helper::MapPeek,
+        };
+        let value = self.pointer(to);
+        let args = vec![self.map_addr(map), value];
+        let outcome = self.builder.call(Type::I64, Callee::Helper(helper), args);
+        Ok(self.builder.compare_const(Condition::Eq, outcome, 0))
+    }
+
+    fn take_slot(&mut self, map: MapId, span: Span) -> Lower<Addr> {
+        let bytes = self.size(self.hir.maps[map].value, span)?;
+        Ok(Addr::of(Base::Slot(self.builder.slot(bytes))))
+    }
+
+    /// `q.pop()` and `q.peek()` of a scalar.
+    pub(super) fn take_scalar(&mut self, map: MapId, op: TakeOp, span: Span) -> Lower<Value> {
+        let slot = self.take_slot(map, span)?;
+        self.take_into(map, op, slot, span)?;
+        let int = self.int(self.hir.maps[map].value, span)?;
+        Ok(self.load_scalar(slot, int))
+    }
+
+    /// Whether `q.pop()` or `q.peek()` finds something: 1 or 0.
+    pub(super) fn taken(&mut self, map: MapId, op: TakeOp, span: Span) -> Lower<Value> {
+        let slot = self.take_slot(map, span)?;
+        self.take_into(map, op, slot, span)
+    }
+
+    /// `x = q.pop()` with a presence bit.
+    pub(super) fn take(&mut self, local: LocalId, map: MapId, op: TakeOp, span: Span) -> Lower<()> {
+        let home = self.declare(local)?;
+        let taken = match home.home {
+            Home::Scalar(variable) => {
+                let slot = self.take_slot(map, span)?;
+                let taken = self.take_into(map, op, slot, span)?;
+                let int = self.int(self.hir.maps[map].value, span)?;
+                let value = self.load_scalar(slot, int);
+                self.builder.set(variable, value);
+                taken
+            }
+            Home::Memory(base) => self.take_into(map, op, Addr::of(base), span)?,
+            Home::Alias(alias) => {
+                let taken = self.take_into(map, op, Addr::of(alias.own), span)?;
+                self.unbind(alias);
+                taken
+            }
+            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "a queue of these is"),
+        };
+        if let Some(present) = home.present {
+            self.builder.set(present, taken);
+        }
+        Ok(())
+    }
+
+    /// `stack_id(ctx, m)`: the id, or a negative errno. A stack that collides with another is lost, and counted.
+    pub(super) fn stack_id(&mut self, ctx: &Expr, map: MapId, user: bool) -> Lower<Value> {
+        let ctx = self.context_argument(ctx)?;
+        let flags = self.builder.constant(Type::I64, if user { USER_STACK } else { 0 });
+        let args = vec![ctx, self.map_addr(map), flags];
+        let id = self.builder.call(Type::I64, Callee::Helper(Helper::GetStackId), args);
+        self.count_if_failed(map, id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,223 @@
+//! Pins: maps of a plugin that outlive it, in the BPF file system, below a folder named after the project.
+//!
+//! What is there is used for both halves, if it has the declared shape; what is not is put there once the object is
+//! loaded. Pinned variables are the section `.data.pinned`, whose map is pinned like any other.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use ks_wit::object::PINNED_SECTION;
+use libbpf_rs::{MapCore, MapHandle, MapType, OpenObject};
+use nix::errno::Errno;
+
+use super::error::BpfError;
+use super::globals::Variable;
+use super::image::Image;
+use super::sys;
+
+/// Where the BPF file system is looked for first.
+const BPFFS: &str = "/sys/fs/bpf";
+
+/// The maps of an object that want to be pinned.
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    project: String,
+    /// Names of maps; that of the pinned variables is the section's.
+    wanted: Vec<String>,
+    /// Where the layout of the pinned variables is written down, in their section.
+    layout: Option<Variable>,
+}
+
+impl Pins {
+    /// Takes the wish to be pinned from the maps of an object: libbpf would pin them elsewhere.
+    ///
+    /// # Errors
+    /// [`BpfError::Unsound`] if a name cannot be that of a file.
+    pub(super) fn take(open: &mut OpenObject, project: &str) -> Result<Pins, BpfError> {
+        let mut wanted = Vec::new();
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if sys::take_pin_path(&mut map) || name == PINNED_SECTION {
+                wanted.push(name);
+            }
+        }
+        let is_file_name = |name: &str| !name.is_empty() && !name.starts_with("..") && !name.contains('/');
+        if let Some(name) = wanted.iter().find(|name| !is_file_name(name)) {
+            return Err(BpfError::Unsound(format!(
+                "map `{name}` wants to be pinned under a name that no file has"
+            )));
+        }
+        if !wanted.is_empty() && (!is_file_name(project) || project == ".") {
+            return Err(BpfError::Unsound(format!("`{project}` cannot name a folder of pins")));
+        }
+        Ok(Pins { project: project.into(), wanted, layout: None })
+    }
+
+    /// Remembers where the layout of the pinned variables is written down.
+    pub(super) fn with_layout(mut self, layout: Option<&Variable>) -> Pins {
+        self.layout = layout.cloned();
+        self
+    }
+
+    /// Puts maps that are pinned already in the place of those that the object would make, and gives their names.
+    ///
+    /// # Errors
+    /// [`BpfError::NoBpffs`]; [`BpfError::PinShape`]; [`BpfError::Kernel`].
+    pub(super) fn reuse(&self, open: &mut OpenObject) -> Result<Vec<String>, BpfError> {
+        let mut reused = Vec::new();
+        if self.wanted.is_empty() {
+            return Ok(reused);
+        }
+        let root = root()?;
+        let layout = self.layout.as_ref().and_then(|layout| written_layout(open, layout));
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let path = self.path(&root, &name);
+            if !self.wanted.contains(&name) || !path.exists() {
+                continue;
+            }
+            let pinned = MapHandle::from_pinned_path(&path)
+                .map_err(|_| kernel("open", &path, "bpf(BPF_OBJ_GET)", Errno::last()))?;
+            let declared = Shape {
+                ty: map.map_type(),
+                key: map.key_size(),
+                value: map.value_size(),
+                entries: map.max_entries(),
+            };
+            check_shape(&name, &path, &declared, &pinned)?;
+            if name == PINNED_SECTION {
+                self.check_layout(layout, &path, &pinned)?;
+            }
+            map.reuse_fd(pinned.as_fd())
+                .map_err(|_| kernel("use", &path, "fcntl(F_DUPFD_CLOEXEC)", Errno::last()))?;
+            reused.push(name);
+        }
+        Ok(reused)
+    }
+
+    fn check_layout(&self, declared: Option<u64>, path: &Path, pinned: &MapHandle) -> Result<(), BpfError> {
+        let value = pinned.lookup(&[0; 4], libbpf_rs::MapFlags::ANY).ok().flatten();
+        let value = value.zip(self.layout.as_ref());
+        let there = value.and_then(|(value, layout)| {
+            let bytes = value.get(layout.offset..)?.first_chunk::<8>()?;
+            Some(u64::from_le_bytes(*bytes))
+        });
+        if declared == there {
+            return Ok(());
+        }
+        Err(BpfError::PinShape {
+            what: "the pin of all variables".into(),
+            path: path.into(),
+            differences: "their names or types".into(),
+        })
+    }
+
+    /// Pins what is not pinned yet. False if somebody else pinned a map of this name meanwhile.
+    ///
+    /// # Errors
+    /// [`BpfError::NoBpffs`]; [`BpfError::Kernel`].
+    pub(super) fn create(&self, object: &libbpf_rs::Object, reused: &[String]) -> Result<bool, BpfError> {
+        if self.wanted.is_empty() {
+            return Ok(true);
+        }
+        let root = root()?;
+        for map in object.maps() {
+            let name = map.name().to_string_lossy().into_owned();
+            if !self.wanted.contains(&name) || reused.contains(&name) {
+                continue;
+            }
+            let path = self.path(&root, &name);
+            let folder = path.parent().unwrap_or(&root);
+            fs::create_dir_all(folder)
+                .map_err(|error| kernel("make the folder of", &path, "mkdir", errno_of(&error)))?;
+            match sys::pin(map.as_fd(), &path) {
+                Ok(()) => {}
+                Err(Errno::EEXIST) => return Ok(false),
+                Err(errno) => return Err(kernel("pin a map as", &path, "bpf(BPF_OBJ_PIN)", errno)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Shows the pinned variables where libbpf keeps the initial values of their section: it does that only for maps that
+    /// it made itself.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`].
+    pub(super) fn show_variables(object: &libbpf_rs::Object, reused: &[String]) -> Result<(), BpfError> {
+        if !reused.iter().any(|name| name == PINNED_SECTION) {
+            return Ok(());
+        }
+        for map in object.maps().filter(|map| map.name() == PINNED_SECTION) {
+            sys::map_over_image(&map).map_err(|errno| BpfError::Kernel {
+                tried: "show the pinned variables".into(),
+                call: "mmap",
+                errno,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, root: &Path, name: &str) -> PathBuf {
+        let folder = root.join(&self.project);
+        match name {
+            PINNED_SECTION => folder.join("globals").join("pinned_globals"),
+            name => folder.join("maps").join(name),
+        }
+    }
+}
+
+/// What a map must agree in with its pin.
+struct Shape {
+    ty: MapType,
+    key: u32,
+    value: u32,
+    entries: u32,
+}
+
+fn check_shape(name: &str, path: &Path, declared: &Shape, pinned: &MapHandle) -> Result<(), BpfError> {
+    let mut differences = Vec::new();
+    if declared.ty != pinned.map_type() {
+        differences.push(format!("kind {:?}\u{2192}{:?}", pinned.map_type(), declared.ty));
+    }
+    let sizes = [
+        ("key", pinned.key_size(), declared.key),
+        ("value", pinned.value_size(), declared.value),
+        ("entries", pinned.max_entries(), declared.entries),
+    ];
+    let differing = sizes.iter().filter(|(_, there, here)| there != here);
+    differences.extend(differing.map(|(what, there, here)| format!("{what} {there}\u{2192}{here}")));
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let what =
+        if name == PINNED_SECTION { "the pin of all variables".into() } else { format!("pinned map {name}") };
+    Err(BpfError::PinShape { what, path: path.into(), differences: differences.join(", ") })
+}
+
+/// The layout of the pinned variables, as the object says it.
+fn written_layout(open: &OpenObject, layout: &Variable) -> Option<u64> {
+    let map = open.maps().find(|map| map.name() == PINNED_SECTION)?;
+    Image::of(&map, open)?.load(layout.offset, 8)
+}
+
+/// The root of the BPF file system.
+fn root() -> Result<PathBuf, BpfError> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut roots = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (path, kind) = (words.next()?, words.next()?);
+        (kind == "bpf" && path == BPFFS).then(|| PathBuf::from(path))
+    });
+    roots.next().ok_or(BpfError::NoBpffs)
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
+}
+
+fn kernel(verb: &str, path: &Path, call: &'static str, errno: Errno) -> BpfError {
+    BpfError::Kernel { tried: format!("{verb} {}", path.display()), call, errno }
+}

@@ -1,0 +1,280 @@
+//! Chapter 5 of the language reference where programs run: globals, elements and bindings, in both halves. These tests
+//! need root.
+
+use ks_tests::{Outcome, run_script};
+
+const NO_WORDS: &[&str] = &[];
+
+/// Runs the statements once as a program, at a page fault, and once as a plain function; the values that `shown` lists
+/// are printed after each.
+fn in_both(project: &str, items: &str, body: &str, shown: &str) -> Outcome {
+    let script = format!(
+        "{items}\nvar done : u32 = 0\nvar memory : u8[131072]\n\n@perf_event\n\
+         fn watch(ctx: *bpf_perf_event_data) -> i32 {{\nif (done == 0) {{\ndone = 1\n{body}\n}}\nreturn 0\n}}\n\n\
+         fn same() {{\n{body}\n}}\n\nfn main() -> i32 {{\nvar program = load(watch)\n\
+         attach(program, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n\
+         memory[8192] = 1\nmemory[81920] = 1\ndetach(program)\n{shown}\nclear_all()\nsame()\n{shown}\nreturn 0\n}}\n"
+    );
+    run_script(project, &script, NO_WORDS)
+}
+
+/// The output is the expected lines twice: once for each half.
+fn same_in_both(project: &str, items: &str, body: &str, shown: &str, expected: &str) {
+    let outcome = in_both(project, items, body, shown);
+    let both = format!("{expected}\n{expected}\n");
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, both.as_str(), ""));
+}
+
+#[test]
+fn root_lf_084_globals_are_one_copy() {
+    let script = r#"
+struct S { a: u32, t: str(4) }
+enum E { A, B = 7 }
+var a : u8 = 1
+var b : i64 = -1
+var c : bool = true
+var d : char = 'x'
+var e : E = A
+var f : str(8) = "text"
+var g : u32[4] = [1, 2]
+var h : S
+var memory : u8[131072]
+var done : u32 = 0
+
+@perf_event
+fn watch(ctx: *bpf_perf_event_data) -> i32 {
+    if (done == 0) {
+        done = 1
+        a += 9
+        b = b * 5
+        c = !c
+        d = 'y'
+        e = B
+        if (f == "user") {
+            f = "kernel"
+        }
+        g[3] = g[1] + 40
+        h = S { a: 6, t: "abc" }
+    }
+    return 0
+}
+
+fn main() -> i32 {
+    f = "user"
+    g[1] = 2
+    var program = load(watch)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    memory[8192] = 1
+    memory[81920] = 1
+    detach(program)
+    print("%u %d {} %c %d %s %u %u %s", a, b, c, d, e, f, g[3], h.a, h.t)
+    return 0
+}
+"#;
+    let outcome = run_script("globals", script, NO_WORDS);
+    let expected = "10 -5 false y 7 kernel 42 6 abc\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
+
+#[test]
+fn root_lf_088_compound_assignment_creates_elements_but_no_parts() {
+    let items = "struct S { n: u64, k: u8 }\nvar m : hash<u32, u64>(8)\nvar s : hash<u32, S>(8)\n\
+                 fn clear_all() {\nclear(m)\nclear(s)\n}";
+    let body =
+        "m[1] += 2\nm[1] += 3\nm[2] -= 1\ns[1].n += 5\ns[2] = S { n: 1, k: 2 }\ns[2].n += 5\ns[2].k = 9";
+    let shown = "print(\"%u %d {} %u %u\", m[1], m[2], s[1] == null, s[2].n, s[2].k)";
+    same_in_both("compound", items, body, shown, "5 -1 true 6 9");
+}
+
+#[test]
+fn root_lf_093_scalar_bindings_are_copies_and_others_the_entry() {
+    let script = r#"
+struct S { a: u32, b: u32[4] }
+var m : hash<u32, S>(8)
+var n : hash<u32, u64>(8)
+var done : u32 = 0
+var memory : u8[131072]
+
+@perf_event
+fn watch(ctx: *bpf_perf_event_data) -> i32 {
+    if (done == 1) {
+        return 0
+    }
+    done = 1
+    var v = m[1]
+    v.a = 7
+    v.b[2] = 8
+    v = S { a: 100, b: [] }
+    v.a += 1
+    var absent = m[3]
+    absent.a = 5
+    var count = n[1]
+    count += 10
+    return 0
+}
+
+fn main() -> i32 {
+    m[1] = S { a: 1, b: [1, 1, 1, 1] }
+    n[1] = 4
+    var program = load(watch)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    memory[8192] = 1
+    memory[81920] = 1
+    detach(program)
+    print("%u %u {} %u", m[1].a, m[1].b[2], m[3] == null, n[1])
+    return 0
+}
+"#;
+    let outcome = run_script("bindings", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "7 8 true 4\n", ""));
+}
+
+#[test]
+fn root_lf_092_parts_are_written_back_while_the_entry_exists() {
+    let script = r#"
+struct S { a: u32, b: u32 }
+var m : hash<u32, S>(8)
+
+fn main() -> i32 {
+    m[1] = S { a: 1, b: 2 }
+    m[2] = S { a: 3, b: 4 }
+    var v = m[1]
+    v.a = 10
+    var w = m[2]
+    delete m[2]
+    w.b = 40
+    print("%u %u {} %u", m[1].a, m[1].b, m[2] == null, w.b)
+    return 0
+}
+"#;
+    let outcome = run_script("back", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "10 2 true 40\n", ""));
+}
+
+#[test]
+fn root_lf_094_keys_with_padding_find_their_entry_from_both_halves() {
+    let script = r#"
+struct K { a: u8, b: u32, c: u16 }
+var m : hash<K, u64>(8)
+var list : array<u16, u64>(8)
+var memory : u8[131072]
+var done : u32 = 0
+
+@perf_event
+fn watch(ctx: *bpf_perf_event_data) -> i32 {
+    if (done == 0) {
+        done = 1
+        var k = K { a: 1, b: 2, c: 3 }
+        m[k] += 5
+        m[K { a: 9, b: 2, c: 3 }] = 1
+        var i: u16 = 4
+        list[i] = 7
+    }
+    return 0
+}
+
+fn main() -> i32 {
+    m[K { a: 1, b: 2, c: 3 }] = 10
+    var program = load(watch)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    memory[8192] = 1
+    memory[81920] = 1
+    detach(program)
+    print("%u %u %u %u", m[K { a: 1, b: 2, c: 3 }], m[K { a: 9, b: 2, c: 3 }], count(m), list[4])
+    return 0
+}
+"#;
+    let outcome = run_script("keys", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "15 1 2 7\n", ""));
+}
+
+/// Each CPU adds to one global, one element and one bound field as often as its clock event fires; nothing is lost if
+/// the sums are equal to what each CPU counted for itself.
+#[test]
+fn root_lf_097_additions_of_several_cpus_lose_nothing() {
+    let script = r#"
+struct S { n: u64 }
+var sum : u64 = 0
+var total : hash<u32, u64>(4)
+var bound : hash<u32, S>(4)
+var own : percpu_array<u32, u64>(1)
+
+@perf_event
+fn tick(ctx: *bpf_perf_event_data) -> i32 {
+    for (i in 0..5000) {
+        sum += 1
+        total[1] += 1
+        var s = bound[1]
+        s.n += 1
+        own[0] += 1
+    }
+    return 0
+}
+
+fn main() -> i32 {
+    bound[1] = S { n: 0 }
+    var program = load(tick)
+    for (cpu in 0..2) {
+        var clock = attach(program, perf_options { event: cpu_clock, pid: -1, cpu: cpu, period: 1000000 }, 0)
+        if (clock == null) {
+            return 1
+        }
+    }
+    var cpus: u32 = 0
+    while (own[0] < 2000000 || cpus < 2) {
+        sleep(10)
+        cpus = 0
+        for (cpu, n in per_cpu(own, 0)) {
+            if (n > 100000) {
+                cpus += 1
+            }
+        }
+    }
+    detach(program)
+    sleep(50)
+    print("%d %d %d", sum - own[0], total[1] - own[0], bound[1].n - own[0])
+    return 0
+}
+"#;
+    let outcome = run_script("ticks", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "0 0 0\n", ""));
+}
+
+#[test]
+fn root_lf_044_presence_is_not_the_value() {
+    let items = "struct S { n: u64, t: str(4) }\nvar m : hash<u32, u64>(8)\nvar s : hash<u32, S>(8)\n\
+                 var t : hash<u32, str(8)>(8)\nvar seen : u32 = 0\nvar sum : u64 = 9\nvar text : str(8) = \"old\"\n\
+                 fn clear_all() {\nclear(m)\nseen = 0\nsum = 9\ntext = \"old\"\n}";
+    let body = "m[1] = 0\nif (m[1]) {\nseen += 1\n}\nif (m[2]) {\nseen += 10\n}\nif (m[1] != null) {\nseen += 100\n}\n\
+                if (var v = m[3]) {\nseen += v\n} else {\nseen += 1000\n}\nsum = m[7] + s[7].n\ntext = t[7]";
+    same_in_both("presence", items, body, "print(\"%u %u [%s]\", seen, sum, text)", "1101 0 []");
+}
+
+#[test]
+fn root_lf_045_absent_structs_are_zero() {
+    let items = "struct S { n: u64, t: str(4) }\nvar s : hash<u32, S>(8)\nvar n : u64 = 5\n\
+                 fn clear_all() {\nclear(s)\nn = 5\n}";
+    let body = "var v = s[1]\nn = v.n + len(v.t)\nif (v == null) {\nn += 40\n}";
+    same_in_both("absent", items, body, "print(\"%u {}\", n, s[1] == null)", "40 true");
+}
+
+#[test]
+fn root_lf_102_objects_of_new_start_as_zeros() {
+    let items = "struct S { n: u64, k: u32 }\nvar n : u64 = 5\nvar k : u32 = 5\nvar w : u32 = 5\n\
+                 fn clear_all() {\nn = 5\nk = 5\nw = 5\n}";
+    let body = "var p = new S()\nk = p->k\np->n = 7\nn = p->n\ndelete p\nvar q = new u32()\n*q += 3\nw = *q\ndelete q";
+    same_in_both("objects", items, body, "print(\"%u %u %u\", n, k, w)", "7 0 3");
+}
+
+#[test]
+fn root_lf_106_surplus_values_are_printed_at_the_end_in_the_kernel_half() {
+    let script = "var done : u32 = 0\nvar memory : u8[131072]\n\n@perf_event\n\
+                  fn watch(ctx: *bpf_perf_event_data) -> i32 {\nif (done == 0) {\ndone = 1\n\
+                  print(\"a\", 1, true)\nprint(\"{} and {}\", 2, 'c')\nprint(done, \"text\")\nprint()\n}\nreturn 0\n}\n\n\
+                  fn main() -> i32 {\nvar program = load(watch)\n\
+                  attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)\n\
+                  memory[8192] = 1\nmemory[81920] = 1\ndetach(program)\nreturn 0\n}\n";
+    let outcome = run_script("surplus", script, NO_WORDS);
+    let expected = "a 1 true\n2 and c\n1 text\n\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
