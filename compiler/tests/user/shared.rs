@@ -17,6 +17,7 @@ const KERNEL_ONLY: &[(&str, &str)] = &[
     ("context_and_pointers", "takes the address of a map entry"),
     ("errors", "has a loop that only ends as a program fault; the rest is in `both/throwing.ks`"),
     ("faults", "a program fault ends a program, not a plugin"),
+    ("kinds", "the interpreter has no queues; `tests/tests/state.rs` has both halves"),
     ("loops", "too many turns for an interpreter"),
     ("mixture", "takes the address of a map entry"),
     ("perf_context", "reads the context of a program"),
