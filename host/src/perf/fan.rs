@@ -94,6 +94,33 @@ struct Branch {
     group: Group,
 }
 
+/// The sum of what one attachment counts at its places. A task on several CPUs is one; every task of a CPU is another.
+#[derive(Debug, Default)]
+struct Total {
+    of_cpus: Tally,
+    by_task: BTreeMap<i32, Tally>,
+}
+
+impl Total {
+    fn add(&mut self, task: i32, tally: Tally) {
+        match task {
+            -1 => self.of_cpus = self.of_cpus.plus(tally),
+            task => {
+                let same = self.by_task.entry(task).or_default();
+                *same = same.beside(tally);
+            }
+        }
+    }
+
+    fn add_all<'a>(&mut self, parts: impl IntoIterator<Item = &'a (i32, Tally)>) {
+        parts.into_iter().for_each(|(task, tally)| self.add(*task, *tally));
+    }
+
+    fn sum(&self) -> Tally {
+        self.by_task.values().fold(self.of_cpus, |sum, task| sum.plus(*task))
+    }
+}
+
 /// A leader and its members at every place that they observe.
 pub(super) struct Fan {
     pub(super) target: Target,
@@ -101,8 +128,8 @@ pub(super) struct Fan {
     plans: Vec<Plan>,
     /// Never none, but when every task has gone.
     branches: Vec<Branch>,
-    /// What was counted on CPUs that have gone.
-    gone: BTreeMap<AttachmentId, Tally>,
+    /// What was counted on CPUs that have gone, with the task.
+    gone: BTreeMap<AttachmentId, Vec<(i32, Tally)>>,
     online: Option<Online>,
     enabled: bool,
 }
@@ -245,47 +272,49 @@ impl Fan {
         if let ([only], true) = (&mut self.branches[..], self.gone.is_empty()) {
             return only.group.read(id);
         }
-        let mut sum = self.gone.get(&id).copied().unwrap_or_default();
+        let mut total = Total::default();
+        total.add_all(self.gone.get(&id).into_iter().flatten());
         for branch in self.branches.iter_mut().filter(|branch| branch.group.has(id)) {
-            sum = sum.plus(branch.group.read(id)?);
+            total.add(branch.place.task, branch.group.read(id)?);
         }
-        Ok(sum)
+        Ok(total.sum())
     }
 
     /// Reads the whole group, at all places, with one system call at each: for each attachment the kernel's id at the
     /// first place and the sum, in the order of [`Fan::plans`].
     pub(super) fn read_all(&mut self) -> Result<Vec<(u64, Tally)>, PerfError> {
-        let mut sums = self.gone.clone();
+        let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
+        for (id, gone) in &self.gone {
+            totals.entry(*id).or_default().add_all(gone);
+        }
         for branch in &mut self.branches {
             for (id, tally) in branch.group.read_all()? {
-                let sum = sums.entry(id).or_default();
-                *sum = sum.plus(tally);
+                totals.entry(id).or_default().add(branch.place.task, tally);
             }
         }
-        Ok(self.in_order(&sums, None))
+        Ok(self.in_order(&totals, None))
     }
 
     /// As [`Fan::read_all`], of the places on one CPU. None if there is none.
     pub(super) fn read_cpu(&mut self, cpu: i32) -> Result<Option<Vec<(u64, Tally)>>, PerfError> {
-        let mut sums: BTreeMap<AttachmentId, Tally> = BTreeMap::new();
+        let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
         let mut found = false;
         for branch in self.branches.iter_mut().filter(|branch| branch.place.cpu == cpu) {
             found = true;
             for (id, tally) in branch.group.read_all()? {
-                let sum = sums.entry(id).or_default();
-                *sum = sum.plus(tally);
+                totals.entry(id).or_default().add(branch.place.task, tally);
             }
         }
-        Ok(found.then(|| self.in_order(&sums, Some(cpu))))
+        Ok(found.then(|| self.in_order(&totals, Some(cpu))))
     }
 
-    fn in_order(&self, sums: &BTreeMap<AttachmentId, Tally>, cpu: Option<i32>) -> Vec<(u64, Tally)> {
+    fn in_order(&self, totals: &BTreeMap<AttachmentId, Total>, cpu: Option<i32>) -> Vec<(u64, Tally)> {
         let branches = || self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.place.cpu == cpu));
         let kernel_id = |id| {
             let mut counters = branches().flat_map(|branch| branch.group.counters());
             counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
         };
-        let sum = |id| sums.get(&id).copied().unwrap_or_default();
+        let sum = |id| totals.get(&id).map(Total::sum).unwrap_or_default();
         self.plans.iter().map(|plan| (kernel_id(plan.id), sum(plan.id))).collect()
     }
 
@@ -333,8 +362,7 @@ impl Fan {
             notices.push(Notice::CpuGone { event: event.clone(), cpu: branch.place.cpu });
             let mut group = branch.group;
             for (id, tally) in group.read_apart() {
-                let sum = self.gone.entry(id).or_default();
-                *sum = sum.plus(tally);
+                self.gone.entry(id).or_default().push((branch.place.task, tally));
             }
         }
         let places = places::places(&self.leader().event, &self.leader().options, surroundings);

@@ -96,6 +96,14 @@ impl Tally {
         }
     }
 
+    /// The same task, counted on another CPU: both were enabled over the same time, in which the task ran on one or the
+    /// other. Scaled one by one, each would stand for all of that time.
+    pub(super) fn beside(self, other: Tally) -> Tally {
+        let enabled = self.times.enabled.max(other.times.enabled);
+        let running = self.times.running.saturating_add(other.times.running).min(enabled);
+        Tally::of(self.raw.saturating_add(other.raw), Times { enabled, running })
+    }
+
     /// What the times say.
     pub(super) fn state(&self) -> State {
         self.times.state()
@@ -119,6 +127,18 @@ mod tests {
     fn scaled(raw: u64, enabled: u64, running: u64) -> (Option<u64>, bool) {
         let tally = Tally::of(raw, Times { enabled, running });
         (tally.scaled(), tally.saturated)
+    }
+
+    #[test]
+    fn one_task_on_two_cpus_is_scaled_once() {
+        let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
+        let both = part(10, 100, 50).beside(part(10, 100, 50));
+        assert_eq!((both.raw, both.scaled(), both.state()), (20, Some(20), State::Counted));
+        assert_eq!(both.times, Times { enabled: 100, running: 100 });
+        let elsewhere = both.beside(part(0, 100, 0));
+        assert_eq!((elsewhere.scaled(), elsewhere.is_partial()), (Some(20), false), "it was never there");
+        let shared = part(10, 100, 25).beside(part(10, 100, 25));
+        assert_eq!(shared.scaled(), Some(40), "on a counter half of the time");
     }
 
     #[test]
