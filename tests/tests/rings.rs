@@ -151,7 +151,7 @@ fn main() -> i32 {
     let [attempts, handled] = numbers[..] else { panic!("{outcome:#?}") };
     // 24 bytes for each record of 16, and one byte of the 4096 stays free (kernel/bpf/ringbuf.c, v6.12).
     assert_eq!(handled, 4095 / 24);
-    assert!(attempts >= 1000);
+    assert!(attempts > handled, "{outcome:#?}");
     assert_eq!(number_before(&outcome, " records were lost"), attempts - handled, "{outcome:#?}");
 }
 
