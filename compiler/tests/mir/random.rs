@@ -2,6 +2,7 @@
 //!
 //! `KS_SEED=N` runs one seed and prints what failed; `KS_SEEDS=N` runs so many instead of the usual number.
 
+use ks_compiler::hir::MapKind;
 use ks_compiler::hir::{FuncId, GlobalId, MapId};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
@@ -423,9 +424,14 @@ fn program(seed: u64) -> Program {
 }
 
 fn around() -> Around {
-    let map = |is_array| MapShape { is_array, key: 4, value: SLOT_BYTES as usize, entries: 2 };
+    let map = |kind| MapShape { kind, key: 4, value: SLOT_BYTES as usize, entries: 2 };
     let globals = vec![(1..=SLOT_BYTES as u8).collect()];
-    Around { globals, maps: vec![map(false), map(true)], configs: Vec::new(), most_turns: 10 }
+    Around {
+        globals,
+        maps: vec![map(MapKind::Hash), map(MapKind::Array)],
+        configs: Vec::new(),
+        most_turns: 10,
+    }
 }
 
 /// What went wrong, if anything; and whether the function ended at all.

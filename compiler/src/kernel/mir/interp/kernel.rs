@@ -2,7 +2,7 @@
 
 use super::memory::{Datum, Pointer};
 use super::{Machine, Stuck, fault};
-use crate::hir::MapId;
+use crate::hir::{MapId, MapKind};
 use crate::index::Id;
 use crate::kernel::mir::{Helper, Kfunc};
 
@@ -11,8 +11,8 @@ pub(super) const CONTEXT_BYTES: usize = 256;
 
 /// `-EEXIST`, `-ENOENT` and `-E2BIG`. Source: include/uapi/asm-generic/errno-base.h.
 const EXISTS: i64 = -17;
-const ABSENT: i64 = -2;
-const TOO_MANY: i64 = -7;
+pub(super) const ABSENT: i64 = -2;
+pub(super) const TOO_MANY: i64 = -7;
 
 /// What helpers answer that are about the world outside. One helper gives the same answer throughout a run.
 pub trait Answers {
@@ -59,6 +59,12 @@ impl Machine<'_> {
             (Helper::MapDelete, [Datum::Map(map), Datum::Pointer(key)]) => {
                 Ok(Datum::Bits(self.remove(*map, *key)? as u64))
             }
+            (Helper::MapPush, [Datum::Map(map), Datum::Pointer(value), Datum::Bits(flags)]) => {
+                Ok(Datum::Bits(self.push(*map, *value, *flags)? as u64))
+            }
+            (Helper::MapPop | Helper::MapPeek, [Datum::Map(map), Datum::Pointer(value)]) => {
+                Ok(Datum::Bits(self.take(*map, *value, helper == Helper::MapPop)? as u64))
+            }
             (Helper::RingReserve, [Datum::Ring(_) | Datum::Prints, Datum::Bits(len), Datum::Bits(0)]) => {
                 let record = self.memory.reserve(*len as usize);
                 self.records.insert(record);
@@ -71,7 +77,9 @@ impl Machine<'_> {
                 self.memory.release(*record);
                 Ok(Datum::Bits(0))
             }
-            (_, []) => Ok(Datum::Bits(self.answers.number(helper))),
+            (Helper::GetStackId, [_, Datum::Map(_), Datum::Bits(_)]) | (_, []) => {
+                Ok(Datum::Bits(self.answers.number(helper)))
+            }
             _ => fault(format!("{} with {args:?}", helper.name())),
         }
     }
@@ -81,17 +89,20 @@ impl Machine<'_> {
         let Some(shape) = self.around.maps.get(map.index()) else { return fault("no such map") };
         let key = self.memory.read(key, shape.key)?;
         let index = key.iter().rev().fold(0u64, |index, byte| index << 8 | u64::from(*byte));
-        let exists = !shape.is_array || index < shape.entries;
+        let exists = !shape.kind.is_array() || index < shape.entries;
         Ok(exists.then_some((map, key)))
     }
 
     fn lookup(&mut self, map: MapId, key: Pointer) -> Result<Datum, Stuck> {
         let shape = self.around.maps.get(map.index()).copied();
         let (Some(name), Some(shape)) = (self.name(map, key)?, shape) else { return Ok(Datum::Bits(0)) };
+        if shape.kind == MapKind::LpmTrie {
+            return Ok(self.longest_prefix(map, &name.1).map_or(Datum::Bits(0), Datum::Pointer));
+        }
         let memory = &mut self.memory;
         let entry = match self.entries.get(&name) {
             Some(entry) => *entry,
-            None if shape.is_array => {
+            None if shape.kind.is_array() => {
                 *self.entries.entry(name).or_insert(memory.place(&vec![0; shape.value]))
             }
             None => return Ok(Datum::Bits(0)),
@@ -103,7 +114,7 @@ impl Machine<'_> {
         let Some(name) = self.name(map, key)? else { return Ok(TOO_MANY) };
         let shape = self.around.maps[map.index()];
         let value = self.memory.read(value, shape.value)?;
-        let exists = shape.is_array || self.entries.contains_key(&name);
+        let exists = shape.kind.is_array() || self.entries.contains_key(&name);
         match flags {
             1 if exists => return Ok(EXISTS),
             2 if !exists => return Ok(ABSENT),
@@ -113,7 +124,7 @@ impl Machine<'_> {
         if !exists && self.entries.keys().filter(|(one, _)| *one == map).count() as u64 >= shape.entries {
             return Ok(TOO_MANY);
         }
-        if shape.is_array
+        if shape.kind.is_array()
             && let Some(entry) = self.entries.get(&name)
         {
             self.memory.write(*entry, &value)?;

@@ -6,6 +6,7 @@
 //! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs.
 
 mod kernel;
+mod kinds;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use memory::Memory;
 pub use memory::{Datum, Pointer};
 
 use super::{Block, Callee, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value};
-use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId};
+use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
 use crate::index::{Id, IndexVec};
 use crate::kernel::pass::{evaluate, holds, narrowed, swapped};
 
@@ -37,8 +38,8 @@ fn fault<T>(what: impl Into<String>) -> Result<T, Stuck> {
 /// What a map looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapShape {
-    /// Every index below the number of entries is there.
-    pub is_array: bool,
+    /// What kind of map; of the array kinds every index below the number of entries is there.
+    pub kind: MapKind,
     /// Bytes of a key.
     pub key: usize,
     /// Bytes of a value.
@@ -64,7 +65,7 @@ impl Around {
     /// As a script says it.
     pub fn of(hir: &Hir, most_turns: i32) -> Around {
         let map = |map: &crate::hir::Map| MapShape {
-            is_array: map.kind.is_array(),
+            kind: map.kind,
             key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
             value: hir.types.size(map.value) as usize,
             entries: u64::from(map.max_entries),

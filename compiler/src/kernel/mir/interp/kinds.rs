@@ -1,0 +1,84 @@
+//! Maps without keys, and the one that looks for the longest prefix.
+
+use super::kernel::{ABSENT, TOO_MANY};
+use super::memory::Pointer;
+use super::{Machine, MapShape, Stuck, fault};
+use crate::hir::{MapId, MapKind};
+use crate::index::Id;
+
+/// BPF_EXIST. Source: include/uapi/linux/bpf.h, v6.12.
+const REPLACE_OLDEST: u64 = 2;
+
+impl Machine<'_> {
+    fn shape(&self, map: MapId) -> Result<MapShape, Stuck> {
+        match self.around.maps.get(map.index()) {
+            Some(shape) => Ok(*shape),
+            None => fault("no such map"),
+        }
+    }
+
+    /// The names of a map's entries, in order: that of their keys.
+    fn names(&self, map: MapId) -> impl DoubleEndedIterator<Item = &(MapId, Vec<u8>)> {
+        self.entries.keys().filter(move |(one, _)| *one == map)
+    }
+
+    /// Values of queues and stacks are kept under their number, those of a bloom filter under themselves: this one never
+    /// errs.
+    pub(super) fn push(&mut self, map: MapId, value: Pointer, flags: u64) -> Result<i64, Stuck> {
+        let shape = self.shape(map)?;
+        let value = self.memory.read(value, shape.value)?;
+        if shape.kind == MapKind::Bloom {
+            let entry = self.memory.place(&value);
+            self.entries.insert((map, value), entry);
+            return Ok(0);
+        }
+        if self.names(map).count() as u64 >= shape.entries {
+            let oldest = self.names(map).next().cloned();
+            match oldest {
+                Some(oldest) if flags == REPLACE_OLDEST => drop(self.entries.remove(&oldest)),
+                _ => return Ok(TOO_MANY),
+            }
+        }
+        let newest = self.names(map).next_back().and_then(|(_, number)| number.as_slice().try_into().ok());
+        let number = newest.map_or(0, u64::from_be_bytes) + 1;
+        let entry = self.memory.place(&value);
+        self.entries.insert((map, number.to_be_bytes().to_vec()), entry);
+        Ok(0)
+    }
+
+    /// The next value of a queue or stack, which a pop removes; of a bloom filter, whether it has seen the value.
+    pub(super) fn take(&mut self, map: MapId, value: Pointer, is_pop: bool) -> Result<i64, Stuck> {
+        let shape = self.shape(map)?;
+        if shape.kind == MapKind::Bloom {
+            let value = self.memory.read(value, shape.value)?;
+            return Ok(if self.entries.contains_key(&(map, value)) { 0 } else { ABSENT });
+        }
+        let last = shape.kind == MapKind::Stack;
+        let next = if last { self.names(map).next_back() } else { self.names(map).next() }.cloned();
+        let Some(next) = next else { return Ok(ABSENT) };
+        let content = self.memory.read(self.entries[&next], shape.value)?;
+        self.memory.write(value, &content)?;
+        if is_pop {
+            self.entries.remove(&next);
+        }
+        Ok(0)
+    }
+
+    /// The entry whose prefix is the longest that a key begins with. A key's first four bytes are the prefix's bits.
+    pub(super) fn longest_prefix(&self, map: MapId, key: &[u8]) -> Option<Pointer> {
+        let fitting = self.names(map).filter(|(_, entry)| {
+            let bits = prefix_bits(entry);
+            bits <= prefix_bits(key) && (0..bits).all(|bit| bit_of(entry, bit) == bit_of(key, bit))
+        });
+        fitting.max_by_key(|(_, entry)| prefix_bits(entry)).map(|name| self.entries[name])
+    }
+}
+
+fn prefix_bits(key: &[u8]) -> u32 {
+    key.iter().take(4).rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte))
+}
+
+/// A bit of what stands behind the prefix's length, the highest of the first byte first.
+fn bit_of(key: &[u8], bit: u32) -> Option<bool> {
+    key.get(4 + bit as usize / 8).map(|byte| byte >> (7 - bit % 8) & 1 == 1)
+}
