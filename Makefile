@@ -47,7 +47,7 @@ packages:
 	@scripts/packages cc pkg-config libelf zlib
 
 test-packages:
-	@scripts/packages cc pkg-config libelf zlib bpftool ip
+	@scripts/packages cc pkg-config libelf zlib bpftool ip emulator
 
 clean:
 	$(CARGO) clean

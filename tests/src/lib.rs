@@ -14,6 +14,7 @@ use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
+pub mod emulated;
 pub mod net;
 pub mod runs;
 
@@ -101,6 +102,11 @@ impl Outcome {
 
 /// Runs a command to its end, at most a minute.
 pub fn finish(command: &mut Command) -> Outcome {
+    finish_within(command, Duration::from_secs(60))
+}
+
+/// Runs a command to its end; one that hangs for longer is killed.
+pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -110,7 +116,7 @@ pub fn finish(command: &mut Command) -> Outcome {
     let id = nix::unistd::Pid::from_raw(child.id() as i32);
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let guard = std::thread::spawn(move || {
-        if ended.recv_timeout(Duration::from_secs(60)).is_err() {
+        if ended.recv_timeout(limit).is_err() {
             // Ends a command that hangs, so that the test fails with what it printed.
             let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGKILL);
         }
