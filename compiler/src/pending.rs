@@ -51,12 +51,22 @@ impl Pending<'_> {
                 | ProgramKind::Xdp
                 | ProgramKind::Tc
                 | ProgramKind::Cgroup
-                | ProgramKind::SocketFilter,
-            ) => {}
+                | ProgramKind::SocketFilter
+                | ProgramKind::Probe
+                | ProgramKind::Retprobe
+                | ProgramKind::Tracepoint
+                | ProgramKind::RawTracepoint
+                | ProgramKind::SyscallEnter
+                | ProgramKind::SyscallExit
+                | ProgramKind::Lsm
+                | ProgramKind::Uprobe
+                | ProgramKind::Uretprobe,
+            )
+            | FunctionKind::Kfunc
+            | FunctionKind::Private => {}
             FunctionKind::Program(kind) => {
                 self.later(function.span, &format!("a program for `@{}` is", kind.name()));
             }
-            FunctionKind::Kfunc | FunctionKind::Private => self.later(function.span, "a `@kfunc` is"),
             FunctionKind::Method(_) => {}
         }
         for local in function.locals.iter() {
@@ -90,9 +100,7 @@ impl Pending<'_> {
         let types = &self.hir.types;
         match types.kind(ty) {
             TypeKind::Ptr(to) => match types.kind(*to) {
-                TypeKind::Struct(id) => {
-                    !matches!(types.struct_def(*id).origin, StructOrigin::Context | StructOrigin::Kernel)
-                }
+                TypeKind::Struct(id) => types.struct_def(*id).origin != StructOrigin::Context,
                 TypeKind::Void => false,
                 _ => true,
             },

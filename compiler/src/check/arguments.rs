@@ -5,7 +5,7 @@ use super::signatures::expected;
 use super::{Checker, Signature};
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{ProgramKind, Target};
+use crate::hir::{ProgramKind, SystemCall, Target};
 use crate::kernel_types::{Entry, KernelType, Param, Pointee, Unfound};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -196,6 +196,23 @@ impl Checker<'_> {
             usable += 1;
         }
         Some(Arguments { what, params, usable, any_scalar })
+    }
+
+    /// The function behind the target of a probe if that is a system call.
+    pub(super) fn system_call(&self, target: &Target) -> Option<SystemCall> {
+        let Target::Function { name, .. } = target else { return None };
+        let found = self.kernel().function(name);
+        let (target, arguments) = match found {
+            Ok(found) => match found.entry {
+                Entry::Syscall { known } => (found.target, known.then_some(found.proto.params.len())),
+                Entry::Direct => return None,
+            },
+            // Without types of a kernel the name is all there is.
+            Err(Unfound::CannotTell) if name.starts_with("sys_") => (format!("__x64_{name}"), None),
+            Err(_) => return None,
+        };
+        let wrapped = target.starts_with("__x64_") || target.starts_with("__arm64_");
+        Some(SystemCall { target, wrapped, arguments })
     }
 
     fn syscall_arguments(

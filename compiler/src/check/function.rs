@@ -77,6 +77,7 @@ impl Checker<'_> {
         body.statements(&function.body, &mut block);
         body.finish(function, &mut block);
         let Body { locals, params, .. } = body;
+        let system_call = self.system_call(&target);
         read_form::choose(&mut block);
         hir::Function {
             name,
@@ -88,6 +89,7 @@ impl Checker<'_> {
             locals,
             body: block,
             throws: false,
+            system_call,
         }
     }
 }
@@ -104,6 +106,7 @@ fn unusable(name: String, span: Span, ret: TypeId) -> hir::Function {
         locals: IndexVec::new(),
         body: Vec::new(),
         throws: false,
+        system_call: None,
     }
 }
 

@@ -59,6 +59,9 @@ impl Checker<'_> {
         let def = self.types.struct_def(id);
         let (structure, declared) = (def.name.clone(), def.field(&name.name));
         let real = self.kernel().member(&structure, &name.name);
+        if self.kernel().is_union(&structure) {
+            self.kernel_members.unions.insert(id);
+        }
         match (declared, real) {
             (Some(index), Some(real)) => self.declared_member(id, index, &real, name).then_some(index),
             (Some(index), None) if !self.kernel().has_structure(&structure) => Some(index),
@@ -76,6 +79,11 @@ impl Checker<'_> {
         let scalar = self.types.scalar(ty).is_some();
         let real_scalar = real.ty.scalar().is_some() || matches!(real.ty, KernelType::Pointer(_));
         if real.bitfield.is_none() && scalar == real_scalar {
+            if let Some((bytes, signed)) = real.ty.scalar()
+                && let Some(real) = self.int_of(bytes, signed).and_then(|ty| self.types.int(ty))
+            {
+                self.kernel_members.members.insert((id, index), real);
+            }
             return true;
         }
         let (declared, found) = (self.types.name(ty), describe(real));

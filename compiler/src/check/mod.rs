@@ -109,6 +109,8 @@ struct Checker<'a> {
     by_value: HashMap<StructId, Span>,
     /// Structs of the kernel that no script declares.
     kernel_structs: HashMap<String, StructId>,
+    /// What is known of their members besides.
+    kernel_members: crate::hir::KernelStructs,
     /// How many parts types are made of, if more than one.
     weights: HashMap<TypeId, u32>,
     /// The methods of each impl block by name.
@@ -146,6 +148,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         half: Half::Kernel,
         by_value: HashMap::new(),
         kernel_structs: HashMap::new(),
+        kernel_members: crate::hir::KernelStructs::default(),
         weights: HashMap::new(),
         methods: IndexVec::new(),
         signatures: IndexVec::new(),
@@ -197,7 +200,9 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     if checker.diagnostics.has_errors() {
         return None;
     }
-    let Checker { types, known, globals, maps, rings, configs, counters, externs, impls, .. } = checker;
+    let Checker {
+        types, known, kernel_members, globals, maps, rings, configs, counters, externs, impls, ..
+    } = checker;
     let tests =
         functions.iter_enumerated().filter(|(_, one)| one.kind == FunctionKind::Test).map(|(id, _)| id);
     let tests = tests.collect();
@@ -214,6 +219,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         counters,
         main,
         tests,
+        kernel_structs: kernel_members,
         known,
     })
 }

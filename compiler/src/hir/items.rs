@@ -208,6 +208,19 @@ pub struct Function {
     pub body: Block,
     /// A throw may leave it: it has a hidden result.
     pub throws: bool,
+    /// What a probe on `sys_NAME` is really put on.
+    pub system_call: Option<SystemCall>,
+}
+
+/// The function of the kernel behind `sys_NAME` in a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemCall {
+    /// Its name, for the architecture of the kernel whose types were read.
+    pub target: String,
+    /// It is the architecture's wrapper: its one argument leads to the registers of the call.
+    pub wrapped: bool,
+    /// How many arguments the call has, if that is known.
+    pub arguments: Option<usize>,
 }
 
 /// A local variable or parameter.

@@ -18,9 +18,11 @@ pub use expr::*;
 pub use items::*;
 pub use stmt::*;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::id_type;
 use crate::index::IndexVec;
-use crate::types::{TypeId, Types};
+use crate::types::{IntType, StructId, TypeId, Types};
 
 id_type! {
     /// A function.
@@ -71,8 +73,19 @@ pub struct Hir {
     pub main: Option<FuncId>,
     /// `@test` functions, in source order; none unless they are compiled.
     pub tests: Vec<FuncId>,
+    /// What the members of the kernel's structs really are.
+    pub kernel_structs: KernelStructs,
     /// Types that the back ends need to know by name.
     pub known: KnownTypes,
+}
+
+/// What the types of the kernel's structs do not say.
+#[derive(Debug, Clone, Default)]
+pub struct KernelStructs {
+    /// Unions: their members lie over each other.
+    pub unions: BTreeSet<StructId>,
+    /// The integers that members really are which the script declares as others, by their positions.
+    pub members: BTreeMap<(StructId, usize), IntType>,
 }
 
 /// Predeclared types.

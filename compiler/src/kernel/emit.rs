@@ -4,11 +4,13 @@ use super::isel::legal::is_below;
 use super::isel::{Base, Function, Inst, Kind, Rhs, Symbol, Target};
 use super::machine::Cpu;
 use super::mir::Size;
+use super::mir::core::{CoreField, CoreQuestion};
 use super::regalloc::{Move, Place, Registers};
 use crate::bpf::{
     AluOp, Assembler, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, InsnIndex, JmpOp, Label, LabelError,
     Operand, Reg, Width,
 };
+use crate::btf::CoreRelo;
 use crate::source::Span;
 
 /// What turns the names of this back end into references of the object.
@@ -17,6 +19,9 @@ pub trait Symbols {
     fn address(&mut self, symbol: Symbol) -> Imm64;
     /// The reference of what is called.
     fn callee(&mut self, target: Target) -> CallTarget;
+    /// What the object's own types say of a part of a struct of the kernel, and the record by which the loader corrects
+    /// it in an instruction.
+    fn core(&mut self, at: InsnIndex, field: &CoreField, question: CoreQuestion) -> (i32, CoreRelo);
 }
 
 /// A function's instructions.
@@ -26,6 +31,8 @@ pub struct Code {
     pub insns: Vec<Insn>,
     /// Where each part of the script begins; ascending, the first at instruction 0.
     pub spans: Vec<(InsnIndex, Span)>,
+    /// What the loader corrects, in order.
+    pub relos: Vec<CoreRelo>,
     /// Bytes of the stack frame: slots and spilled registers.
     pub frame_bytes: u32,
 }
@@ -51,6 +58,7 @@ pub fn emit(
         asm,
         labels,
         spans: vec![(InsnIndex(0), span)],
+        relos: Vec::new(),
         first_inst: first_insts(function),
         known: Vec::new(),
         known_bound: 0,
@@ -63,6 +71,7 @@ pub fn emit(
     Ok(Code {
         insns: emitter.asm.finish()?,
         spans: emitter.spans,
+        relos: emitter.relos,
         frame_bytes: function.slot_bytes.saturating_add(spill_bytes),
     })
 }
@@ -84,6 +93,7 @@ struct Emitter<'a> {
     asm: Assembler,
     labels: Vec<Label>,
     spans: Vec<(InsnIndex, Span)>,
+    relos: Vec<CoreRelo>,
     /// The number of each block's first instruction.
     first_inst: Vec<usize>,
     /// What the branch into this block compared is below the bound, and is in these registers.
@@ -254,6 +264,22 @@ impl Emitter<'_> {
             Kind::Swap { bits, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::Endian { order: ByteOrder::Big, bits: *bits, dst });
+                self.written(dst);
+            }
+            Kind::Core { field, question, .. } => {
+                let dst = regs.reg();
+                let at = self.asm.next_index();
+                let (value, relo) = self.symbols.core(at, field, *question);
+                self.relos.push(relo);
+                self.push(Insn::mov(dst, value));
+                self.written(dst);
+            }
+            Kind::LoadField { size, field, .. } => {
+                let (dst, base) = (regs.reg(), regs.reg());
+                let at = self.asm.next_index();
+                let (offset, relo) = self.symbols.core(at, field, CoreQuestion::Offset);
+                self.relos.push(relo);
+                self.push(Insn::load(*size, dst, base, i16::try_from(offset).unwrap_or(i16::MAX)));
                 self.written(dst);
             }
             Kind::Load { size, base, offset, .. } => {

@@ -212,7 +212,7 @@ impl<'a> Mir<'a> {
 
     /// Selects instructions and registers.
     fn code(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
-        let mut assembly = object::Assembly::new(self.hir, split, &self.program);
+        let mut assembly = object::Assembly::new(self.hir, split, &self.program, self.machine.arch);
         let (prints, _) = lower::print::table(self.hir, split, Some(sources));
         // A list of numbers and texts cannot fail to be JSON.
         assembly.print_table(serde_json::to_vec(&prints).unwrap_or_default());

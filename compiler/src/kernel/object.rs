@@ -1,19 +1,22 @@
 //! Code, maps and global variables to an ELF object with type information and the script's lines.
 
+mod core;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use ks_wit::section::FAULT_COUNT_PREFIX;
+use ks_wit::section::{Arch, FAULT_COUNT_PREFIX};
 
 use ks_wit::object;
 use sha2::{Digest, Sha256};
 
 use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
+use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{self, Kfunc, Lost};
 use super::scratch::SLOTS;
 use super::section;
-use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, KfuncRef, MapRef, disasm};
-use crate::btf::{self, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
+use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, disasm};
+use crate::btf::{self, CoreRelo, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
 use crate::elf::{
     CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
     MapSide, ObjectBuilder, Pinning,
@@ -42,12 +45,14 @@ pub struct Assembly<'a> {
     /// The arrays of programs, by the first one.
     programs: BTreeMap<FuncId, MapRef>,
     faults: BTreeMap<FuncId, GlobalRef>,
+    core: core::Core,
+    arch: Arch,
     code: Vec<(String, Vec<Insn>)>,
 }
 
 impl<'a> Assembly<'a> {
     /// An object with the maps and variables of a split, and functions without bodies.
-    pub fn new(hir: &'a Hir, split: &Split, program: &mir::Program) -> Assembly<'a> {
+    pub fn new(hir: &'a Hir, split: &Split, program: &mir::Program, arch: Arch) -> Assembly<'a> {
         let mut assembly = Assembly {
             hir,
             builder: ObjectBuilder::new(),
@@ -63,6 +68,8 @@ impl<'a> Assembly<'a> {
             scratch: None,
             programs: BTreeMap::new(),
             faults: BTreeMap::new(),
+            core: core::Core::of(&program.functions),
+            arch,
             code: Vec::new(),
         };
         split.maps.iter().for_each(|id| assembly.add_map(*id));
@@ -292,7 +299,7 @@ impl<'a> Assembly<'a> {
             return self.declare_body(declared, program);
         };
         let (section, linkage) = if function.kind.is_program() {
-            (CodeSection::Program(section::of(function)), FuncLinkage::Global)
+            (CodeSection::Program(section::of(function, self.arch)), FuncLinkage::Global)
         } else {
             (CodeSection::Text, FuncLinkage::Static)
         };
@@ -357,7 +364,7 @@ impl<'a> Assembly<'a> {
         };
         let lines = code.spans.iter().map(|(at, span)| line(sources, *at, *span)).collect();
         self.code.push((name.to_owned(), code.insns.clone()));
-        let body = FunctionBody { code: code.insns, lines, relos: Vec::new() };
+        let body = FunctionBody { code: code.insns, lines, relos: code.relos };
         self.builder.define_function(*function, body);
     }
 
@@ -470,6 +477,10 @@ impl Symbols for Assembly<'_> {
             Symbol::Scratch => Imm64::Map(self.scratch.expect("a program that claims a slot has the map")),
             Symbol::Faults(id) => Imm64::Global { global: self.fault_count(id), offset: 0 },
         }
+    }
+
+    fn core(&mut self, at: InsnIndex, field: &CoreField, question: CoreQuestion) -> (i32, CoreRelo) {
+        self.core.relocation(self.builder.btf(), at, field, question)
     }
 
     fn callee(&mut self, target: Target) -> CallTarget {

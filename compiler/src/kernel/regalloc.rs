@@ -172,7 +172,10 @@ fn operands(kind: &Kind) -> Vec<Operand> {
             let fixed = params.iter().enumerate();
             operands.extend(fixed.map(|(at, param)| Operand::reg_fixed_def(*param, preg(at + 1))));
         }
-        Kind::Const { dst, .. } | Kind::Address { dst, .. } | Kind::FrameAddr { dst, .. } => {
+        Kind::Const { dst, .. }
+        | Kind::Core { dst, .. }
+        | Kind::Address { dst, .. }
+        | Kind::FrameAddr { dst, .. } => {
             operands.push(Operand::reg_def(*dst));
         }
         Kind::Mov32 { dst, src } | Kind::Extend { dst, src, .. } => {
@@ -189,6 +192,9 @@ fn operands(kind: &Kind) -> Vec<Operand> {
         Kind::SetIf { dst, lhs, rhs: right, .. } => {
             operands.extend([Operand::reg_use(*lhs), Operand::reg_def_at_start(*dst)]);
             operands.extend(rhs(right));
+        }
+        Kind::LoadField { dst, base, .. } => {
+            operands.extend([Operand::reg_def(*dst), Operand::reg_use(*base)]);
         }
         Kind::Load { dst, base: from, .. } => {
             operands.push(Operand::reg_def(*dst));

@@ -1,9 +1,11 @@
 //! The section of a program, by which libbpf knows its type and where it is attached.
 
+use ks_wit::section::Arch;
+
 use crate::hir::{Function, FunctionKind, ProgramKind, Target};
 
 /// The section of a program. Source: libbpf 1.7, `section_defs`.
-pub(super) fn of(function: &Function) -> String {
+pub(super) fn of(function: &Function, arch: Arch) -> String {
     let FunctionKind::Program(kind) = function.kind else { return String::new() };
     match (kind, &function.target) {
         (ProgramKind::Xdp, _) => "xdp".into(),
@@ -14,6 +16,45 @@ pub(super) fn of(function: &Function) -> String {
             format!("cgroup_skb/{hook}")
         }
         (ProgramKind::Cgroup, Target::Name(hook)) => format!("cgroup/{hook}"),
+        (ProgramKind::Probe, Target::Function { name, offset: Some(offset) }) => {
+            format!("kprobe/{}+{offset}", symbol(function, name, arch))
+        }
+        (ProgramKind::Probe, Target::Function { name, offset: None }) => {
+            format!("fentry/{}", symbol(function, name, arch))
+        }
+        (ProgramKind::Retprobe, Target::Function { name, .. }) => {
+            format!("fexit/{}", symbol(function, name, arch))
+        }
+        (ProgramKind::Tracepoint, Target::Tracepoint { category, event }) => {
+            format!("tracepoint/{category}/{event}")
+        }
+        (ProgramKind::RawTracepoint, Target::Name(event)) => format!("tp_btf/{event}"),
+        (ProgramKind::Lsm, Target::Name(hook)) => format!("lsm/{hook}"),
+        (ProgramKind::SyscallEnter, Target::Name(call)) => format!("tracepoint/syscalls/sys_enter_{call}"),
+        (ProgramKind::SyscallExit, Target::Name(call)) => format!("tracepoint/syscalls/sys_exit_{call}"),
+        (ProgramKind::Uprobe, target) => format!("uprobe/{}", place(target)),
+        (ProgramKind::Uretprobe, target) => format!("uretprobe/{}", place(target)),
         _ => "perf_event".into(),
+    }
+}
+
+/// The function that a probe is put on; of a system call the wrapper, whose name the architecture makes.
+fn symbol(function: &Function, name: &str, arch: Arch) -> String {
+    match &function.system_call {
+        Some(call) if call.wrapped => {
+            let prefix = if arch == Arch::Aarch64 { "__arm64_" } else { "__x64_" };
+            format!("{prefix}{name}")
+        }
+        Some(call) => call.target.clone(),
+        None => name.to_owned(),
+    }
+}
+
+/// `PATH:SYMBOL+OFFSET`, or `PATH:OFFSET` in the file.
+fn place(target: &Target) -> String {
+    match target {
+        Target::User { path, symbol: Some(symbol), offset } => format!("{path}:{symbol}+{offset}"),
+        Target::User { path, symbol: None, offset } => format!("{path}:{offset}"),
+        _ => String::new(),
     }
 }

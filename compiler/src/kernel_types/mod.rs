@@ -118,6 +118,16 @@ impl KernelTypes {
         }
     }
 
+    /// Whether this is a union, or the name of one.
+    #[must_use]
+    pub fn is_union(&self, name: &str) -> bool {
+        let Some(btf) = self.btf() else {
+            return bundled::structure(name).is_some_and(|found| found.is_union);
+        };
+        let found = convert::find_composite(btf, name).map(|id| btf.get(id));
+        matches!(found, Some(Ok(crate::btf::Type::Union { .. })))
+    }
+
     /// One member of a struct, found through its anonymous members, without reading the others.
     #[must_use]
     pub fn member(&self, structure: &str, name: &str) -> Option<Member> {

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{ConfigId, FuncId, GlobalId, Half, Hir, MapId, RingId};
+use crate::hir::{
+    ConfigId, FuncId, Function, FunctionKind, GlobalId, Half, Hir, MapId, ProgramKind, RingId, Target,
+};
 
 /// The two halves of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub fn split(hir: &Hir) -> Split {
         maps: kernel_uses.maps.union(&user_uses.maps).copied().collect(),
         rings: kernel_uses.rings.union(&user_uses.rings).copied().collect(),
         configs: kernel_uses.configs.union(&user_uses.configs).copied().collect(),
-        arch_dependent: kernel_uses.context,
+        arch_dependent: kernel_uses.context || kernel.iter().any(|id| takes_registers(&hir.functions[*id])),
         kernel,
         user,
     }
@@ -73,6 +75,14 @@ fn reachable(hir: &Hir, roots: Vec<FuncId>) -> Vec<FuncId> {
         }
     }
     found.into_iter().collect()
+}
+
+/// Whether a program finds its parameters, or its target, by the architecture's conventions.
+fn takes_registers(function: &Function) -> bool {
+    let FunctionKind::Program(kind) = function.kind else { return false };
+    let wrapped = function.system_call.as_ref().is_some_and(|call| call.wrapped);
+    let within = matches!(function.target, Target::Function { offset: Some(_), .. });
+    wrapped || within || matches!(kind, ProgramKind::Uprobe | ProgramKind::Uretprobe)
 }
 
 /// What functions mention.

@@ -300,7 +300,11 @@ impl Types {
     /// Whether this is a pointer to a context of a program.
     pub fn is_context_pointer(&self, id: TypeId) -> bool {
         let TypeKind::Ptr(to) = self.kind(id) else { return false };
-        matches!(self.kind(*to), TypeKind::Struct(def) if self.struct_def(*def).origin == StructOrigin::Context)
+        let TypeKind::Struct(def) = self.kind(*to) else { return false };
+        let def = self.struct_def(*def);
+        // The record of a tracepoint is a struct of the kernel.
+        def.origin == StructOrigin::Context
+            || (def.origin == StructOrigin::Kernel && def.name.starts_with("trace_event_raw_"))
     }
 
     /// Whether this is a type already reported as wrong.

@@ -124,6 +124,7 @@ impl FnCx<'_, '_> {
             locals,
             body: vec![Stmt { kind: StmtKind::Expr(call), span }],
             throws: false,
+            system_call: None,
         };
         let defined = self.cx.module.declare(function.name.clone(), &[ValType::I32], &[]);
         let homes = offsets.iter().map(|offset| Home::Memory(Addr::of(Var(0)).plus(*offset))).collect();

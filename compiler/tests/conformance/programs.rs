@@ -1,8 +1,8 @@
 //! Chapter 4: attributes, program kinds, contexts, functions of either half.
 
 use crate::scripts::{
-    accepts, accepts_with_kernel, beside_main, in_main, in_program, refuses, refuses_saying,
-    refuses_with_kernel, says,
+    accepts, accepts_with_kernel, beside_main, has_section, in_main, in_program, objects, refuses,
+    refuses_saying, refuses_with_kernel, says,
 };
 
 fn program(attribute: &str, signature: &str) -> String {
@@ -67,6 +67,12 @@ fn lf_068_forms_of_probe() {
     }
     refuses(program("@probe", "() -> i32"), "KS0501");
     refuses(program("@probe(\"vfs_read\")", "(f: *file) -> u64"), "KS0503");
+    for (target, section) in [("vfs_read", "fentry/vfs_read"), ("vfs_read+0x4", "kprobe/vfs_read+4")] {
+        let script = program(&format!("@probe(\"{target}\")"), "(f: *file) -> i32");
+        for elf in objects(script) {
+            assert!(has_section(&elf, section), "{target}");
+        }
+    }
 }
 
 #[test]
@@ -91,6 +97,9 @@ fn lf_070_probes_of_system_calls() {
     let openat = program("@probe(\"sys_openat\")", "(dfd: i32, name: *u8, flags: i32, mode: u32) -> i32");
     accepts(&openat);
     accepts_with_kernel(&openat);
+    let [x86, arm] = objects(openat).try_into().expect("an object for each architecture");
+    assert!(has_section(&x86, "fentry/__x64_sys_openat"));
+    assert!(has_section(&arm, "fentry/__arm64_sys_openat"));
 }
 
 #[test]

@@ -9,13 +9,8 @@ const ROWS: u32 = 144;
 
 /// Rows of which something needs more than the front end, with what it needs.
 const OPEN_ROWS: &[(u32, &str)] = &[
-    (68, "needs the object, kernel half: section names"),
-    (70, "needs the object, kernel half: the wrapper's name"),
-    (72, "needs running, kernel half: relocated members"),
-    (74, "needs running, kernel half: system call arguments"),
     (76, "needs running, kernel half: sample members"),
     (78, "needs running, both halves: registering"),
-    (81, "needs running, kernel half: loading"),
     (103, "needs running, both halves: maps of objects"),
     (122, "needs running, kernel half: loading deep frames"),
     (126, "needs the command `ks init`"),

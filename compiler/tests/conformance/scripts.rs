@@ -193,3 +193,23 @@ fn refused(files: &[(&str, &str)], codes: &str, options: Options) -> Outcome {
     );
     outcome
 }
+
+/// The objects that a script is compiled to for the small kernel.
+#[track_caller]
+pub fn objects(script: impl AsRef<str>) -> Vec<Vec<u8>> {
+    use ks_compiler::pipeline::{self, Target};
+    let options = pipeline::Options {
+        kernel: std::sync::Arc::new(crate::support::kernel::types()),
+        ..pipeline::Options::new("objects")
+    };
+    let parsed = pipeline::parse("objects.ks", script.as_ref().as_bytes(), options);
+    let mut checked = parsed.expect("scripts of tests are short").check();
+    let built = checked.build(Target::default()).expect("the script compiles");
+    built.objects.iter().map(|(_, object)| object.elf().to_vec()).collect()
+}
+
+/// Whether an object has a section of this name.
+pub fn has_section(elf: &[u8], name: &str) -> bool {
+    let name: Vec<u8> = [name.as_bytes(), b"\0"].concat();
+    elf.windows(name.len()).any(|window| window == name)
+}

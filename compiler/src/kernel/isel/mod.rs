@@ -8,10 +8,13 @@ pub mod legal;
 mod select;
 mod uses;
 
+use std::sync::Arc;
+
 use regalloc2::VReg;
 
 pub use select::select;
 
+use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{Kfunc, Lost, Size};
 use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
 use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
@@ -99,6 +102,10 @@ pub enum Kind {
     Below { width: Width, dst: VReg, src: VReg, bound: i32 },
     /// `dst = *(base + offset)`
     Load { size: Size, dst: VReg, base: Base, offset: i16 },
+    /// `dst = ` what the loader says of a part of a struct of the kernel
+    Core { dst: VReg, field: Arc<CoreField>, question: CoreQuestion },
+    /// `dst = *(base + ` the place of a member of the context `)`
+    LoadField { size: Size, dst: VReg, base: VReg, field: Arc<CoreField> },
     /// `*(base + offset) = value`
     Store { size: Size, base: Base, offset: i16, value: Rhs },
     /// `lock *(base + offset) += value`

@@ -378,6 +378,15 @@ impl Selector<'_> {
                 let dst = self.define(result);
                 self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });
             }
+            Op::Core(field, question) => {
+                let dst = self.define(result);
+                self.push(Kind::Core { dst, field: field.clone(), question: *question });
+            }
+            Op::LoadField { size, base, field } => {
+                let base = self.register(*base);
+                let dst = self.define(result);
+                self.push(Kind::LoadField { size: *size, dst, base, field: field.clone() });
+            }
             Op::Load { size, base, offset } => {
                 let (base, offset) = self.base(*base, *offset);
                 let dst = self.define(result);

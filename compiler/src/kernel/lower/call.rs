@@ -31,14 +31,13 @@ impl Lowerer<'_> {
     pub(super) fn parameters(&mut self, id: FuncId) -> Lower<()> {
         let source = self.active.source;
         if source.kind.is_program() {
-            for local in &source.params {
-                let name = &source.locals[*local].name;
-                let value = self.builder.function_param(name, Type::Ptr(Origin::Context));
-                self.entry_context.get_or_insert(value);
-                self.bind_parameter(*local, value)?;
-                self.find_context(*local, value);
-            }
-            return Ok(());
+            let name = match source.params.as_slice() {
+                [only] if self.is_context(source.locals[*only].ty) => &source.locals[*only].name,
+                _ => "ctx",
+            };
+            let context = self.builder.function_param(name, Type::Ptr(Origin::Context));
+            self.entry_context = Some(context);
+            return self.program_parameters(context);
         }
         let returns_aggregate = !self.is_scalar(source.ret);
         let may_fail = self.may_fail(id);

@@ -280,7 +280,7 @@ impl Lowerer<'_> {
                     _ => allowed,
                 }
             }
-            _ => result,
+            _ => self.allowed_result(result),
         };
         self.builder.ret(result);
     }

@@ -66,6 +66,10 @@ impl Lowerer<'_> {
                 let pointer = self.pointer_value(pointer)?;
                 Ok(self.is_null(pointer))
             }
+            ExprKind::IsNull(pointer) if self.is_kernel_pointer(pointer.ty) => {
+                let pointer = self.scalar(pointer)?;
+                Ok(self.builder.compare_const(Condition::Eq, pointer, 0))
+            }
             ExprKind::Context { ctx, member } => self.context(ctx, *member),
             ExprKind::Match(one) => {
                 let (sink, result) = self.scalar_sink(expr.ty, expr.span)?;

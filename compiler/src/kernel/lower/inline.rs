@@ -28,7 +28,8 @@ pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let is_inlined = |id: &FuncId| {
         let function = &hir.functions[*id];
         let params = function.params.iter().map(|param| function.locals[*param].ty);
-        function.kind == FunctionKind::Helper && params.chain([function.ret]).any(has_place)
+        matches!(function.kind, FunctionKind::Helper | FunctionKind::Kfunc | FunctionKind::Private)
+            && params.chain([function.ret]).any(has_place)
     };
     split.kernel.iter().copied().filter(is_inlined).collect()
 }

@@ -21,6 +21,7 @@ mod defer;
 mod errors;
 mod expr;
 mod inline;
+mod kernel_memory;
 mod loops;
 mod map;
 mod matching;
@@ -28,6 +29,7 @@ mod memory;
 mod place;
 mod pointer;
 pub(super) mod print;
+mod program;
 mod queue;
 mod ring;
 mod scratch;
@@ -293,6 +295,7 @@ impl<'a> Lowerer<'a> {
             TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Char | TypeKind::Fn(..) => {
                 self.types().scalar(ty).map_or_else(|| not_yet(span, "this type"), Ok)
             }
+            TypeKind::Ptr(_) if self.is_kernel_pointer(ty) => Ok(IntType { bits: 64, signed: false }),
             _ => not_yet(span, &format!("a value of type `{}` in the kernel half is", self.types().name(ty))),
         }
     }

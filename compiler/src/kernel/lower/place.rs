@@ -93,6 +93,10 @@ impl Lowerer<'_> {
 
     /// Evaluates what a place depends on.
     pub(super) fn prepare(&mut self, place: &Place) -> Lower<Prepared> {
+        if let Some(part) = self.kernel_part(place) {
+            let addr = self.kernel_copy(&part, place.span)?;
+            return Ok(Prepared { root: Root::Value(addr), steps: Vec::new(), bytes: 0 });
+        }
         let bytes = u32::try_from(self.types().size(place.ty)).unwrap_or(u32::MAX);
         let whole = |root| Prepared { root, steps: Vec::new(), bytes };
         match &place.kind {
@@ -219,7 +223,7 @@ impl Lowerer<'_> {
     }
 
     /// Goes to `miss` unless the index is in range.
-    fn checked_element(
+    pub(super) fn checked_element(
         &mut self,
         addr: Addr,
         index: Value,
@@ -270,6 +274,12 @@ impl Lowerer<'_> {
         if let Some(member) = self.context_place(place) {
             return self.read_context(member, place);
         }
+        if let Some(part) = self.kernel_part(place) {
+            return self.read_kernel_scalar(&part, place.span);
+        }
+        if let Some(register) = self.read_register(place)? {
+            return Ok(register);
+        }
         let int = self.int(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
         self.load_prepared(&prepared, int)
@@ -295,6 +305,9 @@ impl Lowerer<'_> {
     pub(super) fn read_aggregate(&mut self, place: &Place, to: Addr) -> Lower<()> {
         if let Some(member) = self.context_place(place) {
             return self.read_context_array(member, place, to);
+        }
+        if let Some(part) = self.kernel_part(place) {
+            return self.read_kernel_bytes(&part, to, place.span);
         }
         let bytes = self.size(place.ty, place.span)?;
         let prepared = self.prepare(place)?;

@@ -13,6 +13,7 @@
 //! A pointer into a packet is a distance from where the packet starts (`packet`).
 
 mod access;
+mod address;
 mod packet;
 
 use std::collections::BTreeSet;
@@ -51,7 +52,7 @@ pub(super) struct Pointer {
 pub(super) struct Object {
     /// Its address; null if the pointer does not point there. Of a record or packet: 1 if the pointer points there, else 0.
     pub base: Value,
-    /// Its bytes.
+    /// Its bytes; [`ADDRESS`] of memory that is not the program's: its base is then a number, 0 if the pointer is none.
     pub extent: u64,
     /// It is in this frame or a caller's, or not published yet: nobody else sees it.
     pub is_own: bool,
@@ -60,6 +61,9 @@ pub(super) struct Object {
     /// The part of a packet that it is.
     pub packet: Option<Part>,
 }
+
+/// The extent of what an address of the kernel or of a user program leads to.
+pub(super) const ADDRESS: u64 = u64::MAX;
 
 /// A part of a packet, named by what offsets count from. Where it ends is not known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +128,9 @@ pub(super) enum PointerHome {
 impl Lowerer<'_> {
     /// Whether values of the type are [`Pointer`]s.
     pub(super) fn is_pointer(&self, ty: TypeId) -> bool {
-        matches!(self.types().kind(ty), TypeKind::Ptr(_)) && !self.is_context(ty)
+        matches!(self.types().kind(ty), TypeKind::Ptr(_))
+            && !self.is_context(ty)
+            && !self.is_kernel_pointer(ty)
     }
 
     /// What a pointer type points to, of which memory is made.
@@ -149,7 +155,11 @@ impl Lowerer<'_> {
         let kinds = self.pointers.known.get(index).cloned().unwrap_or_default();
         let variable = |kind: Kind| {
             let is_flag = kind.2.is_some() || kind.3.is_some();
-            let ty = if is_flag { Type::I32 } else { Type::Ptr(Origin::MemoryOrNull) };
+            let ty = match kind.0 {
+                _ if is_flag => Type::I32,
+                ADDRESS => Type::I64,
+                _ => Type::Ptr(Origin::MemoryOrNull),
+            };
             (kind, self.builder.variable(ty))
         };
         let variables = kinds.into_iter().map(variable).collect();
@@ -208,12 +218,16 @@ impl Lowerer<'_> {
                 Home::Pointer(PointerHome::Variables(variables)) => Ok(self.current_pointer(variables)),
                 _ => not_yet(expr.span, "a pointer from here is"),
             },
-            ExprKind::Load(place) => match self.packet_member(place) {
-                Some(field) => {
+            ExprKind::Load(place) => match (self.packet_member(place), self.kernel_part(place)) {
+                (Some(field), _) => {
                     self.check_access(field, place, false)?;
                     self.packet_pointer(field.ty, expr.span)
                 }
-                None => not_yet(expr.span, "a pointer from here is"),
+                (None, Some(part)) => {
+                    let address = self.read_kernel_scalar(&part, expr.span)?;
+                    Ok(self.pointer_to_address(address))
+                }
+                (None, None) => not_yet(expr.span, "a pointer from here is"),
             },
             ExprKind::AddrOf(place) => self.address_of_place(place),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
@@ -248,7 +262,7 @@ impl Lowerer<'_> {
         span: Span,
     ) -> Lower<()> {
         let objects = self.objects(pointer);
-        let in_memory = objects.iter().any(|object| object.packet.is_none());
+        let in_memory = objects.iter().any(|object| object.packet.is_none() && object.extent != ADDRESS);
         if in_memory && known_align(&pointer) < variables.align {
             return not_yet(span, "keeping a pointer that may be misaligned is");
         }
@@ -259,9 +273,13 @@ impl Lowerer<'_> {
             self.records.outlives(site, variables.scope);
         });
         for (kind, variable) in self.pointers.variables[variables.index].clone() {
-            let fitting = objects.iter().copied().filter(|object| object.kind() == kind).collect();
+            let fitting: Vec<_> = objects.iter().copied().filter(|object| object.kind() == kind).collect();
             let is_flag = kind.2.is_some() || kind.3.is_some();
-            let base = if is_flag { self.any_of(fitting) } else { self.chosen(fitting) };
+            let base = match kind.0 {
+                _ if is_flag => self.any_of(fitting),
+                ADDRESS => self.chosen_address(&fitting),
+                _ => self.chosen(fitting),
+            };
             let base = self.with_plain_null(base);
             self.builder.set(variable, base);
         }
@@ -288,6 +306,10 @@ impl Lowerer<'_> {
 
     /// The address of a place.
     pub(super) fn address_of_place(&mut self, place: &Place) -> Lower<Pointer> {
+        if let Some(part) = self.kernel_part(place) {
+            let address = self.kernel_address(&part, place.span)?;
+            return Ok(self.pointer_to_address(address));
+        }
         match &place.kind {
             PlaceKind::Local(_) | PlaceKind::Global(_) => {
                 let prepared = self.prepare(place)?;
@@ -337,7 +359,10 @@ impl Lowerer<'_> {
             return moved;
         };
         let end = offset.saturating_add(end);
-        let within = |object: Object| Object { extent: object.extent.min(end), ..object };
+        let within = |object: Object| match object.extent {
+            ADDRESS => object,
+            extent => Object { extent: extent.min(end), ..object },
+        };
         let objects = self.objects(pointer).into_iter().map(within).collect();
         self.pointer_into(objects, moved.offset, moved.align)
     }

@@ -3,6 +3,8 @@
 //! The array holds the programs of one section: the kernel wants all that meet in one to be of one type and one place of
 //! attachment. The loader fills it. A call that fails comes back, and the program ends as if it had let everything pass.
 
+use ks_wit::section::Arch;
+
 use super::super::mir::{Callee, Helper, Op, Origin, Type, Value};
 use super::super::section;
 use super::{Lower, Lowerer, int_type, not_yet};
@@ -19,7 +21,7 @@ pub(super) fn arrays(hir: &Hir, split: &Split) -> Vec<Vec<FuncId>> {
     split.kernel.iter().for_each(|id| visit::block(&mut targets, &hir.functions[*id].body));
     let mut arrays: Vec<(String, Vec<FuncId>)> = Vec::new();
     for target in targets.0 {
-        let name = section::of(&hir.functions[target]);
+        let name = section::of(&hir.functions[target], Arch::Any);
         let at = arrays.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
             arrays.push((name, Vec::new()));
             arrays.len() - 1
@@ -44,7 +46,7 @@ impl Visitor for Targets {
 impl Lowerer<'_> {
     /// Leaves the program for another. What must happen before the program ends happens before the jump.
     pub(super) fn tail_call(&mut self, target: FuncId, expr: &Expr) -> Lower<Value> {
-        let sections = [target, self.builder.id()].map(|id| section::of(&self.hir.functions[id]));
+        let sections = [target, self.builder.id()].map(|id| section::of(&self.hir.functions[id], Arch::Any));
         if sections[0] != sections[1] {
             return not_yet(expr.span, "a tail call to a program that is attached elsewhere is");
         }

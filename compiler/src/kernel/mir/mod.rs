@@ -12,11 +12,15 @@
 //! Not here: registers, the frame's layout, anything about the language's types.
 
 pub mod builder;
+pub mod core;
 pub mod dominators;
 pub mod interp;
 pub mod print;
 pub mod verify;
 
+use std::sync::Arc;
+
+use self::core::{CoreField, CoreQuestion};
 use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
 use crate::id_type;
 use crate::index::IndexVec;
@@ -228,6 +232,10 @@ pub enum Helper {
     TailCall,
     /// `() -> id`
     GetCurrentCgroupId,
+    /// `(to, bytes, kernel address) -> 0 or -errno`; all zero on failure
+    ProbeReadKernel,
+    /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
+    ProbeReadUser,
 }
 
 impl Helper {
@@ -252,6 +260,8 @@ impl Helper {
             Helper::GetCurrentComm => "bpf_get_current_comm",
             Helper::TailCall => "bpf_tail_call",
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
+            Helper::ProbeReadKernel => "bpf_probe_read_kernel",
+            Helper::ProbeReadUser => "bpf_probe_read_user",
         }
     }
 
@@ -276,6 +286,8 @@ impl Helper {
             Helper::GetCurrentComm => 16,
             Helper::TailCall => 12,
             Helper::GetCurrentCgroupId => 80,
+            Helper::ProbeReadUser => 112,
+            Helper::ProbeReadKernel => 113,
         }
     }
 
@@ -303,6 +315,8 @@ impl Helper {
                 | Helper::RingDiscard
                 | Helper::GetCurrentComm
                 | Helper::TailCall
+                | Helper::ProbeReadKernel
+                | Helper::ProbeReadUser
         )
     }
 }
@@ -469,6 +483,17 @@ pub enum Op {
     LostAddr(Lost),
     /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
     PtrDiff(Value, Value),
+    /// What the loader says of a part of a struct of the kernel: 64 bits, below 2^31.
+    Core(Arc<CoreField>, CoreQuestion),
+    /// Reads a member of the context where the kernel that runs has it, extended by zeros.
+    LoadField {
+        /// Bytes; 8 exactly if the result has 64 bits.
+        size: Size,
+        /// The context.
+        base: Value,
+        /// Which.
+        field: Arc<CoreField>,
+    },
     /// A pointer moved by a 64-bit number of bytes that was checked.
     PtrAdd(Value, Value),
     /// Reads memory, extended by zeros.
@@ -542,6 +567,7 @@ impl Op {
             Op::Const(_)
             | Op::StackAddr { .. }
             | Op::GlobalAddr { .. }
+            | Op::Core(..)
             | Op::MapAddr(_)
             | Op::ConfigAddr(_)
             | Op::ScratchMap
@@ -560,6 +586,7 @@ impl Op {
             | Op::NonNull(value)
             | Op::InPacket { pointer: value, .. }
             | Op::PacketEdge { context: value, .. }
+            | Op::LoadField { base: value, .. }
             | Op::Load { base: value, .. } => *value = map(*value),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)

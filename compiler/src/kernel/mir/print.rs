@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use super::core::{CoreField, CoreStep};
 use super::{BlockData, Callee, Function, Inst, Lost, Op, Origin, Program, Target, Terminator, Type, Value};
 use crate::hir::Hir;
 use crate::index::Id;
@@ -132,6 +133,10 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::FaultCount(program) => format!("fault_count {}", hir.functions[*program].name),
         Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),
         Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),
+        Op::Core(field, question) => format!("core {question:?} {}", core_name(field)),
+        Op::LoadField { size, base, field } => {
+            format!("load{} {} + {}", size.bytes(), Name(*base), core_name(field))
+        }
         Op::Load { size, base, offset } => format!("load{} {} + {offset}", size.bytes(), Name(*base)),
         Op::Store { size, base, offset, value } => {
             format!("store{} {} + {offset}, {}", size.bytes(), Name(*base), Name(*value))
@@ -152,4 +157,13 @@ fn callee_name(callee: Callee, hir: &Hir) -> String {
             None => format!("loop_body_{}", id.index() - hir.functions.len()),
         },
     }
+}
+
+/// `task_struct.comm[0]`
+fn core_name(field: &CoreField) -> String {
+    let steps = field.steps.iter().map(|step| match step {
+        CoreStep::Member(name, _) => format!(".{name}"),
+        CoreStep::Element(index) => format!("[{index}]"),
+    });
+    std::iter::once(field.root.name.clone()).chain(steps).collect()
 }

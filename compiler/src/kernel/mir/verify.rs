@@ -222,6 +222,12 @@ impl Checker<'_> {
             | Op::LostAddr(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
+            Op::Core(..) => require(result == Some(Type::I64), mismatch),
+            Op::LoadField { size, base, .. } => {
+                let wide = *size == Size::DW;
+                let number = result == Some(if wide { Type::I64 } else { Type::I32 });
+                require(self.ty(*base) == Type::Ptr(Origin::Context) && number, mismatch)
+            }
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
             Op::Call { callee, args } => self.call(*callee, args.len(), result),
         }

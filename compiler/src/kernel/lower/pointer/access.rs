@@ -3,7 +3,7 @@
 use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
 use super::super::memory::{Addr, Base};
 use super::super::{Lower, Lowerer, arithmetic};
-use super::{Bytes, Object, Pointer, known_align};
+use super::{ADDRESS, Bytes, Object, Pointer, known_align};
 use crate::hir::{self, Expr};
 use crate::types::IntType;
 
@@ -46,6 +46,11 @@ impl Lowerer<'_> {
     fn inside(&mut self, pointer: Pointer, object: Object, bytes: u32, miss: Block) -> Addr {
         if let Some(part) = object.packet {
             return self.inside_packet(pointer.offset, object.base, part, bytes, miss);
+        }
+        if object.extent == ADDRESS {
+            let there = self.builder.compare_const(Condition::Ne, object.base, 0);
+            self.require(there, miss);
+            return self.inside_address(pointer.offset, object.base, bytes);
         }
         let base = self.non_null(object.base, miss);
         let Some(last) = object.extent.checked_sub(u64::from(bytes)) else {
@@ -113,7 +118,14 @@ impl Lowerer<'_> {
     pub(in super::super) fn is_null(&mut self, pointer: Pointer) -> Value {
         let (packets, memory) = self.packets_and_memory(pointer);
         let base = self.chosen(memory);
-        let null = self.is_null_base(base);
+        let mut null = self.is_null_base(base);
+        let addresses = self.addresses(pointer);
+        if !addresses.is_empty() {
+            let address = self.chosen_address(&addresses);
+            let none = self.builder.compare_const(Condition::Eq, address, 0);
+            let elsewhere = self.builder.value(Type::I32, Op::IsNull(base));
+            null = self.builder.binary(BinaryOp::And, elsewhere, none);
+        }
         if packets.is_empty() {
             return null;
         }
@@ -126,6 +138,7 @@ impl Lowerer<'_> {
     fn is_elsewhere(&mut self, object: Object) -> Value {
         match object.packet {
             Some(_) => self.builder.compare_const(Condition::Eq, object.base, 0),
+            None if object.extent == ADDRESS => self.builder.compare_const(Condition::Eq, object.base, 0),
             None => self.builder.value(Type::I32, Op::IsNull(object.base)),
         }
     }
@@ -211,6 +224,14 @@ impl Lowerer<'_> {
     pub(in super::super) fn distance(&mut self, a: &Expr, b: &Expr) -> Lower<Value> {
         let (from, span) = (self.pointer_value(a)?, b.span);
         let to = self.pointer_value(b)?;
+        match (self.plain_address(from, span)?, self.plain_address(to, span)?) {
+            (None, None) => {}
+            (from, to) => {
+                let zero = self.builder.constant(Type::I64, 0);
+                let (from, to) = (from.unwrap_or(zero), to.unwrap_or(zero));
+                return Ok(self.builder.binary(BinaryOp::Sub, from, to));
+            }
+        }
         match self.packet_difference(from, to, span)? {
             Some(difference) => Ok(difference),
             None => Ok(self.difference(from, to)),

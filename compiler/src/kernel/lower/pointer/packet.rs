@@ -8,7 +8,7 @@
 use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
 use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
 use super::super::{Lower, Lowerer, not_yet};
-use super::{Bytes, Object, Part, Pointer};
+use super::{ADDRESS, Bytes, Object, Part, Pointer};
 use crate::builtins::context_members::{ContextField, MemberType};
 use crate::hir::Place;
 use crate::source::Span;
@@ -72,7 +72,8 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn packets_and_memory(&mut self, pointer: Pointer) -> (Vec<Object>, Vec<Object>) {
-        self.live_objects(pointer).into_iter().partition(|object| object.packet.is_some())
+        let objects = self.live_objects(pointer).into_iter();
+        objects.filter(|object| object.extent != ADDRESS).partition(|object| object.packet.is_some())
     }
 
     /// The address of `bytes` bytes in the packet; `there` is 0 if the pointer leads elsewhere.
@@ -130,6 +131,9 @@ impl Lowerer<'_> {
 
     /// A pointer into a packet, or null, as a number: the distance of two such is that of the pointers.
     pub(in super::super) fn packet_address(&mut self, pointer: Pointer, span: Span) -> Lower<Value> {
+        if let Some(address) = self.plain_address(pointer, span)? {
+            return Ok(address);
+        }
         let (packets, memory) = self.packets_and_memory(pointer);
         if !memory.is_empty() {
             return not_yet(span, "the address of memory as a number, or beside that of a packet, is");

@@ -299,6 +299,9 @@ impl<'a> Machine<'a> {
                 self.memory.store(place, bytes(*size), Datum::Bits(new))?;
                 return Ok(None);
             }
+            Op::Core(..) | Op::LoadField { .. } => {
+                return fault("the interpreter has no types of a kernel");
+            }
             Op::ProgramArray(_) | Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {
                 return fault("the interpreter runs no programs on packets");
             }

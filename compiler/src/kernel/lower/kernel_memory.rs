@@ -1,0 +1,359 @@
+//! Memory of the kernel and of user programs, which is read by helpers; and members of records that are contexts.
+//!
+//! An address there is a number. What the script names by members is found where the running kernel has it: the loader
+//! corrects offsets and sizes (`mir::core`). Whether an address is the kernel's or a user's, its sign says. What cannot be read
+//! is zero, as the helpers leave it.
+
+use std::sync::Arc;
+
+use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
+use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Size, Type, Value};
+use super::memory::{Addr, Base, access_size, access_type};
+use super::{Lower, Lowerer, arithmetic, int_type, not_yet};
+use crate::builtins::context::REGISTERS;
+use crate::hir::{Expr, ExprKind, Place, PlaceKind};
+use crate::source::Span;
+use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
+
+/// Whose memory is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The kernel's.
+    Kernel,
+    /// The address tells.
+    Either,
+}
+
+/// A part of a struct of the kernel.
+pub(super) struct KernelPart<'p> {
+    /// To the struct.
+    pointer: &'p Expr,
+    field: CoreField,
+    /// An index that is only known at run time, and how many elements there are.
+    index: Option<(&'p Expr, u64)>,
+    /// The type of the part: of an element if there is an index.
+    ty: TypeId,
+    /// What a scalar really is.
+    real: Option<IntType>,
+}
+
+const U64: IntType = IntType { bits: 64, signed: false };
+
+/// Records of system calls are the same in every kernel: they need no correction.
+///
+/// Source: include/trace/syscall.h, `struct syscall_trace_enter`, `struct syscall_trace_exit`, v6.12.
+const CALL_RECORDS: [(&str, &str, u32); 4] = [
+    ("trace_event_raw_sys_enter", "id", 8),
+    ("trace_event_raw_sys_enter", "args", 16),
+    ("trace_event_raw_sys_exit", "id", 8),
+    ("trace_event_raw_sys_exit", "ret", 16),
+];
+
+impl Lowerer<'_> {
+    /// Whether a pointer leads to a struct of the kernel: it is kept as a number.
+    pub(super) fn is_kernel_pointer(&self, ty: TypeId) -> bool {
+        let TypeKind::Ptr(to) = self.types().kind(ty) else { return false };
+        self.kernel_struct(*to).is_some() && !self.is_context(ty)
+    }
+
+    fn kernel_struct(&self, ty: TypeId) -> Option<StructId> {
+        let TypeKind::Struct(id) = self.types().kind(ty) else { return None };
+        (self.types().struct_def(*id).origin == StructOrigin::Kernel).then_some(*id)
+    }
+
+    /// The part of a struct of the kernel that a place is.
+    pub(super) fn kernel_part<'p>(&self, place: &'p Place) -> Option<KernelPart<'p>> {
+        match &place.kind {
+            PlaceKind::Field { base, field } => {
+                let id = self.kernel_struct(base.ty)?;
+                let mut part = match &base.kind {
+                    PlaceKind::Deref(pointer) => KernelPart {
+                        pointer,
+                        field: CoreField { root: self.composite(id), steps: Vec::new() },
+                        index: None,
+                        ty: base.ty,
+                        real: None,
+                    },
+                    _ => self.kernel_part(base).filter(|part| part.index.is_none())?,
+                };
+                let member = self.types().struct_def(id).fields.get(*field)?;
+                let real = self.hir.kernel_structs.members.get(&(id, *field)).copied();
+                let ty = match real {
+                    Some(int) => CoreType::Int { bytes: int.bytes() as u32, signed: int.signed },
+                    None => self.core_type(member.ty)?,
+                };
+                part.field.steps.push(CoreStep::Member(member.name.clone(), ty));
+                Some(KernelPart { ty: place.ty, real, ..part })
+            }
+            PlaceKind::Index { base, index } => {
+                let mut part = self.kernel_part(base).filter(|part| part.index.is_none())?;
+                let TypeKind::Array(_, len) = *self.types().kind(base.ty) else { return None };
+                match index.kind {
+                    ExprKind::Const(at) if at < len => {
+                        part.field.steps.push(CoreStep::Element(u32::try_from(at).ok()?));
+                    }
+                    _ => part.index = Some((index, len)),
+                }
+                Some(KernelPart { ty: place.ty, ..part })
+            }
+            _ => None,
+        }
+    }
+
+    fn composite(&self, id: StructId) -> CoreComposite {
+        let name = self.types().struct_def(id).name.clone();
+        CoreComposite { name, is_union: self.hir.kernel_structs.unions.contains(&id) }
+    }
+
+    fn core_type(&self, ty: TypeId) -> Option<CoreType> {
+        Some(match *self.types().kind(ty) {
+            TypeKind::Ptr(_) | TypeKind::Fn(..) => CoreType::Pointer,
+            TypeKind::Array(element, len) => {
+                CoreType::Array(Box::new(self.core_type(element)?), u32::try_from(len).ok()?)
+            }
+            TypeKind::Struct(id) => CoreType::Composite(self.composite(id)),
+            _ => {
+                let int = self.types().scalar(ty)?;
+                CoreType::Int { bytes: int.bytes() as u32, signed: int.signed }
+            }
+        })
+    }
+
+    /// Reads a scalar part, as a value of the place's type.
+    pub(super) fn read_kernel_scalar(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Value> {
+        let int = if self.is_pointer(part.ty) { U64 } else { self.int(part.ty, span)? };
+        let base = self.scalar(part.pointer)?;
+        if self.builder.ty(base) == Type::Ptr(Origin::Context) {
+            return self.read_record(base, part, int, span);
+        }
+        let slot = self.builder.slot(8);
+        let to = Addr::of(Base::Slot(slot));
+        self.zero(to, 8, span)?;
+        let (read, join) = (self.builder.block(), self.builder.block());
+        let there = self.builder.compare_const(Condition::Ne, base, 0);
+        self.builder.branch(there, read, join);
+        self.builder.switch_to_sealed(read);
+        let place = self.part_address(base, part, int.bytes(), join)?;
+        let field = Arc::new(part.field.clone());
+        let relocated = part.index.is_none();
+        let bytes = match relocated {
+            true => self.builder.value(Type::I64, Op::Core(field.clone(), CoreQuestion::Size)),
+            false => self.builder.constant(Type::I64, int.bytes()),
+        };
+        self.probe_read(to, bytes, place, Source::Either);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+        // The loader gives no shifts for elements of arrays.
+        if !relocated || matches!(part.field.steps.last(), Some(CoreStep::Element(_))) {
+            return Ok(self.load_scalar(to, int));
+        }
+        let real = part.real.unwrap_or(int);
+        let word = self.load(to, Size::DW);
+        let [left, right] = [CoreQuestion::ShiftLeft, CoreQuestion::ShiftRight]
+            .map(|question| self.builder.value(Type::I64, Op::Core(field.clone(), question)));
+        let high = self.builder.binary(BinaryOp::Shl, word, left);
+        let shift = if real.signed { BinaryOp::AShr } else { BinaryOp::LShr };
+        let word = self.builder.binary(shift, high, right);
+        let wide = IntType { bits: 64, signed: real.signed };
+        Ok(arithmetic::convert(&mut self.builder, wide, int, word))
+    }
+
+    /// Copies a part to memory of its size.
+    pub(super) fn read_kernel_bytes(&mut self, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
+        let bytes = self.size(part.ty, span)?;
+        let base = self.scalar(part.pointer)?;
+        if self.builder.ty(base) == Type::Ptr(Origin::Context) {
+            return self.copy_record(base, part, to, span);
+        }
+        self.zero(to, bytes, span)?;
+        let (read, join) = (self.builder.block(), self.builder.block());
+        let there = self.builder.compare_const(Condition::Ne, base, 0);
+        self.builder.branch(there, read, join);
+        self.builder.switch_to_sealed(read);
+        let place = self.part_address(base, part, bytes.into(), join)?;
+        let bytes = self.builder.constant(Type::I64, bytes.into());
+        self.probe_read(to, bytes, place, Source::Either);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+        Ok(())
+    }
+
+    /// The part in memory of its own.
+    pub(super) fn kernel_copy(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Addr> {
+        let bytes = self.size(part.ty, span)?;
+        let to = Addr::of(Base::Slot(self.builder.slot(bytes)));
+        if self.is_scalar(part.ty) {
+            let int = if self.is_pointer(part.ty) { U64 } else { self.int(part.ty, span)? };
+            let value = self.read_kernel_scalar(part, span)?;
+            self.store_scalar(to, int, value);
+        } else {
+            self.read_kernel_bytes(part, to, span)?;
+        }
+        Ok(to)
+    }
+
+    /// The address of a part, behind a pointer that may be null.
+    pub(super) fn kernel_address(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Value> {
+        let base = self.scalar(part.pointer)?;
+        if self.builder.ty(base) == Type::Ptr(Origin::Context) {
+            return not_yet(span, "the address of a member of a context is");
+        }
+        let (there, miss, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, Type::I64);
+        let is_there = self.builder.compare_const(Condition::Ne, base, 0);
+        self.builder.branch(is_there, there, miss);
+        self.builder.switch_to_sealed(there);
+        let bytes = self.types().size(part.ty);
+        let place = self.part_address(base, part, bytes, miss)?;
+        self.builder.jump_with(join, place);
+        self.builder.switch_to_sealed(miss);
+        let null = self.builder.constant(Type::I64, 0);
+        self.builder.jump_with(join, null);
+        self.builder.switch_to_sealed(join);
+        Ok(result)
+    }
+
+    /// The address of a part, or control goes to `miss` if an index is out of range.
+    fn part_address(
+        &mut self,
+        base: Value,
+        part: &KernelPart<'_>,
+        element_bytes: u64,
+        miss: Block,
+    ) -> Lower<Value> {
+        let field = Arc::new(part.field.clone());
+        let offset = self.builder.value(Type::I64, Op::Core(field, CoreQuestion::Offset));
+        let place = self.builder.binary(BinaryOp::Add, base, offset);
+        let Some((index, len)) = part.index else { return Ok(place) };
+        let int = self.int(index.ty, index.span)?;
+        let index = self.scalar(index)?;
+        let index = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, index);
+        let index = self.below(index, len, miss);
+        let distance = self.builder.binary_const(BinaryOp::Mul, index, element_bytes);
+        Ok(self.builder.binary(BinaryOp::Add, place, distance))
+    }
+
+    /// Reads bytes into memory of this frame.
+    pub(super) fn probe_read(&mut self, to: Addr, bytes: Value, address: Value, source: Source) {
+        let to = self.pointer(to);
+        let call = |this: &mut Self, helper| {
+            this.builder.call(Type::I64, Callee::Helper(helper), vec![to, bytes, address]);
+        };
+        if source == Source::Kernel {
+            return call(self, Helper::ProbeReadKernel);
+        }
+        // Source: arch/x86/include/asm/processor.h, arch/arm64/include/asm/memory.h: the upper half is the kernel's.
+        let [kernel, user, join] = std::array::from_fn(|_| self.builder.block());
+        let is_kernel = self.builder.compare_const(Condition::SLt, address, 0);
+        self.builder.branch(is_kernel, kernel, user);
+        for (block, helper) in [(kernel, Helper::ProbeReadKernel), (user, Helper::ProbeReadUser)] {
+            self.builder.switch_to_sealed(block);
+            call(self, helper);
+            self.builder.jump(join);
+        }
+        self.builder.switch_to_sealed(join);
+    }
+
+    /// Reads 8 bytes.
+    pub(super) fn read_word(&mut self, address: Value, source: Source) -> Value {
+        let slot = self.builder.slot(8);
+        let bytes = self.builder.constant(Type::I64, 8);
+        self.probe_read(Addr::of(Base::Slot(slot)), bytes, address, source);
+        self.load(Addr::of(Base::Slot(slot)), Size::DW)
+    }
+
+    /// Reads a scalar member of a record, or an element of one.
+    fn read_record(&mut self, base: Value, part: &KernelPart<'_>, int: IntType, span: Span) -> Lower<Value> {
+        let Some((index, len)) = part.index else {
+            return Ok(self.record_scalar(base, part.field.clone(), part.real, int));
+        };
+        let bytes = int.bytes() as u32;
+        let Some(total) = u32::try_from(len).ok().and_then(|len| len.checked_mul(bytes)) else {
+            return not_yet(span, "an array of this length is");
+        };
+        let slot = self.builder.slot(total);
+        let to = Addr::of(Base::Slot(slot));
+        self.record_elements(base, &part.field, to, int, len);
+        let from = self.int(index.ty, index.span)?;
+        let index = self.scalar(index)?;
+        let index = arithmetic::convert(&mut self.builder, from, IntType { bits: 64, ..from }, index);
+        let (miss, join) = (self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, int_type(int));
+        let element = self.checked_element(to, index, len, bytes.into(), miss);
+        let value = self.load_scalar(element, int);
+        self.builder.jump_with(join, value);
+        self.builder.switch_to_sealed(miss);
+        let zero = self.builder.constant(int_type(int), 0);
+        self.builder.jump_with(join, zero);
+        self.builder.switch_to_sealed(join);
+        Ok(result)
+    }
+
+    fn copy_record(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
+        let TypeKind::Array(element, len) = *self.types().kind(part.ty) else {
+            return not_yet(span, "a copy of this member is");
+        };
+        let int = self.int(element, span)?;
+        self.record_elements(base, &part.field, to, int, len);
+        Ok(())
+    }
+
+    fn record_elements(&mut self, base: Value, field: &CoreField, to: Addr, int: IntType, len: u64) {
+        for at in 0..u32::try_from(len).unwrap_or(0) {
+            let mut element = field.clone();
+            element.steps.push(CoreStep::Element(at));
+            let value = self.record_scalar(base, element, None, int);
+            self.store_scalar(to.plus(at * int.bytes() as u32), int, value);
+        }
+    }
+
+    /// One load of the member's own size at its own place, as the verifier wants it.
+    fn record_scalar(&mut self, base: Value, field: CoreField, real: Option<IntType>, int: IntType) -> Value {
+        let real = real.unwrap_or(int);
+        let size = access_size(real.bytes());
+        let ty = access_type(size);
+        let value = match fixed_offset(&field) {
+            Some(offset) => self.builder.value(ty, Op::Load { size, base, offset }),
+            None => self.builder.value(ty, Op::LoadField { size, base, field: Arc::new(field) }),
+        };
+        let value = match real.signed && real.bits < 32 {
+            true => self.builder.value(ty, Op::Narrow { value, bits: real.bits, signed: true }),
+            false => value,
+        };
+        arithmetic::convert(&mut self.builder, real, int, value)
+    }
+
+    /// Reads a register of `ctx: *pt_regs`; none if the place is something else.
+    pub(super) fn read_register(&mut self, place: &Place) -> Lower<Option<Value>> {
+        let PlaceKind::Field { base, field } = &place.kind else { return Ok(None) };
+        let PlaceKind::Deref(pointer) = &base.kind else { return Ok(None) };
+        let TypeKind::Struct(id) = self.types().kind(base.ty) else { return Ok(None) };
+        let def = self.types().struct_def(*id);
+        if def.origin != StructOrigin::Context || def.name != "pt_regs" {
+            return Ok(None);
+        }
+        let name = def.fields.get(*field).map(|field| field.name.clone()).unwrap_or_default();
+        let register = REGISTERS.iter().find(|one| one.name == name);
+        let arm = self.program.machine.arch == ks_wit::section::Arch::Aarch64;
+        let offset = register.and_then(|one| if arm { one.aarch64 } else { one.x86_64 });
+        let base = self.scalar(pointer)?;
+        Ok(Some(match offset.and_then(|offset| i16::try_from(offset).ok()) {
+            Some(offset) => {
+                let size = Size::DW;
+                self.builder.value(Type::I64, Op::Load { size, base, offset })
+            }
+            None => self.builder.constant(Type::I64, 0),
+        }))
+    }
+}
+
+/// The place of a member that is the same in every kernel.
+fn fixed_offset(field: &CoreField) -> Option<i16> {
+    let (member, index) = match field.steps.as_slice() {
+        [CoreStep::Member(name, _)] => (name, 0),
+        [CoreStep::Member(name, _), CoreStep::Element(index)] => (name, *index),
+        _ => return None,
+    };
+    let known = CALL_RECORDS.iter().find(|(record, name, _)| *record == field.root.name && name == member);
+    known.and_then(|(_, _, offset)| i16::try_from(offset + 8 * index).ok())
+}

@@ -1,0 +1,176 @@
+//! Parameters of programs: the context itself, or words that the kernel passes in it, in registers, or behind a pointer.
+
+use ks_wit::section::Arch;
+
+use super::super::mir::{BinaryOp, Condition, Op, Size, Type, Value};
+use super::kernel_memory::Source;
+use super::{Lower, Lowerer, int_type};
+use crate::hir::{FunctionKind, LocalId, ProgramKind, SystemCall, Target};
+use crate::types::IntType;
+
+/// How a program gets its parameters.
+enum Passing<'a> {
+    /// The only one is the context.
+    Context,
+    /// Words of the context, from this offset on.
+    Words(i16),
+    /// The registers in which functions take arguments, in the context.
+    Registers,
+    /// The register in which functions give results, in the context.
+    Result,
+    /// The registers that a system call was entered with, behind the first argument of its wrapper.
+    SystemCall(&'a SystemCall),
+}
+
+/// Where `struct pt_regs` has the arguments of functions and of system calls, and results, on x86-64.
+///
+/// Source: arch/x86/include/asm/ptrace.h, arch/x86/include/asm/syscall_wrapper.h (`SC_X86_64_REGS_TO_ARGS`), v6.12.
+const X86_ARGUMENTS: [i16; 6] = [112, 104, 96, 88, 72, 64];
+const X86_CALL_ARGUMENTS: [i16; 6] = [112, 104, 96, 56, 72, 64];
+const X86_RESULT: i16 = 80;
+
+/// The arguments of a tracepoint of a system call, and its result: behind the common fields and the call's number.
+///
+/// Source: include/trace/syscall.h, `struct syscall_trace_enter`, `struct syscall_trace_exit`, v6.12.
+const TRACED_ARGUMENTS: i16 = 16;
+
+impl<'a> Lowerer<'a> {
+    /// Gives the parameters of a program their values.
+    pub(super) fn program_parameters(&mut self, context: Value) -> Lower<()> {
+        let source = self.active.source;
+        for (index, local) in source.params.iter().enumerate() {
+            match self.passing() {
+                Passing::Context => {
+                    self.bind_parameter(*local, context)?;
+                    self.find_context(*local, context);
+                }
+                Passing::Words(first) => {
+                    let word = self.context_word(context, first + word_offset(index));
+                    self.bind_word(*local, word)?;
+                }
+                Passing::Registers => {
+                    let offset = self.register_offset(&X86_ARGUMENTS, index);
+                    let word = self.context_word(context, offset);
+                    self.bind_word(*local, word)?;
+                }
+                Passing::Result => {
+                    let offset = if self.is_arm() { 0 } else { X86_RESULT };
+                    let word = self.context_word(context, offset);
+                    self.bind_word(*local, word)?;
+                }
+                Passing::SystemCall(call) => {
+                    let word = self.call_word(context, call, index);
+                    self.bind_word(*local, word)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn passing(&self) -> Passing<'a> {
+        let source = self.active.source;
+        let FunctionKind::Program(kind) = source.kind else { return Passing::Context };
+        let takes_context =
+            source.params.first().is_some_and(|local| self.is_context(source.locals[*local].ty));
+        match kind {
+            _ if takes_context => Passing::Context,
+            ProgramKind::Probe | ProgramKind::Retprobe => match (&source.system_call, &source.target) {
+                (Some(call), _) if call.wrapped => Passing::SystemCall(call),
+                (_, Target::Function { offset: Some(_), .. }) => Passing::Registers,
+                _ => Passing::Words(0),
+            },
+            ProgramKind::RawTracepoint | ProgramKind::Lsm => Passing::Words(0),
+            ProgramKind::SyscallEnter | ProgramKind::SyscallExit => Passing::Words(TRACED_ARGUMENTS),
+            ProgramKind::Uprobe => Passing::Registers,
+            ProgramKind::Uretprobe => Passing::Result,
+            _ => Passing::Context,
+        }
+    }
+
+    fn is_arm(&self) -> bool {
+        self.program.machine.arch == Arch::Aarch64
+    }
+
+    fn register_offset(&self, x86: &[i16; 6], index: usize) -> i16 {
+        if self.is_arm() { word_offset(index) } else { x86.get(index).copied().unwrap_or_default() }
+    }
+
+    fn context_word(&mut self, context: Value, offset: i16) -> Value {
+        self.builder.value(Type::I64, Op::Load { size: Size::DW, base: context, offset })
+    }
+
+    /// An argument of a system call; behind the last one its result.
+    fn call_word(&mut self, context: Value, call: &SystemCall, index: usize) -> Value {
+        let source = self.active.source;
+        let is_result = source.kind == FunctionKind::Program(ProgramKind::Retprobe)
+            && call.arguments.is_some_and(|arguments| index >= arguments);
+        if is_result {
+            return self.context_word(context, 8);
+        }
+        let at_entry = !matches!(source.target, Target::Function { offset: Some(_), .. });
+        let first = if at_entry { 0 } else { self.register_offset(&X86_ARGUMENTS, 0) };
+        let registers = self.context_word(context, first);
+        let offset = self.register_offset(&X86_CALL_ARGUMENTS, index);
+        let place = self.builder.binary_const(BinaryOp::Add, registers, offset as u64);
+        self.read_word(place, Source::Kernel)
+    }
+
+    /// Gives a parameter the value of a register.
+    fn bind_word(&mut self, id: LocalId, word: Value) -> Lower<()> {
+        let local = &self.active.source.locals[id];
+        let (ty, span) = (local.ty, local.span);
+        if self.is_pointer(ty) {
+            let home = self.declare(id)?;
+            let pointer = self.pointer_to_address(word);
+            return self.set_pointer_local(id, home, pointer, span);
+        }
+        let int = self.int(ty, span)?;
+        let value = self.low_bits(word, int);
+        self.bind_parameter(id, value)
+    }
+
+    /// The low bits of a 64-bit number as an integer.
+    pub(super) fn low_bits(&mut self, word: Value, int: IntType) -> Value {
+        if int_type(int) == Type::I64 {
+            return word;
+        }
+        let value = self.builder.value(Type::I32, Op::Truncate(word));
+        if int.bits == 32 {
+            return value;
+        }
+        self.builder.value(Type::I32, Op::Narrow { value, bits: int.bits, signed: int.signed })
+    }
+
+    /// A program's result as the verifier wants it: 0 from probes on functions, 0 or an error number from hooks.
+    pub(super) fn allowed_result(&mut self, result: Value) -> Value {
+        const MAX_ERRNO: u64 = 4095;
+        const EPERM: u64 = 1;
+        let ty = self.builder.ty(result);
+        let at_entry = !matches!(self.active.source.target, Target::Function { offset: Some(_), .. });
+        match self.kind {
+            Some(ProgramKind::Probe | ProgramKind::Retprobe) if at_entry => self.builder.constant(ty, 0),
+            Some(ProgramKind::Lsm) if ty == Type::I32 => {
+                let [low, fine, denied, join] = std::array::from_fn(|_| self.builder.block());
+                let chosen = self.builder.param(join, ty);
+                let positive = self.builder.compare_const(Condition::SGt, result, 0);
+                self.builder.branch(positive, denied, low);
+                self.builder.switch_to_sealed(low);
+                let lowest = u64::from((MAX_ERRNO as u32).wrapping_neg());
+                let too_low = self.builder.compare_const(Condition::SLt, result, lowest);
+                self.builder.branch(too_low, denied, fine);
+                self.builder.switch_to_sealed(fine);
+                self.builder.jump_with(join, result);
+                self.builder.switch_to_sealed(denied);
+                let denial = self.builder.constant(ty, u64::from((EPERM as u32).wrapping_neg()));
+                self.builder.jump_with(join, denial);
+                self.builder.switch_to_sealed(join);
+                chosen
+            }
+            _ => result,
+        }
+    }
+}
+
+fn word_offset(index: usize) -> i16 {
+    i16::try_from(8 * index).unwrap_or(i16::MAX)
+}

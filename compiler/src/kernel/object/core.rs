@@ -1,0 +1,86 @@
+//! The kernel's structs in the object's own type information: only the members that are used, and for each place that
+//! depends on them a record by which the loader corrects it.
+
+use std::collections::BTreeMap;
+
+use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreType, CoreTypes};
+use super::super::mir::{self, Op};
+use crate::bpf::InsnIndex;
+use crate::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, TypeId};
+
+/// The members that an object uses, and their types in it.
+#[derive(Debug, Default)]
+pub struct Core {
+    types: CoreTypes,
+    written: BTreeMap<CoreComposite, TypeId>,
+}
+
+impl Core {
+    /// What the functions use.
+    pub fn of(functions: &[mir::Function]) -> Core {
+        let mut types = CoreTypes::default();
+        for function in functions {
+            for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+                if let Op::Core(field, _) | Op::LoadField { field, .. } = &inst.op {
+                    types.add(field);
+                }
+            }
+        }
+        Core { types, written: BTreeMap::new() }
+    }
+
+    /// The answer of the object's own types to a question, and the record for the loader.
+    pub fn relocation(
+        &mut self,
+        btf: &mut BtfBuilder,
+        at: InsnIndex,
+        field: &CoreField,
+        question: CoreQuestion,
+    ) -> (i32, CoreRelo) {
+        let (offset, bytes, path) = self.types.find(field);
+        let shift = 64u32.saturating_sub(8 * bytes);
+        let (value, kind) = match question {
+            CoreQuestion::Offset => (offset, CoreReloKind::FieldByteOffset),
+            CoreQuestion::Size => (bytes, CoreReloKind::FieldByteSize),
+            CoreQuestion::ShiftLeft => (shift, CoreReloKind::FieldLshift),
+            CoreQuestion::ShiftRight => (shift, CoreReloKind::FieldRshift),
+        };
+        let root = self.composite(btf, &field.root);
+        (i32::try_from(value).unwrap_or(i32::MAX), CoreRelo { at, root, path, kind })
+    }
+
+    fn composite(&mut self, btf: &mut BtfBuilder, composite: &CoreComposite) -> TypeId {
+        if let Some(written) = self.written.get(composite) {
+            return *written;
+        }
+        let members: Vec<_> = (self.types.members(composite).into_iter())
+            .map(|(name, ty, at)| (name.to_owned(), ty.clone(), at))
+            .collect();
+        let types: Vec<_> = members.iter().map(|(_, ty, _)| self.ty(btf, ty)).collect();
+        let members: Vec<_> =
+            (members.iter().zip(types)).map(|((name, _, at), ty)| Member::at(name, ty, *at)).collect();
+        let bytes = self.types.composite_bytes(composite);
+        let written = match composite.is_union {
+            true => btf.union(&composite.name, bytes, &members),
+            false => btf.structure(&composite.name, bytes, &members),
+        };
+        self.written.insert(composite.clone(), written);
+        written
+    }
+
+    fn ty(&mut self, btf: &mut BtfBuilder, ty: &CoreType) -> TypeId {
+        match ty {
+            CoreType::Int { bytes, signed } => {
+                let (sign, encoding) =
+                    if *signed { ('i', IntEncoding::Signed) } else { ('u', IntEncoding::Unsigned) };
+                btf.int(&format!("{sign}{}", 8 * bytes), *bytes, encoding)
+            }
+            CoreType::Pointer => btf.ptr(TypeId::VOID),
+            CoreType::Array(element, len) => {
+                let element = self.ty(btf, element);
+                btf.array(element, *len)
+            }
+            CoreType::Composite(composite) => self.composite(btf, composite),
+        }
+    }
+}
