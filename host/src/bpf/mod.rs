@@ -26,6 +26,7 @@ mod test_run;
 mod tracepoint;
 mod verifier_log;
 
+pub use attach::Place;
 pub use contents::{ProgramContents, programs};
 pub use cursor::Cursor;
 pub use error::{BpfError, LoadError};

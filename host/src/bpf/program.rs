@@ -37,6 +37,15 @@ pub enum ProgramKind {
     /// Sees the addresses that a control group's sockets use.
     #[doc(alias = "BPF_PROG_TYPE_CGROUP_SOCK_ADDR")]
     CgroupSockAddr,
+    /// Runs at a function of the kernel, at its return, or at a tracepoint with typed arguments.
+    #[doc(alias = "BPF_PROG_TYPE_TRACING")]
+    Tracing,
+    /// Runs at a hook of the kernel's security module, and decides.
+    #[doc(alias = "BPF_PROG_TYPE_LSM")]
+    Lsm,
+    /// Runs at an instruction of the kernel or of a user program.
+    #[doc(alias = "BPF_PROG_TYPE_KPROBE")]
+    Kprobe,
     /// Any other, by its number in `enum bpf_prog_type`.
     Other(u32),
 }
@@ -53,6 +62,9 @@ impl ProgramKind {
             ProgramKind::SocketFilter => libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
             ProgramKind::CgroupSkb => libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
             ProgramKind::CgroupSockAddr => libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR,
+            ProgramKind::Tracing => libbpf_sys::BPF_PROG_TYPE_TRACING,
+            ProgramKind::Lsm => libbpf_sys::BPF_PROG_TYPE_LSM,
+            ProgramKind::Kprobe => libbpf_sys::BPF_PROG_TYPE_KPROBE,
             ProgramKind::Other(number) => number,
         }
     }
@@ -69,6 +81,9 @@ impl From<u32> for ProgramKind {
             libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER => ProgramKind::SocketFilter,
             libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB => ProgramKind::CgroupSkb,
             libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR => ProgramKind::CgroupSockAddr,
+            libbpf_sys::BPF_PROG_TYPE_TRACING => ProgramKind::Tracing,
+            libbpf_sys::BPF_PROG_TYPE_LSM => ProgramKind::Lsm,
+            libbpf_sys::BPF_PROG_TYPE_KPROBE => ProgramKind::Kprobe,
             other => ProgramKind::Other(other),
         }
     }
@@ -85,6 +100,9 @@ impl fmt::Display for ProgramKind {
             ProgramKind::SocketFilter => f.write_str("socket_filter"),
             ProgramKind::CgroupSkb => f.write_str("cgroup_skb"),
             ProgramKind::CgroupSockAddr => f.write_str("cgroup_sock_addr"),
+            ProgramKind::Tracing => f.write_str("tracing"),
+            ProgramKind::Lsm => f.write_str("lsm"),
+            ProgramKind::Kprobe => f.write_str("kprobe"),
             ProgramKind::Other(ty) => write!(f, "type {ty} (enum bpf_prog_type)"),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::bpf::Link;
-use crate::perf::AttachmentId;
+use crate::perf::{AttachmentId, Probe};
 
 /// Everything that a program of the plugin runs at.
 #[derive(Default)]
@@ -25,6 +25,8 @@ pub(super) enum Held {
     Event(AttachmentId),
     /// A link of its own, which its drop closes.
     Link(Link),
+    /// A probe, which its drop takes away.
+    Probe(Probe),
 }
 
 impl AttachedPrograms {

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use nix::errno::Errno;
 use wasmtime::component::Resource;
 
 use super::attached::Held;
@@ -12,7 +13,7 @@ use super::bindings::kernelscript::host::bpf::{
 use super::error::HostError;
 use super::state::State;
 use crate::bpf::{self, BpfError};
-use crate::perf::{AttachmentId, Event, LinkProgram, Options};
+use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace};
 
 /// What a `program` denotes: a program of the loaded object, by its name.
 pub struct ProgramHandle {
@@ -113,12 +114,20 @@ fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Hel
         bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
         bpf::ProgramKind::Tracepoint if flags != 0 => Err(BpfError::Flags { program: owned(), flags }.into()),
         bpf::ProgramKind::Tracepoint => {
-            let event = Event::numbered(TRACEPOINT, bpf::tracepoint_id(name, target)?)?;
+            let target = program.tracepoint_target(target);
+            let event = Event::numbered(TRACEPOINT, bpf::tracepoint_id(name, &target)?)?;
             // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
             // tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
             let options = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
             let link = link_program(&program)?;
             Ok(Held::Event(attachments.open(&event, &options, None, Some(link))?))
+        }
+        bpf::ProgramKind::Kprobe => {
+            let (place, at_return) = program.probe_place(target, flags)?;
+            let linker = program.linker()?;
+            let mut link = |event: BorrowedFd<'_>| linker(event, 0);
+            let put = perf::probe(&probe_place(&place), at_return, &mut link);
+            Ok(Held::Probe(put.map_err(|error| not_probed(name, &place, error))?))
         }
         _ => Ok(Held::Link(program.attach(target, flags)?)),
     }
@@ -128,6 +137,27 @@ fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Hel
 pub(super) fn link_program(program: &bpf::Program<'_>) -> Result<LinkProgram, BpfError> {
     let linker = program.linker()?;
     Ok(Arc::new(move |event: BorrowedFd<'_>, id: AttachmentId| linker(event, id.get())))
+}
+
+fn probe_place(place: &bpf::Place) -> ProbePlace {
+    match place.clone() {
+        bpf::Place::Kernel(function, offset) => ProbePlace::Kernel { function, offset },
+        bpf::Place::File(path, offset) => ProbePlace::File { path, offset },
+    }
+}
+
+fn not_probed(program: &str, place: &bpf::Place, error: ProbeError) -> BpfError {
+    let place = match place {
+        bpf::Place::Kernel(function, offset) => format!("`{}+{offset}`", function.to_string_lossy()),
+        bpf::Place::File(path, offset) => format!("offset {offset:#x} of `{}`", path.to_string_lossy()),
+    };
+    let tried = format!("put a probe at {place}: program `{program}`");
+    match error {
+        ProbeError::Unsupported => {
+            BpfError::Kernel { tried, call: "read(/sys/bus/event_source/devices)", errno: Errno::EOPNOTSUPP }
+        }
+        ProbeError::Kernel { call, errno } => BpfError::Kernel { tried, call, errno },
+    }
 }
 
 /// PERF_TYPE_TRACEPOINT of `enum perf_type_id`.
@@ -143,5 +173,6 @@ fn release(state: &mut State, held: Held) {
     match held {
         Held::Event(id) => state.attachments.detach(id),
         Held::Link(link) => drop(link),
+        Held::Probe(probe) => drop(probe),
     }
 }

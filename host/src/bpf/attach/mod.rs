@@ -5,6 +5,8 @@
 
 mod cgroup;
 mod net;
+mod probe;
+mod trace;
 
 use std::os::fd::AsFd;
 
@@ -15,8 +17,11 @@ use super::link::Link;
 use super::program::{Program, ProgramKind};
 use super::sys;
 
+pub use probe::Place;
+
 impl Program<'_> {
-    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, a cgroup.
+    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, a cgroup,
+    /// or the function, tracepoint or hook that it was loaded for.
     ///
     /// # Errors
     /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Flags`]; [`BpfError::Kernel`].
@@ -30,6 +35,7 @@ impl Program<'_> {
                 self.without_flags(flags)?;
                 self.attach_raw_tracepoint(target)
             }
+            ProgramKind::Tracing | ProgramKind::Lsm => self.attach_traced(target, flags),
             kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
         }
     }

@@ -1,0 +1,93 @@
+//! Where the programs for kprobes and uprobes belong, as their sections say.
+
+use std::ffi::CString;
+use std::fs;
+
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+
+use super::super::error::BpfError;
+use super::super::program::Program;
+
+/// An instruction at which a program runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// So many bytes behind the start of a function of the kernel.
+    Kernel(CString, u64),
+    /// So many bytes behind the start of a file.
+    File(CString, u64),
+}
+
+const OWN: &str = "the target of the program's attribute, or an empty string for it";
+const FILE: &str = "a program or library, and a function in it or an offset: `path:function`";
+
+impl Program<'_> {
+    /// The place that a program was made for, and whether it runs at the function's returns. A target that is not empty
+    /// must be the same place.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`] (another target; a file that is no program, or has no such function); [`BpfError::Kernel`]
+    /// (the file cannot be read).
+    pub fn probe_place(&self, target: &str, flags: u32) -> Result<(Place, bool), BpfError> {
+        self.without_flags(flags)?;
+        let section = self.inner.section().to_string_lossy().into_owned();
+        let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
+        let place = match kind {
+            "kprobe" => self.kernel_place(own, target)?,
+            _ => self.file_place(own, target)?,
+        };
+        Ok((place, kind == "uretprobe"))
+    }
+
+    fn kernel_place(&self, own: &str, target: &str) -> Result<Place, BpfError> {
+        let (function, offset) = own.split_once('+').unwrap_or((own, "0"));
+        let offset: u64 = offset.parse().map_err(|_| self.target(own, OWN))?;
+        let (same, at) = target.split_once('+').unwrap_or((target, "0"));
+        let given =
+            at.strip_prefix("0x").map_or_else(|| at.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
+        let is_own = target.is_empty() || (function.ends_with(same) && given == Some(offset));
+        let function = CString::new(function).map_err(|_| self.target(own, OWN))?;
+        if is_own { Ok(Place::Kernel(function, offset)) } else { Err(self.target(target, OWN)) }
+    }
+
+    /// `PATH:FUNCTION+OFFSET` or `PATH:OFFSET`.
+    fn file_place(&self, own: &str, target: &str) -> Result<Place, BpfError> {
+        let (path, place) = own.rsplit_once(':').ok_or_else(|| self.target(own, FILE))?;
+        let written = place.strip_suffix("+0").unwrap_or(place);
+        let is_own = [own, path, written].contains(&target) || target == format!("{path}:{written}");
+        if !target.is_empty() && !is_own {
+            return Err(self.target(target, OWN));
+        }
+        let offset = match place.split_once('+') {
+            None => place.parse().map_err(|_| self.target(own, FILE))?,
+            Some((function, offset)) => {
+                let offset: u64 = offset.parse().map_err(|_| self.target(own, FILE))?;
+                self.function_in(path, function)?.saturating_add(offset)
+            }
+        };
+        let path = CString::new(path).map_err(|_| self.target(own, FILE))?;
+        Ok(Place::File(path, offset))
+    }
+
+    /// Bytes from the start of a file to a function in it.
+    fn function_in(&self, path: &str, function: &str) -> Result<u64, BpfError> {
+        let bytes = fs::read(path).map_err(|error| {
+            let errno =
+                error.raw_os_error().map_or(nix::errno::Errno::UnknownErrno, nix::errno::Errno::from_raw);
+            self.kernel(&format!("read `{path}`"), "open", errno)
+        })?;
+        let none = || self.target(&format!("{path}:{function}"), FILE);
+        let file = object::File::parse(&*bytes).map_err(|_| none())?;
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let address = symbols
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+            .find(|symbol| symbol.name() == Ok(function))
+            .map(|symbol| symbol.address())
+            .ok_or_else(none)?;
+        let within = |segment: &object::Segment<'_, '_>| {
+            let (start, bytes) = (segment.address(), segment.size());
+            (start..start.saturating_add(bytes)).contains(&address)
+        };
+        let segment = file.segments().find(within).ok_or_else(none)?;
+        Ok(address - segment.address() + segment.file_range().0)
+    }
+}

@@ -1,0 +1,40 @@
+//! Programs that observe the kernel: probes on functions and returns, tracepoints with their own arguments, hooks of the
+//! security module. The object's section names the target.
+
+use super::super::error::BpfError;
+use super::super::link::Link;
+use super::super::program::Program;
+
+const OWN: &str = "the target of the program's attribute, or an empty string for it";
+
+impl Program<'_> {
+    /// Links a program to the function, tracepoint or hook that it was loaded for.
+    ///
+    /// Source: bpf(2), BPF_LINK_CREATE; kernel/bpf/syscall.c, `bpf_tracing_prog_attach`, v6.12.
+    pub(super) fn attach_traced(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
+        self.without_flags(flags)?;
+        let own = self.own_target();
+        // `sys_NAME` of the script is the wrapper's name here.
+        let is_own = target.is_empty() || own == target || own.ends_with(&format!("_{target}"));
+        if !is_own {
+            return Err(self.target(target, OWN));
+        }
+        self.create_link(0, 0).map_err(|errno| self.not_linked(&format!("`{own}`"), errno))
+    }
+
+    /// What stands behind the type in the name of the program's section: `vfs_read` of `fentry/vfs_read`.
+    pub(in super::super) fn own_target(&self) -> String {
+        let section = self.inner.section().to_string_lossy();
+        section.split_once('/').map(|(_, target)| target.to_owned()).unwrap_or_default()
+    }
+
+    /// The tracepoint that a target means: its own for an empty string, for the event without its category, and for the
+    /// system call that the event is of.
+    pub fn tracepoint_target(&self, target: &str) -> String {
+        let own = self.own_target();
+        let event = own.split_once('/').map_or("", |(_, event)| event);
+        let call = ["sys_enter_", "sys_exit_"].iter().find_map(|prefix| event.strip_prefix(prefix));
+        let is_own = target.is_empty() || target == event || call == Some(target);
+        if is_own { own } else { target.to_owned() }
+    }
+}
