@@ -5,11 +5,13 @@ use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ks_compiler::diag::render;
+use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
@@ -135,12 +137,14 @@ pub fn compile(project: &str, script: &str) -> Built {
     try_compile(project, script).unwrap_or_else(|shown| panic!("{shown}"))
 }
 
-/// Compiles a script.
+/// Compiles a script, for the types of the kernel that runs if it asks about them.
 ///
 /// # Errors
 /// Its diagnostics, if it has errors.
 pub fn try_compile(project: &str, script: &str) -> Result<Built, String> {
-    let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes(), Options::new(project))
+    let kernel = KernelTypes::fetched(|| std::fs::read("/sys/kernel/btf/vmlinux").ok());
+    let options = Options { kernel: Arc::new(kernel), ..Options::new(project) };
+    let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes(), options)
         .expect("scripts of tests are short")
         .check();
     let built = checked.build(Target::default());

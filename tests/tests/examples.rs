@@ -7,7 +7,7 @@ use std::process::Command;
 use ks_tests::{Folder, Outcome, command, compile, finish, repository};
 
 fn examples() -> Vec<PathBuf> {
-    let files = ["perf", "net"].into_iter().flat_map(|topic| {
+    let files = ["perf", "net", "trace"].into_iter().flat_map(|topic| {
         std::fs::read_dir(repository().join("examples").join(topic)).expect("the examples are there")
     });
     let mut found: Vec<PathBuf> = files
