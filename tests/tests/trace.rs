@@ -9,12 +9,17 @@ use ks_tests::{Folder, Outcome, command, finish, wait_until_gone};
 
 #[test]
 fn kernel_6_1() {
-    Machine::new(Kernel::V6_1).file("/bin/true").run_tests(&["traced_"]);
+    observe_in(Kernel::V6_1);
 }
 
 #[test]
 fn kernel_6_12() {
-    Machine::new(Kernel::V6_12).file("/bin/true").run_tests(&["traced_"]);
+    observe_in(Kernel::V6_12);
+}
+
+/// A minute and a half each on a machine that is not busy.
+fn observe_in(kernel: Kernel) {
+    Machine::new(kernel).seconds(400).file("/bin/true").run_tests(&["traced_"]);
 }
 
 /// Compiles a script for the kernel that runs and runs it; what it leaves would be named `ktNAME`.
