@@ -159,14 +159,16 @@ fn main() -> i32 {
 #[test]
 fn root_a_producer_at_full_speed_loses_only_what_is_counted() {
     // The large ring has room for all records, however slow the plugin is.
-    for (bytes, loses) in [(16 << 20, false), (4096, true)] {
+    for (bytes, may_lose) in [(16 << 20, false), (4096, true)] {
         let outcome = full_speed(bytes);
         let numbers: Vec<u64> =
             outcome.stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [attempts, handled, disorder] = numbers[..] else { panic!("{outcome:#?}") };
         assert!(attempts >= FAULTS && disorder == 0, "{outcome:#?}");
-        if loses {
-            let lost = number_before(&outcome, " records were lost");
+        if may_lose {
+            // A plugin that keeps up loses nothing, and nothing is said of it.
+            let is_silent = outcome.stderr.is_empty();
+            let lost = if is_silent { 0 } else { number_before(&outcome, " records were lost") };
             assert_eq!(handled + lost, attempts, "{outcome:#?}");
         } else {
             assert_eq!((handled, outcome.stderr.as_str()), (attempts, ""), "{outcome:#?}");
