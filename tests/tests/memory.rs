@@ -190,6 +190,7 @@ fn main() -> i32 {
 
 /// Each CPU adds to one global, one element and one bound field as often as its clock event fires; nothing is lost if
 /// the sums are equal to what each CPU counted for itself.
+/// A tick must take far less than its period, or two CPUs do nothing else.
 #[test]
 fn root_lf_097_additions_of_several_cpus_lose_nothing() {
     let script = r#"
@@ -201,7 +202,7 @@ var own : percpu_array<u32, u64>(1)
 
 @perf_event
 fn tick(ctx: *bpf_perf_event_data) -> i32 {
-    for (i in 0..5000) {
+    for (i in 0..500) {
         sum += 1
         total[1] += 1
         var s = bound[1]
@@ -221,11 +222,11 @@ fn main() -> i32 {
         }
     }
     var cpus: u32 = 0
-    while (own[0] < 2000000 || cpus < 2) {
+    while (own[0] < 400000 || cpus < 2) {
         sleep(10)
         cpus = 0
         for (cpu, n in per_cpu(own, 0)) {
-            if (n > 100000) {
+            if (n > 20000) {
                 cpus += 1
             }
         }
