@@ -1,7 +1,12 @@
 //! Chapter 5 of the language reference where programs run: globals, elements and bindings, in both halves. These tests
 //! need root.
 
+use std::process::Command;
+use std::sync::{Arc, Weak};
+
 use ks_tests::{Outcome, run_script};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 
 const NO_WORDS: &[&str] = &[];
 
@@ -188,9 +193,18 @@ fn main() -> i32 {
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "15 1 2 7\n", ""));
 }
 
-/// Each CPU adds to one global, one element and one bound field as often as its clock event fires; nothing is lost if
-/// the sums are equal to what each CPU counted for itself.
-/// A tick must take far less than its period, or two CPUs do nothing else.
+/// Starts one short process after the other on one CPU while there is a script: each has some hundred page faults.
+fn fault_on(cpu: usize, script: &Weak<()>) {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu).expect("a CPU of a small number");
+    sched_setaffinity(Pid::from_raw(0), &cpus).expect("the CPU is online");
+    while script.strong_count() > 0 {
+        Command::new("true").status().expect("coreutils are there");
+    }
+}
+
+/// Two CPUs add to one global, one element and one bound field at every page fault; nothing is lost if the sums are
+/// equal to what each CPU counted for itself.
 #[test]
 fn root_lf_097_additions_of_several_cpus_lose_nothing() {
     let script = r#"
@@ -201,7 +215,7 @@ var bound : hash<u32, S>(4)
 var own : percpu_array<u32, u64>(1)
 
 @perf_event
-fn tick(ctx: *bpf_perf_event_data) -> i32 {
+fn fault(ctx: *bpf_perf_event_data) -> i32 {
     for (i in 0..500) {
         sum += 1
         total[1] += 1
@@ -214,20 +228,17 @@ fn tick(ctx: *bpf_perf_event_data) -> i32 {
 
 fn main() -> i32 {
     bound[1] = S { n: 0 }
-    var program = load(tick)
+    var program = load(fault)
     for (cpu in 0..2) {
-        var clock = attach(program, perf_options { event: cpu_clock, pid: -1, cpu: cpu, period: 1000000 }, 0)
-        if (clock == null) {
-            return 1
-        }
+        attach(program, perf_options { event: page_faults, pid: -1, cpu: cpu, period: 1 }, 0)
     }
-    var cpus: u32 = 0
-    while (own[0] < 400000 || cpus < 2) {
+    var busy: u32 = 0
+    while (busy < 2) {
         sleep(10)
-        cpus = 0
+        busy = 0
         for (cpu, n in per_cpu(own, 0)) {
-            if (n > 20000) {
-                cpus += 1
+            if (n >= 1000000) {
+                busy += 1
             }
         }
     }
@@ -237,7 +248,14 @@ fn main() -> i32 {
     return 0
 }
 "#;
-    let outcome = run_script("ticks", script, NO_WORDS);
+    let running = Arc::new(());
+    let faults = [0, 1].map(|cpu| {
+        let script = Arc::downgrade(&running);
+        std::thread::spawn(move || fault_on(cpu, &script))
+    });
+    let outcome = run_script("faults", script, NO_WORDS);
+    drop(running);
+    faults.map(|thread| thread.join().expect("both CPUs are online"));
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "0 0 0\n", ""));
 }
 
