@@ -20,10 +20,10 @@ run: all
 	@$(RELEASE)/ks build examples/perf/page_faults.ks -o target/page_faults.wasm
 	@$(RELEASE)/ks-host target/page_faults.wasm
 
-# Every test. The kernel tests need root and say so.
+# Every test, whatever fails before it. The kernel tests need root and say so.
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
-	$(CARGO) test --release --workspace
+	$(CARGO) test --release --workspace --no-fail-fast
 	$(CARGO) test --release --workspace --bench perf_read --bench check --bench startup
 
 # The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
