@@ -255,7 +255,9 @@ fn main() -> i32 {
     });
     let outcome = run_script("faults", script, NO_WORDS);
     drop(running);
-    faults.map(|thread| thread.join().expect("both CPUs are online"));
+    for thread in faults {
+        thread.join().expect("both CPUs are online");
+    }
     assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "0 0 0\n", ""));
 }
 
