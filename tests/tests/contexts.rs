@@ -1,5 +1,6 @@
 //! What programs on packets and sockets see in their contexts, and what they give back. These tests need root.
 
+use ks_compiler::hir::hooks::ADDRESS_HOOKS;
 use ks_tests::runs::Loaded;
 
 #[test]
@@ -214,26 +215,14 @@ fn root_what_compiles_of_a_context_loads() {
         "msg_src_ip4",
         "msg_src_ip6[3]",
     ];
-    let hooks = [
-        "bind4",
-        "bind6",
-        "connect4",
-        "connect6",
-        "sendmsg4",
-        "sendmsg6",
-        "recvmsg4",
-        "recvmsg6",
-        "getpeername4",
-        "getpeername6",
-        "getsockname4",
-        "getsockname6",
-    ];
     let mut kinds: Vec<(String, &str, &[&str])> =
         ["@tc(\"egress\")", "@socket_filter", "@cgroup(\"ingress\")", "@cgroup(\"egress\")"]
             .iter()
             .map(|kind| ((*kind).to_owned(), "__sk_buff", skb.as_slice()))
             .collect();
-    kinds.extend(hooks.map(|hook| (format!("@cgroup(\"{hook}\")"), "bpf_sock_addr", address.as_slice())));
+    kinds.extend(
+        ADDRESS_HOOKS.map(|hook| (format!("@cgroup(\"{hook}\")"), "bpf_sock_addr", address.as_slice())),
+    );
     let mut loaded = 0;
     for (kind, context, members) in kinds {
         let script = |members: &[&str], write: bool| {

@@ -3,6 +3,7 @@
 use super::Checker;
 use crate::ast::{self, Attribute, StrLit};
 use crate::diag::Diagnostic;
+use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::hir::{FunctionKind, ProgramKind, Target};
 
 /// What an attribute makes of a function, with the form of its argument.
@@ -73,25 +74,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("kernel", "@helper"),
     ("bpf", "@helper"),
     ("inline", "@helper"),
-];
-
-/// Hooks of `@cgroup` whose context is a packet.
-pub(super) const PACKET_HOOKS: &[&str] = &["ingress", "egress"];
-
-/// Hooks of `@cgroup` whose context is a socket's address (include/uapi/linux/bpf.h, BPF_CGROUP_..., v6.12).
-const ADDRESS_HOOKS: &[&str] = &[
-    "bind4",
-    "bind6",
-    "connect4",
-    "connect6",
-    "sendmsg4",
-    "sendmsg6",
-    "recvmsg4",
-    "recvmsg6",
-    "getpeername4",
-    "getpeername6",
-    "getsockname4",
-    "getsockname6",
 ];
 
 impl Checker<'_> {
@@ -208,7 +190,7 @@ fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
         }
         Argument::Hook => error(504, "no such hook of a cgroup").note(format!(
             "hooks are {}",
-            PACKET_HOOKS.iter().chain(ADDRESS_HOOKS).copied().collect::<Vec<_>>().join(", ")
+            PACKET_HOOKS.into_iter().chain(ADDRESS_HOOKS).collect::<Vec<_>>().join(", ")
         )),
         Argument::Period => error(501, "the period of `@timer` is a number with `ns`, `us`, `ms` or `s`")
             .help("write `@timer(\"10ms\")`"),

@@ -1,11 +1,11 @@
 //! Signatures: what each kind of function takes and gives (language reference, 4.2 to 4.12, 11.8).
 
-use super::attributes::PACKET_HOOKS;
 use super::names::Symbol;
 use super::types::Position;
 use super::{Checker, Signature};
 use crate::ast;
 use crate::diag::Diagnostic;
+use crate::hir::hooks::PACKET_HOOKS;
 use crate::hir::{FuncId, FunctionKind, Half, ProgramKind, Target};
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeId, TypeKind};

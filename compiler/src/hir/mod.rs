@@ -8,6 +8,7 @@ mod builtin;
 mod describe;
 mod expr;
 pub mod flow;
+pub mod hooks;
 mod items;
 mod stmt;
 pub mod visit;

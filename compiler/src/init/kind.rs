@@ -2,6 +2,7 @@
 
 use super::InitError;
 use crate::diag::nears;
+use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
 use crate::kernel_types::KernelTypes;
 
 /// Each kind with a word of what it gives, for the help text. Names of struct_ops types are kinds too.
@@ -24,24 +25,6 @@ pub const KINDS: &[(&str, &str)] = &[
     ("timer", "nothing but time"),
     ("tcp_congestion_ops", "a congestion control algorithm of TCP"),
     ("sched_ext_ops", "a scheduler"),
-];
-
-/// The words of `@cgroup("...")` whose context is a socket address.
-const ADDRESS_HOOKS: [&str; 14] = [
-    "bind4",
-    "bind6",
-    "connect4",
-    "connect6",
-    "getpeername4",
-    "getpeername6",
-    "getsockname4",
-    "getsockname6",
-    "recvmsg4",
-    "recvmsg6",
-    "sendmsg4",
-    "sendmsg6",
-    "connect_unix",
-    "sendmsg_unix",
 ];
 
 /// A kind of script.
@@ -142,13 +125,13 @@ fn is_user_target(target: &str) -> bool {
 }
 
 fn cgroup(hook: &str) -> Result<Kind, InitError> {
-    if hook == "ingress" || hook == "egress" {
+    if PACKET_HOOKS.contains(&hook) {
         return Ok(Kind::Cgroup(hook.to_owned(), "__sk_buff"));
     }
     if ADDRESS_HOOKS.contains(&hook) {
         return Ok(Kind::Cgroup(hook.to_owned(), "bpf_sock_addr"));
     }
-    let near = nears(hook, ADDRESS_HOOKS.into_iter().chain(["ingress", "egress"]));
+    let near = nears(hook, ADDRESS_HOOKS.into_iter().chain(PACKET_HOOKS));
     let near = near.into_iter().map(|hook| format!("cgroup/{hook}")).collect();
     Err(InitError::UnknownKind { kind: format!("cgroup/{hook}"), near })
 }

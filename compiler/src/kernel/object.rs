@@ -1,50 +1,40 @@
 //! Code, maps and global variables to an ELF object with type information and the script's lines.
 
 mod core;
+mod maps;
+mod types;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ks_wit::section::{Arch, FAULT_COUNT_PREFIX};
-
 use ks_wit::object;
-use sha2::{Digest, Sha256};
+use ks_wit::section::Arch;
 
 use super::emit::{Code, Symbols};
 use super::isel::{Symbol, Target};
 use super::mir::core::{CoreField, CoreQuestion};
-use super::mir::{self, Kfunc, Lost};
-use super::scratch::SLOTS;
+use super::mir::{self, Count, Kfunc, MapSymbol};
 use super::section;
 use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, disasm};
-use crate::btf::{self, CoreRelo, Enumerator, FuncLinkage, IntEncoding, Line, Member, Signedness};
-use crate::elf::{
-    CodeSection, DataSection, ElfError, FunctionBody, FunctionDecl, GlobalDef, KfuncPresence, MapDef,
-    MapSide, ObjectBuilder, Pinning,
-};
-use crate::hir::{ConfigId, FuncId, Function, GlobalId, Hir, Map, MapId, MapKind, RingId};
+use crate::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
+use crate::elf::{CodeSection, ElfError, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder};
+use crate::hir::{FuncId, Function, GlobalId, Hir};
 use crate::index::Id;
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
-use crate::types::{IntType, TypeId, TypeKind};
+use crate::types::TypeKind;
 
 /// An object that is being made.
 pub struct Assembly<'a> {
     hir: &'a Hir,
     builder: ObjectBuilder,
-    maps: BTreeMap<MapId, MapRef>,
-    configs: BTreeMap<ConfigId, MapRef>,
-    rings: BTreeMap<RingId, MapRef>,
-    prints: Option<MapRef>,
-    /// What the records in it mean, for the host.
+    maps: BTreeMap<MapSymbol, MapRef>,
+    /// What the records of printed lines mean, for the host.
     print_table: Vec<u8>,
-    lost: BTreeMap<Lost, GlobalRef>,
+    counts: BTreeMap<Count, GlobalRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
-    scratch: Option<MapRef>,
-    /// The arrays of programs, by the first one.
-    programs: BTreeMap<FuncId, MapRef>,
-    faults: BTreeMap<FuncId, GlobalRef>,
     core: core::Core,
     arch: Arch,
     code: Vec<(String, Vec<Insn>)>,
@@ -57,17 +47,11 @@ impl<'a> Assembly<'a> {
             hir,
             builder: ObjectBuilder::new(),
             maps: BTreeMap::new(),
-            configs: BTreeMap::new(),
-            rings: BTreeMap::new(),
-            prints: None,
             print_table: Vec::new(),
-            lost: BTreeMap::new(),
+            counts: BTreeMap::new(),
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
-            scratch: None,
-            programs: BTreeMap::new(),
-            faults: BTreeMap::new(),
             core: core::Core::of(&program.functions),
             arch,
             code: Vec::new(),
@@ -81,85 +65,6 @@ impl<'a> Assembly<'a> {
         assembly
     }
 
-    fn add_map(&mut self, id: MapId) {
-        let map = &self.hir.maps[id];
-        let (key, value) = self.map_sides(map);
-        let map = MapDef {
-            name: map.name.clone(),
-            map_type: map_type(map.kind),
-            key,
-            value,
-            max_entries: map.max_entries,
-            flags: map.flags,
-            numa_node: (map.flags & NUMA_NODE != 0).then_some(map.numa_node),
-            pinning: pinning(map.pinned),
-            programs: Vec::new(),
-        };
-        self.maps.insert(id, self.builder.add_map(map));
-    }
-
-    /// The one-entry array map of a config block, whose value is the struct of its fields. Whoever loads the object writes
-    /// the defaults.
-    fn add_config(&mut self, id: ConfigId) {
-        let config = &self.hir.configs[id];
-        let key = self.builder.btf().int("u32", 4, IntEncoding::Unsigned);
-        let value = self.ty(config.ty);
-        let map = MapDef {
-            name: format!("{}_config_map", config.name),
-            map_type: map_type(MapKind::Array),
-            key: MapSide::Type(key),
-            value: MapSide::Type(value),
-            max_entries: 1,
-            flags: 0,
-            numa_node: None,
-            pinning: Pinning::None,
-            programs: Vec::new(),
-        };
-        self.configs.insert(id, self.builder.add_map(map));
-    }
-
-    /// The array of programs that tail calls lead to. The loader fills it.
-    pub fn add_programs(&mut self, programs: &[FuncId]) {
-        let Some(first) = programs.first() else { return };
-        let name = self.unused_name(&format!("__programs{}", self.programs.len()));
-        let programs: Vec<_> = programs.iter().map(|id| self.functions[id]).collect();
-        let map = self.builder.add_program_array(&name, programs);
-        self.programs.insert(*first, map);
-    }
-
-    /// The map of scratch slots, so many bytes each.
-    pub fn add_scratch(&mut self, bytes: u32) {
-        let name = self.unused_name("__scratch");
-        let btf = self.builder.btf();
-        let key = btf.int("u32", 4, IntEncoding::Unsigned);
-        let byte = btf.int("u8", 1, IntEncoding::Unsigned);
-        let value = btf.array(byte, bytes.next_multiple_of(8));
-        self.scratch = Some(self.builder.add_map(MapDef {
-            name,
-            map_type: map_type(MapKind::PercpuArray),
-            key: MapSide::Type(key),
-            value: MapSide::Type(value),
-            max_entries: SLOTS,
-            flags: 0,
-            numa_node: None,
-            pinning: Pinning::None,
-            programs: Vec::new(),
-        }));
-    }
-
-    /// The variable that counts a program's faults.
-    fn fault_count(&mut self, program: FuncId) -> GlobalRef {
-        if let Some(found) = self.faults.get(&program) {
-            return *found;
-        }
-        let name = self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.hir.functions[program].name));
-        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
-        let (section, initial) = (DataSection::Bss, Vec::new());
-        let added = self.builder.add_global(GlobalDef { name, section, ty, bytes: 8, align: 8, initial });
-        self.faults.insert(program, added);
-        added
-    }
-
     /// A name that nothing of the script has.
     fn unused_name(&self, wanted: &str) -> String {
         let maps = self.hir.maps.iter().map(|map| &map.name);
@@ -171,126 +76,6 @@ impl<'a> Assembly<'a> {
             name.push('_');
         }
         name
-    }
-
-    /// Keys and values; by their sizes where the kernel takes no types (kernel/bpf/syscall.c, `map_check_btf`, v6.12).
-    fn map_sides(&mut self, map: &Map) -> (MapSide, MapSide) {
-        let bytes = u32::try_from(self.hir.types.size(map.value)).unwrap_or(u32::MAX);
-        match map.kind {
-            MapKind::Queue | MapKind::Stack | MapKind::Bloom => (MapSide::None, MapSide::Bytes(bytes)),
-            MapKind::StackTrace => (MapSide::Bytes(4), MapSide::Bytes(bytes)),
-            kind => {
-                let key = match kind.is_array() {
-                    true => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
-                    false => self.ty(map.key),
-                };
-                (MapSide::Type(key), MapSide::Type(self.ty(map.value)))
-            }
-        }
-    }
-
-    /// The ring buffer of printed lines, made when something is printed.
-    fn prints(&mut self) -> MapRef {
-        if let Some(found) = self.prints {
-            return found;
-        }
-        let added = self.builder.add_map(MapDef {
-            name: object::PRINTS.into(),
-            map_type: RING_BUFFER,
-            key: MapSide::None,
-            value: MapSide::None,
-            max_entries: PRINTS_BYTES,
-            flags: 0,
-            numa_node: None,
-            pinning: Pinning::None,
-            programs: Vec::new(),
-        });
-        self.prints = Some(added);
-        added
-    }
-
-    fn add_ring(&mut self, id: RingId) {
-        let ring = &self.hir.rings[id];
-        let map = MapDef {
-            name: ring.name.clone(),
-            map_type: RING_BUFFER,
-            key: MapSide::None,
-            value: MapSide::None,
-            max_entries: ring.bytes,
-            flags: 0,
-            numa_node: None,
-            pinning: pinning(ring.pinned),
-            programs: Vec::new(),
-        };
-        self.rings.insert(id, self.builder.add_map(map));
-    }
-
-    /// The variable that counts something lost.
-    fn lost(&mut self, lost: Lost) -> GlobalRef {
-        if let Some(found) = self.lost.get(&lost) {
-            return *found;
-        }
-        let name = match lost {
-            Lost::Record(ring) => &self.hir.rings[ring].name,
-            Lost::Update(map) => &self.hir.maps[map].name,
-            Lost::Print => object::PRINTS,
-        };
-        let name = object::lost_variable(name);
-        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
-        let added = self.builder.add_global(GlobalDef {
-            name,
-            section: DataSection::Bss,
-            ty,
-            bytes: 8,
-            align: 8,
-            initial: Vec::new(),
-        });
-        self.lost.insert(lost, added);
-        added
-    }
-
-    fn add_global(&mut self, id: GlobalId) {
-        let global = &self.hir.globals[id];
-        let is_zero = global.init.iter().all(|byte| *byte == 0);
-        let types = &self.hir.types;
-        // Copies of aggregates rely on this alignment.
-        let align = types.scalar(global.ty).map_or(8, |int| int.bytes() as u32);
-        let ty = self.ty(global.ty);
-        let global = GlobalDef {
-            name: global.name.clone(),
-            section: match is_zero {
-                _ if global.pinned => DataSection::Pinned,
-                true => DataSection::Bss,
-                false => DataSection::Data,
-            },
-            ty,
-            bytes: u32::try_from(types.size(global.ty)).unwrap_or(u32::MAX),
-            align,
-            initial: if is_zero && !global.pinned { Vec::new() } else { global.init.clone() },
-        };
-        self.globals.insert(id, self.builder.add_global(global));
-    }
-
-    /// What the host compares the pinned variables of an earlier run with.
-    fn add_layout(&mut self, split: &Split) {
-        let pinned = split.kernel_globals.iter().map(|id| &self.hir.globals[*id]).filter(|one| one.pinned);
-        let layout: String = pinned
-            .map(|one| {
-                format!("{}: {}: {}\n", one.name, self.hir.types.name(one.ty), self.hir.types.size(one.ty))
-            })
-            .collect();
-        if layout.is_empty() {
-            return;
-        }
-        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
-        self.builder.add_global(GlobalDef {
-            name: object::PINNED_LAYOUT.into(),
-            section: DataSection::Pinned,
-            ty,
-            bytes: 8,
-            align: 8,
-            initial: Sha256::digest(layout).get(..8).unwrap_or_default().to_vec(),
-        });
     }
 
     fn declare(&mut self, declared: &mir::Function, program: &mir::Program) {
@@ -380,7 +165,11 @@ impl<'a> Assembly<'a> {
     /// Something of the script that is in the object: there is nothing to fail in an empty one.
     pub fn any_span(&self) -> Option<Span> {
         let functions = self.functions.keys().filter_map(|id| Some(self.hir.functions.get(*id)?.span));
-        functions.chain(self.maps.keys().map(|id| self.hir.maps[*id].span)).next()
+        let maps = self.maps.keys().filter_map(|map| match map {
+            MapSymbol::Map(id) => Some(self.hir.maps[*id].span),
+            _ => None,
+        });
+        functions.chain(maps).next()
     }
 
     /// The ELF file.
@@ -388,56 +177,10 @@ impl<'a> Assembly<'a> {
     /// # Errors
     /// Sizes that the formats cannot express; else mistakes of this compiler.
     pub fn finish(mut self) -> Result<Vec<u8>, ElfError> {
-        if self.prints.is_some() {
+        if self.maps.contains_key(&MapSymbol::Prints) {
             self.builder.add_section(object::PRINTS_SECTION, self.print_table.clone());
         }
         self.builder.finish()
-    }
-
-    /// A type of the language in BTF.
-    fn ty(&mut self, id: TypeId) -> btf::TypeId {
-        let types = &self.hir.types;
-        match types.kind(id) {
-            TypeKind::Bool => self.builder.btf().int("bool", 1, IntEncoding::Bool),
-            TypeKind::Char => self.builder.btf().int("char", 1, IntEncoding::Char),
-            TypeKind::Int(int) => self.int(*int),
-            TypeKind::Str(size) => {
-                let char = self.builder.btf().int("char", 1, IntEncoding::Char);
-                self.builder.btf().array(char, *size)
-            }
-            TypeKind::Array(element, len) => {
-                let element = self.ty(*element);
-                self.builder.btf().array(element, u32::try_from(*len).unwrap_or(u32::MAX))
-            }
-            TypeKind::Struct(def) => {
-                let def = types.struct_def(*def);
-                let fields: Vec<_> = def.fields.iter().map(|field| self.ty(field.ty)).collect();
-                let TypeKind::Struct(key) = types.kind(id) else { return btf::TypeId::VOID };
-                let members: Vec<_> = (def.fields.iter().zip(fields).enumerate())
-                    .map(|(index, (field, ty))| {
-                        let offset = types.field_offset(*key, index);
-                        Member::at(&field.name, ty, u32::try_from(offset).unwrap_or(u32::MAX))
-                    })
-                    .collect();
-                let bytes = u32::try_from(types.size(id)).unwrap_or(u32::MAX);
-                self.builder.btf().structure(&def.name, bytes, &members)
-            }
-            TypeKind::Enum(def) => {
-                let def = types.enum_def(*def);
-                let (repr, sign) =
-                    (def.repr, if def.repr.signed { Signedness::Signed } else { Signedness::Unsigned });
-                let values: Vec<_> = (def.enumerators.iter())
-                    .map(|(name, bits)| Enumerator { name, value: repr.value(*bits) as i64 })
-                    .collect();
-                self.builder.btf().enumeration(&def.name, repr.bytes() as u32, sign, &values)
-            }
-            _ => self.int(IntType { bits: 64, signed: false }),
-        }
-    }
-
-    fn int(&mut self, int: IntType) -> btf::TypeId {
-        let encoding = if int.signed { IntEncoding::Signed } else { IntEncoding::Unsigned };
-        self.builder.btf().int(&int.to_string(), int.bytes() as u32, encoding)
     }
 
     fn kfunc(&mut self, kfunc: Kfunc) -> KfuncRef {
@@ -467,15 +210,9 @@ impl<'a> Assembly<'a> {
 impl Symbols for Assembly<'_> {
     fn address(&mut self, symbol: Symbol) -> Imm64 {
         match symbol {
-            Symbol::Map(id) => Imm64::Map(self.maps[&id]),
-            Symbol::Config(id) => Imm64::Map(self.configs[&id]),
-            Symbol::Ring(id) => Imm64::Map(self.rings[&id]),
-            Symbol::Prints => Imm64::Map(self.prints()),
-            Symbol::Lost(lost) => Imm64::Global { global: self.lost(lost), offset: 0 },
+            Symbol::Map(map) => Imm64::Map(self.map(map)),
+            Symbol::Count(count) => Imm64::Global { global: self.count(count), offset: 0 },
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
-            Symbol::Programs(first) => Imm64::Map(self.programs[&first]),
-            Symbol::Scratch => Imm64::Map(self.scratch.expect("a program that claims a slot has the map")),
-            Symbol::Faults(id) => Imm64::Global { global: self.fault_count(id), offset: 0 },
         }
     }
 
@@ -489,38 +226,6 @@ impl Symbols for Assembly<'_> {
             Target::Kfunc(kfunc) => CallTarget::Kfunc(self.kfunc(kfunc)),
             Target::Function(id) => CallTarget::Function(self.functions[&id]),
         }
-    }
-}
-
-fn pinning(pinned: bool) -> Pinning {
-    if pinned { Pinning::ByName } else { Pinning::None }
-}
-
-/// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
-const NUMA_NODE: u32 = 4;
-/// Bytes of the ring buffer of printed lines.
-const PRINTS_BYTES: u32 = 256 << 10;
-/// BPF_MAP_TYPE_RINGBUF.
-const RING_BUFFER: u32 = 27;
-
-/// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
-fn map_type(kind: MapKind) -> u32 {
-    match kind {
-        MapKind::Hash => 1,
-        MapKind::Array => 2,
-        MapKind::PercpuHash => 5,
-        MapKind::PercpuArray => 6,
-        MapKind::StackTrace => 7,
-        MapKind::LruHash => 9,
-        MapKind::LruPercpuHash => 10,
-        MapKind::LpmTrie => 11,
-        MapKind::Queue => 22,
-        MapKind::Stack => 23,
-        MapKind::SkStorage => 24,
-        MapKind::InodeStorage => 28,
-        MapKind::TaskStorage => 29,
-        MapKind::Bloom => 30,
-        MapKind::CgroupStorage => 32,
     }
 }
 

@@ -8,7 +8,8 @@ use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
 use ks_compiler::kernel::mir::interp::{Around, MapShape, Plain, Stuck, run};
 use ks_compiler::kernel::mir::{
-    BinaryOp, Callee, Condition, Function, Helper, Kfunc, Op, Origin, Program, Size, Slot, Type, Value,
+    BinaryOp, Callee, Condition, Function, Helper, Kfunc, MapSymbol, Op, Origin, Program, Size, Slot, Type,
+    Value,
 };
 use ks_compiler::kernel::{Effort, run_passes};
 use ks_compiler::source::{SourceMap, Span};
@@ -284,7 +285,7 @@ impl Generator<'_> {
 
     /// Looks a key up; changes the entry, reads it, or makes one.
     fn entry(&mut self) {
-        let map = MapId::new(self.numbers.below(2));
+        let map = MapSymbol::Map(MapId::new(self.numbers.below(2)));
         let number = self.numbers.below(3) as u64;
         let key_slot = self.builder.slot(4);
         let stack = Type::Ptr(Origin::Stack);

@@ -15,9 +15,9 @@ use regalloc2::VReg;
 pub use select::select;
 
 use super::mir::core::{CoreField, CoreQuestion};
-use super::mir::{Kfunc, Lost, Size};
+use super::mir::{Count, Kfunc, MapSymbol, Size};
 use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
-use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
+use crate::hir::{FuncId, GlobalId};
 use crate::source::Span;
 
 /// A register or a constant.
@@ -44,21 +44,9 @@ pub enum Base {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Symbol {
     /// A map.
-    Map(MapId),
-    /// The map of a config block.
-    Config(ConfigId),
-    /// The array of programs in which this one comes first.
-    Programs(FuncId),
-    /// The map of scratch slots.
-    Scratch,
-    /// How often runs of a program ended by a fault.
-    Faults(FuncId),
-    /// A ring buffer.
-    Ring(RingId),
-    /// The ring buffer of printed lines.
-    Prints,
-    /// The count of something lost.
-    Lost(Lost),
+    Map(MapSymbol),
+    /// What the object counts.
+    Count(Count),
     /// A byte of a global variable.
     Global(GlobalId, u32),
 }

@@ -201,33 +201,9 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Map(*map) })
             }
-            Some(Op::RingAddr(ring)) => {
+            Some(Op::CountAddr(count)) => {
                 let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Ring(*ring) })
-            }
-            Some(Op::PrintsAddr) => {
-                let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Prints })
-            }
-            Some(Op::LostAddr(lost)) => {
-                let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Lost(*lost) })
-            }
-            Some(Op::ConfigAddr(config)) => {
-                let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Config(*config) })
-            }
-            Some(Op::ProgramArray(first)) => {
-                let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Programs(*first) })
-            }
-            Some(Op::ScratchMap) => {
-                let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Scratch })
-            }
-            Some(Op::FaultCount(program)) => {
-                let dst = self.fresh();
-                (dst, Kind::Address { dst, symbol: Symbol::Faults(*program) })
+                (dst, Kind::Address { dst, symbol: Symbol::Count(*count) })
             }
             // In a register these are their operand.
             Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {

@@ -9,6 +9,7 @@ use super::place::{Prepared, Root};
 use super::{Lower, Lowerer, int_type, not_yet};
 use crate::builtins::context_members::{self, Access, ContextField, ContextStruct, MemberType, SkbProgram};
 use crate::diag::Diagnostic;
+use crate::hir::hooks::PACKET_HOOKS;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, FuncId, FunctionKind, Hir, LocalId, Place, PlaceKind, ProgramKind, Target};
 use crate::source::Span;
@@ -21,9 +22,6 @@ pub(super) struct ContextPlace<'a> {
     context: &'a Expr,
     index: Option<&'a Expr>,
 }
-
-/// Hooks of `@cgroup` whose context is a packet.
-const PACKET_HOOKS: &[&str] = &["ingress", "egress"];
 
 /// TC_ACT_SHOT. Source: include/uapi/linux/pkt_cls.h, v6.12.
 const TC_ACT_SHOT: u64 = 2;

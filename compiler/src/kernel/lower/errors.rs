@@ -5,7 +5,7 @@
 //! The word is 0 if all is well.
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Size, Slot, Type, Value};
+use super::super::mir::{BinaryOp, Block, Condition, Count, Op, Origin, Size, Slot, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, arithmetic, not_yet};
 use crate::hir::{Catch, CatchPattern, Expr, FuncId, Stmt};
@@ -227,7 +227,7 @@ impl Lowerer<'_> {
     /// program.
     pub(super) fn end_by_fault(&mut self) {
         if let Some(program) = self.builder.program() {
-            let base = self.builder.value(Type::Ptr(Origin::Global), Op::FaultCount(program));
+            let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(Count::Faults(program)));
             let value = self.builder.constant(Type::I64, 1);
             self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
-use super::{Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Lower, Lowerer, arithmetic, not_yet};
 use crate::builtins::context::REGISTERS;
 use crate::hir::{Expr, ExprKind, Place, PlaceKind};
 use crate::source::Span;
@@ -277,16 +277,10 @@ impl Lowerer<'_> {
         let from = self.int(index.ty, index.span)?;
         let index = self.scalar(index)?;
         let index = arithmetic::convert(&mut self.builder, from, IntType { bits: 64, ..from }, index);
-        let (miss, join) = (self.builder.block(), self.builder.block());
-        let result = self.builder.param(join, int_type(int));
+        let miss = self.builder.block();
         let element = self.checked_element(to, index, len, bytes.into(), miss);
         let value = self.load_scalar(element, int);
-        self.builder.jump_with(join, value);
-        self.builder.switch_to_sealed(miss);
-        let zero = self.builder.constant(int_type(int), 0);
-        self.builder.jump_with(join, zero);
-        self.builder.switch_to_sealed(join);
-        Ok(result)
+        Ok(self.or_zero(value, int, miss))
     }
 
     fn copy_record(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {

@@ -1,6 +1,6 @@
 //! Maps: lookups, updates, `m[k] op= v` and bindings.
 
-use super::super::mir::{Block, Callee, Condition, Helper, Lost, Op, Origin, Slot, Type, Value};
+use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Alias, Home, Lower, Lowerer, arithmetic, int_type, not_yet};
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
@@ -40,7 +40,7 @@ impl Lowerer<'_> {
     }
 
     fn map_and_key(&mut self, map: MapId, key: Key) -> (Value, Value) {
-        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(map));
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
         let key = self.pointer(Addr::of(Base::Slot(key.slot)));
         (map, key)
     }
@@ -80,7 +80,7 @@ impl Lowerer<'_> {
         let slot = self.builder.slot(4);
         let zero = self.builder.constant(Type::I32, 0);
         self.store_scalar(Addr::of(Base::Slot(slot)), U32, zero);
-        let map = self.builder.value(Type::Ptr(Origin::Map), Op::ConfigAddr(config));
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Config(config)));
         let key = self.pointer(Addr::of(Base::Slot(slot)));
         self.found(map, key, miss)
     }

@@ -291,6 +291,11 @@ impl Lowerer<'_> {
         let Some(miss) = access.miss else {
             return Ok(value);
         };
+        Ok(self.or_zero(value, int, miss))
+    }
+
+    /// The value, or 0 where the way led to `miss`.
+    pub(super) fn or_zero(&mut self, value: Value, int: IntType, miss: Block) -> Value {
         let join = self.builder.block();
         let result = self.builder.param(join, int_type(int));
         self.builder.jump_with(join, value);
@@ -298,7 +303,7 @@ impl Lowerer<'_> {
         let zero = self.builder.constant(int_type(int), 0);
         self.builder.jump_with(join, zero);
         self.builder.switch_to_sealed(join);
-        Ok(result)
+        result
     }
 
     /// Copies the aggregate at a place to an address; zeros if there is nothing.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ks_wit::object::{Print, PrintValue};
 
-use super::super::mir::{Callee, Helper, Lost, Op, Origin, Type, Value};
+use super::super::mir::{Callee, Helper, Lost, MapSymbol, Op, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Lower, Lowerer, arithmetic, not_yet};
 use crate::hir::visit::{self, Visitor};
@@ -91,19 +91,7 @@ impl Lowerer<'_> {
             };
             parts.push((part, arg));
         }
-        let map = self.builder.value(Type::Ptr(Origin::Map), Op::PrintsAddr);
-        let size = self.builder.constant(Type::I64, u64::from(bytes));
-        let flags = self.builder.constant(Type::I64, 0);
-        let callee = Callee::Helper(Helper::RingReserve);
-        let record = self.builder.call(Type::Ptr(Origin::MemoryOrNull), callee, vec![map, size, flags]);
-        let null = self.builder.value(Type::I32, Op::IsNull(record));
-        let [full, got, join] = std::array::from_fn(|_| self.builder.block());
-        self.builder.branch(null, full, got);
-        self.builder.switch_to_sealed(full);
-        self.count_lost(Lost::Print);
-        self.builder.jump(join);
-        self.builder.switch_to_sealed(got);
-        let record = self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record));
+        let (record, join) = self.reserve_bytes(MapSymbol::Prints, bytes, Lost::Print, |_| {});
         self.fill(record, position, &parts)?;
         let flags = self.builder.constant(Type::I64, 0);
         let submit = Callee::Helper(Helper::RingSubmit);

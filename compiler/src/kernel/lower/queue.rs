@@ -1,6 +1,6 @@
 //! Maps without keys: queues and stacks, bloom filters, and stacks of calls.
 
-use super::super::mir::{BinaryOp, Callee, Condition, Helper, Op, Origin, Type, Value};
+use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, not_yet};
 use crate::hir::{Expr, LocalId, MapId, TakeOp};
@@ -11,7 +11,7 @@ const USER_STACK: u64 = 1 << 8;
 
 impl Lowerer<'_> {
     fn map_addr(&mut self, map: MapId) -> Value {
-        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(map))
+        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
     }
 
     /// `q.push(v)` and `b.add(v)`: 0 or errno.

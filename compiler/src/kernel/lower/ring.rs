@@ -11,7 +11,9 @@
 //! Whether a record is held is never asked of its address: verifiers before Linux 6.4 would follow a null record, too.
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{BinaryOp, Callee, Condition, Helper, Lost, Op, Origin, Size, Type, Value};
+use super::super::mir::{
+    BinaryOp, Block, Callee, Condition, Count, Helper, Lost, MapSymbol, Op, Origin, Size, Type, Value,
+};
 use super::memory::{Addr, BASE_ALIGN, Base};
 use super::pointer::{Bytes, Object, Pointer};
 use super::{Lower, Lowerer, not_yet};
@@ -82,20 +84,8 @@ impl Lowerer<'_> {
             // The variable still has the record of the turn before.
             self.discard(site);
         }
-        let map = self.builder.value(Type::Ptr(Origin::Map), Op::RingAddr(ring));
-        let size = self.builder.constant(Type::I64, u64::from(bytes));
-        let flags = self.builder.constant(Type::I64, 0);
-        let callee = Callee::Helper(Helper::RingReserve);
-        let record = self.builder.call(Type::Ptr(Origin::MemoryOrNull), callee, vec![map, size, flags]);
-        let null = self.builder.value(Type::I32, Op::IsNull(record));
-        let [full, got, join] = std::array::from_fn(|_| self.builder.block());
-        self.builder.branch(null, full, got);
-        self.builder.switch_to_sealed(full);
-        self.count_lost(Lost::Record(ring));
-        self.forget(site);
-        self.builder.jump(join);
-        self.builder.switch_to_sealed(got);
-        let record = self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record));
+        let lost = Lost::Record(ring);
+        let (record, join) = self.reserve_bytes(MapSymbol::Ring(ring), bytes, lost, |this| this.forget(site));
         self.zero(Addr::of(Base::Pointer(record)), bytes, span)?;
         let one = self.builder.constant(Type::I32, 1);
         self.builder.set(address, record);
@@ -106,6 +96,31 @@ impl Lowerer<'_> {
         let object =
             Object { base, extent: u64::from(bytes), is_own: true, record: Some(site), packet: None };
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
+    }
+
+    /// Takes a record, in whose path it goes on. Where there is no room that is counted, and `full` follows. Both paths
+    /// meet in the block that is given back, to be sealed once the record was used.
+    pub(super) fn reserve_bytes(
+        &mut self,
+        map: MapSymbol,
+        bytes: u32,
+        lost: Lost,
+        full: impl FnOnce(&mut Self),
+    ) -> (Value, Block) {
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(map));
+        let size = self.builder.constant(Type::I64, u64::from(bytes));
+        let flags = self.builder.constant(Type::I64, 0);
+        let callee = Callee::Helper(Helper::RingReserve);
+        let record = self.builder.call(Type::Ptr(Origin::MemoryOrNull), callee, vec![map, size, flags]);
+        let null = self.builder.value(Type::I32, Op::IsNull(record));
+        let [none, got, join] = std::array::from_fn(|_| self.builder.block());
+        self.builder.branch(null, none, got);
+        self.builder.switch_to_sealed(none);
+        self.count_lost(lost);
+        full(self);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(got);
+        (self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record)), join)
     }
 
     fn new_site(&mut self, is_object: bool) -> Site {
@@ -122,7 +137,7 @@ impl Lowerer<'_> {
 
     /// Counts something that was lost.
     pub(super) fn count_lost(&mut self, lost: Lost) {
-        let base = self.builder.value(Type::Ptr(Origin::Global), Op::LostAddr(lost));
+        let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(Count::Lost(lost)));
         let value = self.builder.constant(Type::I64, 1);
         self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
     }

@@ -1,6 +1,6 @@
 //! How a program gets a scratch slot when it starts; `kernel::scratch` says what for, and gives it back.
 
-use super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Size, Type, Value};
+use super::super::mir::{BinaryOp, Block, Condition, MapSymbol, Op, Origin, Size, Type, Value};
 use super::super::scratch::{Base, SLOTS};
 use super::Lowerer;
 use super::memory::{Addr, Base as Memory};
@@ -30,7 +30,7 @@ impl Lowerer<'_> {
         let index = self.builder.get(counter);
         let at = Addr::of(Memory::Slot(key));
         self.store(at, Size::W, index);
-        let map = self.builder.value(Type::Ptr(Origin::Map), Op::ScratchMap);
+        let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Scratch));
         let key_pointer = self.pointer(at);
         let pointer = self.found(map, key_pointer, none_free);
         let mark = Addr::of(Memory::Pointer(pointer));

@@ -5,7 +5,7 @@
 
 use ks_wit::section::Arch;
 
-use super::super::mir::{Callee, Helper, Op, Origin, Type, Value};
+use super::super::mir::{Callee, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::super::section;
 use super::{Lower, Lowerer, int_type, not_yet};
 use crate::hir::visit::{self, Visitor};
@@ -64,7 +64,7 @@ impl Lowerer<'_> {
         self.run_deferred()?;
         self.destroy_iterators(0);
         self.discard_records(0);
-        let programs = self.builder.value(Type::Ptr(Origin::Map), Op::ProgramArray(first));
+        let programs = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Programs(first)));
         let index = self.builder.constant(Type::I64, index as u64);
         let result = Type::I64;
         self.builder.call(result, Callee::Helper(Helper::TailCall), vec![context, programs, index]);

@@ -3,7 +3,10 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::core::{CoreField, CoreStep};
-use super::{BlockData, Callee, Function, Inst, Lost, Op, Origin, Program, Target, Terminator, Type, Value};
+use super::{
+    BlockData, Callee, Count, Function, Inst, Lost, MapSymbol, Op, Origin, Program, Target, Terminator, Type,
+    Value,
+};
 use crate::hir::Hir;
 use crate::index::Id;
 
@@ -121,16 +124,20 @@ fn op_text(op: &Op, hir: &Hir) -> String {
         Op::GlobalAddr { global, offset } => {
             format!("global_addr {} + {offset}", hir.globals[*global].name)
         }
-        Op::MapAddr(map) => format!("map_addr {}", hir.maps[*map].name),
-        Op::RingAddr(ring) => format!("ring_addr {}", hir.rings[*ring].name),
-        Op::PrintsAddr => "prints_addr".into(),
-        Op::LostAddr(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
-        Op::LostAddr(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),
-        Op::LostAddr(Lost::Print) => "lost_addr of prints".into(),
-        Op::ConfigAddr(config) => format!("config_addr {}", hir.configs[*config].name),
-        Op::ScratchMap => "scratch_map".into(),
-        Op::ProgramArray(first) => format!("program_array {}", hir.functions[*first].name),
-        Op::FaultCount(program) => format!("fault_count {}", hir.functions[*program].name),
+        Op::MapAddr(map) => match map {
+            MapSymbol::Map(map) => format!("map_addr {}", hir.maps[*map].name),
+            MapSymbol::Config(config) => format!("config_addr {}", hir.configs[*config].name),
+            MapSymbol::Ring(ring) => format!("ring_addr {}", hir.rings[*ring].name),
+            MapSymbol::Prints => "prints_addr".into(),
+            MapSymbol::Scratch => "scratch_map".into(),
+            MapSymbol::Programs(first) => format!("program_array {}", hir.functions[*first].name),
+        },
+        Op::CountAddr(count) => match count {
+            Count::Faults(program) => format!("fault_count {}", hir.functions[*program].name),
+            Count::Lost(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
+            Count::Lost(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),
+            Count::Lost(Lost::Print) => "lost_addr of prints".into(),
+        },
         Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),
         Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),
         Op::Core(field, question) => format!("core {question:?} {}", core_name(field)),

@@ -213,13 +213,7 @@ impl Checker<'_> {
             Op::StackAddr { .. }
             | Op::GlobalAddr { .. }
             | Op::MapAddr(_)
-            | Op::ConfigAddr(_)
-            | Op::ScratchMap
-            | Op::ProgramArray(_)
-            | Op::FaultCount(_)
-            | Op::RingAddr(_)
-            | Op::PrintsAddr
-            | Op::LostAddr(_)
+            | Op::CountAddr(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
             Op::Core(..) => require(result == Some(Type::I64), mismatch),
@@ -250,15 +244,8 @@ impl Checker<'_> {
                 require(data.position.is_multiple_of(8), || "a slot is aligned to 8".into())?;
                 require(gives(Origin::Stack), mismatch)
             }
-            Op::GlobalAddr { .. } | Op::FaultCount(_) | Op::LostAddr(_) => {
-                require(gives(Origin::Global), mismatch)
-            }
-            Op::MapAddr(_)
-            | Op::ConfigAddr(_)
-            | Op::ScratchMap
-            | Op::ProgramArray(_)
-            | Op::RingAddr(_)
-            | Op::PrintsAddr => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
+            Op::GlobalAddr { .. } | Op::CountAddr(_) => require(gives(Origin::Global), mismatch),
+            Op::MapAddr(_) => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
                 let memory =

@@ -5,8 +5,8 @@ use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::{
-    BinaryOp, Callee, Condition, Function, Helper, Op, Origin, Program, Size, Target, Terminator, Type,
-    Value, verify::verify,
+    BinaryOp, Callee, Condition, Function, Helper, MapSymbol, Op, Origin, Program, Size, Target, Terminator,
+    Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -321,7 +321,7 @@ fn an_address_that_leads_elsewhere_may_change_what_was_stored() {
 fn lookups(between: impl FnOnce(&mut Builder, Value, Value)) -> usize {
     let mut b = builder();
     let (first, second) = (b.slot(4), b.slot(4));
-    let map = b.value(Type::Ptr(Origin::Map), Op::MapAddr(crate::hir::MapId::new(0)));
+    let map = b.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(crate::hir::MapId::new(0))));
     let mut found = Vec::new();
     let mut between = Some(between);
     for slot in [first, second] {

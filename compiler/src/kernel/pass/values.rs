@@ -211,7 +211,7 @@ impl Walk<'_> {
             return self.replace(result, value);
         }
         self.ops[result] = Some(inst.op.clone());
-        if is_leaf(&inst.op) {
+        if inst.op.is_leaf() {
             // Known everywhere: not undone when the scope ends.
             self.made.map.insert(key, result);
             self.changed |= block != self.function.entry();
@@ -344,22 +344,4 @@ impl Walk<'_> {
 /// Whether two of them with the same operands are one.
 fn is_shared(op: &Op) -> bool {
     op.is_pure() && !matches!(op, Op::Load { .. } | Op::Call { .. })
-}
-
-/// Whether it is made where it is used, wherever it stands.
-pub fn is_leaf(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Const(_)
-            | Op::StackAddr { .. }
-            | Op::GlobalAddr { .. }
-            | Op::MapAddr(_)
-            | Op::ConfigAddr(_)
-            | Op::ScratchMap
-            | Op::ProgramArray(_)
-            | Op::FaultCount(_)
-            | Op::RingAddr(_)
-            | Op::PrintsAddr
-            | Op::LostAddr(_)
-    )
 }

@@ -4,7 +4,7 @@ use super::memory::{Datum, Pointer};
 use super::{Machine, Stuck, fault};
 use crate::hir::{MapId, MapKind};
 use crate::index::Id;
-use crate::kernel::mir::{Helper, Kfunc};
+use crate::kernel::mir::{Helper, Kfunc, MapSymbol};
 
 /// Bytes of the context.
 pub(super) const CONTEXT_BYTES: usize = 256;
@@ -44,28 +44,41 @@ impl Answers for Plain {
 impl Machine<'_> {
     pub(super) fn helper(&mut self, helper: Helper, args: &[Datum]) -> Result<Datum, Stuck> {
         match (helper, args) {
-            (Helper::MapLookup, [Datum::Config(config), Datum::Pointer(_)]) => self.config(*config),
-            (Helper::MapLookup, [Datum::Scratch, Datum::Pointer(_)]) => self.scratch(),
-            (Helper::MapLookup, [Datum::Map(map), Datum::Pointer(key)]) => self.lookup(*map, *key),
+            (Helper::MapLookup, [Datum::Map(MapSymbol::Config(config)), Datum::Pointer(_)]) => {
+                self.config(*config)
+            }
+            (Helper::MapLookup, [Datum::Map(MapSymbol::Scratch), Datum::Pointer(_)]) => self.scratch(),
+            (Helper::MapLookup, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(key)]) => {
+                self.lookup(*map, *key)
+            }
             (
                 Helper::MapUpdate,
-                [Datum::Map(map), Datum::Pointer(key), Datum::Pointer(value), Datum::Bits(flags)],
+                [
+                    Datum::Map(MapSymbol::Map(map)),
+                    Datum::Pointer(key),
+                    Datum::Pointer(value),
+                    Datum::Bits(flags),
+                ],
             ) => Ok(Datum::Bits(self.update(*map, *key, *value, *flags)? as u64)),
             (Helper::GetCurrentComm, [Datum::Pointer(buffer), Datum::Bits(len)]) => {
                 let bytes = self.answers.bytes(helper, *len as usize);
                 self.memory.write(*buffer, &bytes)?;
                 Ok(Datum::Bits(0))
             }
-            (Helper::MapDelete, [Datum::Map(map), Datum::Pointer(key)]) => {
+            (Helper::MapDelete, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(key)]) => {
                 Ok(Datum::Bits(self.remove(*map, *key)? as u64))
             }
-            (Helper::MapPush, [Datum::Map(map), Datum::Pointer(value), Datum::Bits(flags)]) => {
-                Ok(Datum::Bits(self.push(*map, *value, *flags)? as u64))
-            }
-            (Helper::MapPop | Helper::MapPeek, [Datum::Map(map), Datum::Pointer(value)]) => {
+            (
+                Helper::MapPush,
+                [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(value), Datum::Bits(flags)],
+            ) => Ok(Datum::Bits(self.push(*map, *value, *flags)? as u64)),
+            (Helper::MapPop | Helper::MapPeek, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(value)]) => {
                 Ok(Datum::Bits(self.take(*map, *value, helper == Helper::MapPop)? as u64))
             }
-            (Helper::RingReserve, [Datum::Ring(_) | Datum::Prints, Datum::Bits(len), Datum::Bits(0)]) => {
+            (
+                Helper::RingReserve,
+                [Datum::Map(MapSymbol::Ring(_) | MapSymbol::Prints), Datum::Bits(len), Datum::Bits(0)],
+            ) => {
                 let record = self.memory.reserve(*len as usize);
                 self.records.insert(record);
                 Ok(Datum::Pointer(record))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Stuck, fault};
-use crate::hir::{ConfigId, MapId, RingId};
+use crate::kernel::mir::MapSymbol;
 
 /// What a value is while a function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,15 +13,7 @@ pub enum Datum {
     /// A pointer.
     Pointer(Pointer),
     /// A map, as helpers take it.
-    Map(MapId),
-    /// The map of a config block.
-    Config(ConfigId),
-    /// The map of scratch slots.
-    Scratch,
-    /// A ring buffer, as helpers take it.
-    Ring(RingId),
-    /// The ring buffer of printed lines.
-    Prints,
+    Map(MapSymbol),
 }
 
 impl Datum {
@@ -29,12 +21,7 @@ impl Datum {
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
-            Datum::Pointer(_)
-            | Datum::Map(_)
-            | Datum::Config(_)
-            | Datum::Scratch
-            | Datum::Ring(_)
-            | Datum::Prints => None,
+            Datum::Pointer(_) | Datum::Map(_) => None,
         }
     }
 }
@@ -138,12 +125,7 @@ impl Memory {
     pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), Stuck> {
         match value {
             Datum::Bits(bits) => self.write(at, &bits.to_le_bytes()[..bytes]),
-            Datum::Pointer(_)
-            | Datum::Map(_)
-            | Datum::Config(_)
-            | Datum::Scratch
-            | Datum::Ring(_)
-            | Datum::Prints => {
+            Datum::Pointer(_) | Datum::Map(_) => {
                 self.write(at, &[0; 8])?;
                 self.regions[at.region].pointers.insert(at.offset as usize, value);
                 Ok(())

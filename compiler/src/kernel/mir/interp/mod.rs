@@ -15,7 +15,7 @@ pub use kernel::{Answers, Plain};
 use memory::Memory;
 pub use memory::{Datum, Pointer};
 
-use super::{Block, Callee, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value};
+use super::{Block, Callee, Count, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value};
 use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
 use crate::index::{Id, IndexVec};
 use crate::kernel::pass::{evaluate, holds, narrowed, swapped};
@@ -269,12 +269,8 @@ impl<'a> Machine<'a> {
             }
             Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
-            Op::ConfigAddr(config) => return Ok(Some(Datum::Config(*config))),
-            Op::ScratchMap => return Ok(Some(Datum::Scratch)),
-            Op::FaultCount(_) => self.faults,
-            Op::RingAddr(ring) => return Ok(Some(Datum::Ring(*ring))),
-            Op::PrintsAddr => return Ok(Some(Datum::Prints)),
-            Op::LostAddr(lost) => {
+            Op::CountAddr(Count::Faults(_)) => self.faults,
+            Op::CountAddr(Count::Lost(lost)) => {
                 let memory = &mut self.memory;
                 *self.lost.entry(*lost).or_insert_with(|| memory.place(&[0; 8]))
             }
@@ -302,7 +298,7 @@ impl<'a> Machine<'a> {
             Op::Core(..) | Op::LoadField { .. } => {
                 return fault("the interpreter has no types of a kernel");
             }
-            Op::ProgramArray(_) | Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {
+            Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {
                 return fault("the interpreter runs no programs on packets");
             }
             _ => return fault("an instruction that the interpreter does not know"),

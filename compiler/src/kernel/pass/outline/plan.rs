@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::values::is_leaf;
 use super::Place;
 use super::loops::Loop;
 use crate::index::IndexVec;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, Op, Origin, Slot, Target, Terminator, Type, Value,
+    Block, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Slot, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
 
@@ -109,10 +108,10 @@ impl Plan {
             return Some(());
         }
         match (function.values[value], ops[value]) {
-            (ty, Some(op)) if is_leaf(op) || (ty.bits().is_none() && matches!(op, Op::PtrAdd(..))) => {
+            (ty, Some(op)) if op.is_leaf() || (ty.bits().is_none() && matches!(op, Op::PtrAdd(..))) => {
                 for operand in op.operands() {
                     // What was added was checked outside, but for constants.
-                    if operand != self.base && !ops[operand].is_some_and(is_leaf) {
+                    if operand != self.base && !ops[operand].is_some_and(Op::is_leaf) {
                         return None;
                     }
                     self.bring(function, ops, operand)?;
@@ -207,7 +206,7 @@ fn scratch_slot(function: &Function) -> Option<Value> {
     let ops = function.definitions();
     let is_claimed = |value: Value| match ops[value] {
         Some(Op::Call { callee: Callee::Helper(Helper::MapLookup), args }) => {
-            matches!(ops[args[0]], Some(Op::ScratchMap))
+            matches!(ops[args[0]], Some(Op::MapAddr(MapSymbol::Scratch)))
         }
         _ => false,
     };

@@ -1,0 +1,174 @@
+//! What an instruction of the MIR calls: helpers and kernel functions by name and number, functions of the object.
+
+use super::{Origin, Type};
+use crate::hir::FuncId;
+
+/// A kernel helper. Source of numbers and signatures: include/uapi/linux/bpf.h, v6.12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Helper {
+    /// `(map, key) -> entry or null`
+    MapLookup,
+    /// `(map, key, value, flags) -> 0 or -errno`
+    MapUpdate,
+    /// `(map, key) -> 0 or -errno`
+    MapDelete,
+    /// `(map, value, flags) -> 0 or -errno`
+    MapPush,
+    /// `(map, value) -> 0 or -errno`; takes the value out
+    MapPop,
+    /// `(map, value) -> 0 or -errno`
+    MapPeek,
+    /// `(context, map, flags) -> id or -errno`
+    GetStackId,
+    /// `(ring, bytes, 0) -> record or null`; the record is to be given to one of the next two on every path
+    RingReserve,
+    /// `(record, 0)`
+    RingSubmit,
+    /// `(record, 0)`
+    RingDiscard,
+    /// `() -> ns`
+    KtimeGetNs,
+    /// `() -> number`
+    GetPrandom,
+    /// `() -> cpu`
+    GetSmpProcessorId,
+    /// `() -> tgid << 32 | tid`
+    GetCurrentPidTgid,
+    /// `() -> gid << 32 | uid`
+    GetCurrentUidGid,
+    /// `(buffer, bytes) -> 0 or -errno`
+    GetCurrentComm,
+    /// `(context, programs, index)`: does not come back but with an error.
+    TailCall,
+    /// `() -> id`
+    GetCurrentCgroupId,
+    /// `(to, bytes, kernel address) -> 0 or -errno`; all zero on failure
+    ProbeReadKernel,
+    /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
+    ProbeReadUser,
+}
+
+impl Helper {
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Helper::MapLookup => "bpf_map_lookup_elem",
+            Helper::MapUpdate => "bpf_map_update_elem",
+            Helper::MapDelete => "bpf_map_delete_elem",
+            Helper::MapPush => "bpf_map_push_elem",
+            Helper::MapPop => "bpf_map_pop_elem",
+            Helper::MapPeek => "bpf_map_peek_elem",
+            Helper::GetStackId => "bpf_get_stackid",
+            Helper::RingReserve => "bpf_ringbuf_reserve",
+            Helper::RingSubmit => "bpf_ringbuf_submit",
+            Helper::RingDiscard => "bpf_ringbuf_discard",
+            Helper::KtimeGetNs => "bpf_ktime_get_ns",
+            Helper::GetPrandom => "bpf_get_prandom_u32",
+            Helper::GetSmpProcessorId => "bpf_get_smp_processor_id",
+            Helper::GetCurrentPidTgid => "bpf_get_current_pid_tgid",
+            Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
+            Helper::GetCurrentComm => "bpf_get_current_comm",
+            Helper::TailCall => "bpf_tail_call",
+            Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
+            Helper::ProbeReadKernel => "bpf_probe_read_kernel",
+            Helper::ProbeReadUser => "bpf_probe_read_user",
+        }
+    }
+
+    /// The kernel's number.
+    pub fn number(self) -> u32 {
+        match self {
+            Helper::MapLookup => 1,
+            Helper::MapUpdate => 2,
+            Helper::MapDelete => 3,
+            Helper::MapPush => 87,
+            Helper::MapPop => 88,
+            Helper::MapPeek => 89,
+            Helper::GetStackId => 27,
+            Helper::RingReserve => 131,
+            Helper::RingSubmit => 132,
+            Helper::RingDiscard => 133,
+            Helper::KtimeGetNs => 5,
+            Helper::GetPrandom => 7,
+            Helper::GetSmpProcessorId => 8,
+            Helper::GetCurrentPidTgid => 14,
+            Helper::GetCurrentUidGid => 15,
+            Helper::GetCurrentComm => 16,
+            Helper::TailCall => 12,
+            Helper::GetCurrentCgroupId => 80,
+            Helper::ProbeReadUser => 112,
+            Helper::ProbeReadKernel => 113,
+        }
+    }
+
+    /// The type of its result.
+    pub fn result(self) -> Type {
+        match self {
+            Helper::MapLookup => Type::Ptr(Origin::EntryOrNull),
+            Helper::RingReserve => Type::Ptr(Origin::MemoryOrNull),
+            _ => Type::I64,
+        }
+    }
+
+    /// Whether two calls with nothing in between are one.
+    pub fn has_effects(self) -> bool {
+        matches!(
+            self,
+            Helper::MapUpdate
+                | Helper::MapDelete
+                | Helper::MapPush
+                | Helper::MapPop
+                | Helper::MapPeek
+                | Helper::GetStackId
+                | Helper::RingReserve
+                | Helper::RingSubmit
+                | Helper::RingDiscard
+                | Helper::GetCurrentComm
+                | Helper::TailCall
+                | Helper::ProbeReadKernel
+                | Helper::ProbeReadUser
+        )
+    }
+}
+
+/// A kernel function by name: the open-coded number iterator (Linux 6.4). Source: kernel/bpf/bpf_iter.c, v6.12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kfunc {
+    /// `(iterator, start: s32, end: s32) -> 0 or -errno`
+    IterNumNew,
+    /// `(iterator) -> counter or null`
+    IterNumNext,
+    /// `(iterator)`
+    IterNumDestroy,
+}
+
+impl Kfunc {
+    /// The kernel's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kfunc::IterNumNew => "bpf_iter_num_new",
+            Kfunc::IterNumNext => "bpf_iter_num_next",
+            Kfunc::IterNumDestroy => "bpf_iter_num_destroy",
+        }
+    }
+
+    /// The type of its result, if it has one.
+    pub fn result(self) -> Option<Type> {
+        match self {
+            Kfunc::IterNumNew => Some(Type::I32),
+            Kfunc::IterNumNext => Some(Type::Ptr(Origin::TurnOrNull)),
+            Kfunc::IterNumDestroy => None,
+        }
+    }
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Callee {
+    /// A kernel helper.
+    Helper(Helper),
+    /// A kernel function.
+    Kfunc(Kfunc),
+    /// A function of this object.
+    Function(FuncId),
+}

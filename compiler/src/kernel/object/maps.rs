@@ -1,0 +1,163 @@
+//! Maps: those of the script, of config blocks and rings, and the object's own.
+
+use ks_wit::object;
+
+use super::super::mir::MapSymbol;
+use super::super::scratch::SLOTS;
+use super::Assembly;
+use crate::bpf::MapRef;
+use crate::btf::IntEncoding;
+use crate::elf::{MapDef, MapSide, Pinning};
+use crate::hir::{ConfigId, FuncId, Map, MapId, MapKind, RingId};
+
+impl Assembly<'_> {
+    pub(super) fn add_map(&mut self, id: MapId) {
+        let map = &self.hir.maps[id];
+        let (key, value) = self.map_sides(map);
+        let map = MapDef {
+            name: map.name.clone(),
+            map_type: map_type(map.kind),
+            key,
+            value,
+            max_entries: map.max_entries,
+            flags: map.flags,
+            numa_node: (map.flags & NUMA_NODE != 0).then_some(map.numa_node),
+            pinning: pinning(map.pinned),
+            programs: Vec::new(),
+        };
+        self.keep(MapSymbol::Map(id), map);
+    }
+
+    /// The one-entry array map of a config block, whose value is the struct of its fields. Whoever loads the object writes
+    /// the defaults.
+    pub(super) fn add_config(&mut self, id: ConfigId) {
+        let config = &self.hir.configs[id];
+        let key = self.builder.btf().int("u32", 4, IntEncoding::Unsigned);
+        let value = self.ty(config.ty);
+        let map = MapDef {
+            name: format!("{}_config_map", config.name),
+            map_type: map_type(MapKind::Array),
+            key: MapSide::Type(key),
+            value: MapSide::Type(value),
+            max_entries: 1,
+            flags: 0,
+            numa_node: None,
+            pinning: Pinning::None,
+            programs: Vec::new(),
+        };
+        self.keep(MapSymbol::Config(id), map);
+    }
+
+    /// The array of programs that tail calls lead to. The loader fills it.
+    pub fn add_programs(&mut self, programs: &[FuncId]) {
+        let Some(first) = programs.first() else { return };
+        let before = self.maps.keys().filter(|map| matches!(map, MapSymbol::Programs(_))).count();
+        let name = self.unused_name(&format!("__programs{before}"));
+        let programs: Vec<_> = programs.iter().map(|id| self.functions[id]).collect();
+        let map = self.builder.add_program_array(&name, programs);
+        self.maps.insert(MapSymbol::Programs(*first), map);
+    }
+
+    /// The map of scratch slots, so many bytes each.
+    pub fn add_scratch(&mut self, bytes: u32) {
+        let name = self.unused_name("__scratch");
+        let btf = self.builder.btf();
+        let key = btf.int("u32", 4, IntEncoding::Unsigned);
+        let byte = btf.int("u8", 1, IntEncoding::Unsigned);
+        let value = btf.array(byte, bytes.next_multiple_of(8));
+        let map = MapDef {
+            name,
+            map_type: map_type(MapKind::PercpuArray),
+            key: MapSide::Type(key),
+            value: MapSide::Type(value),
+            max_entries: SLOTS,
+            flags: 0,
+            numa_node: None,
+            pinning: Pinning::None,
+            programs: Vec::new(),
+        };
+        self.keep(MapSymbol::Scratch, map);
+    }
+
+    /// The map, which is there but for the ring buffer of printed lines: that is made when something is printed.
+    pub(super) fn map(&mut self, map: MapSymbol) -> MapRef {
+        match (self.maps.get(&map), map) {
+            (Some(found), _) => *found,
+            (None, MapSymbol::Prints) => self.keep(map, ring_buffer(object::PRINTS, PRINTS_BYTES, false)),
+            (None, _) => unreachable!("a map that the split does not have: {map:?}"),
+        }
+    }
+
+    pub(super) fn add_ring(&mut self, id: RingId) {
+        let ring = &self.hir.rings[id];
+        self.keep(MapSymbol::Ring(id), ring_buffer(&ring.name, ring.bytes, ring.pinned));
+    }
+
+    fn keep(&mut self, symbol: MapSymbol, map: MapDef) -> MapRef {
+        let added = self.builder.add_map(map);
+        self.maps.insert(symbol, added);
+        added
+    }
+
+    /// Keys and values; by their sizes where the kernel takes no types (kernel/bpf/syscall.c, `map_check_btf`, v6.12).
+    fn map_sides(&mut self, map: &Map) -> (MapSide, MapSide) {
+        let bytes = u32::try_from(self.hir.types.size(map.value)).unwrap_or(u32::MAX);
+        match map.kind {
+            MapKind::Queue | MapKind::Stack | MapKind::Bloom => (MapSide::None, MapSide::Bytes(bytes)),
+            MapKind::StackTrace => (MapSide::Bytes(4), MapSide::Bytes(bytes)),
+            kind => {
+                let key = match kind.is_array() {
+                    true => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
+                    false => self.ty(map.key),
+                };
+                (MapSide::Type(key), MapSide::Type(self.ty(map.value)))
+            }
+        }
+    }
+}
+
+fn ring_buffer(name: &str, bytes: u32, pinned: bool) -> MapDef {
+    MapDef {
+        name: name.into(),
+        map_type: RING_BUFFER,
+        key: MapSide::None,
+        value: MapSide::None,
+        max_entries: bytes,
+        flags: 0,
+        numa_node: None,
+        pinning: pinning(pinned),
+        programs: Vec::new(),
+    }
+}
+
+fn pinning(pinned: bool) -> Pinning {
+    if pinned { Pinning::ByName } else { Pinning::None }
+}
+
+/// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
+const NUMA_NODE: u32 = 4;
+/// Bytes of the ring buffer of printed lines.
+const PRINTS_BYTES: u32 = 256 << 10;
+/// BPF_MAP_TYPE_RINGBUF.
+const RING_BUFFER: u32 = 27;
+
+/// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
+fn map_type(kind: MapKind) -> u32 {
+    match kind {
+        MapKind::Hash => 1,
+        MapKind::Array => 2,
+        MapKind::PercpuHash => 5,
+        MapKind::PercpuArray => 6,
+        MapKind::StackTrace => 7,
+        MapKind::LruHash => 9,
+        MapKind::LruPercpuHash => 10,
+        MapKind::LpmTrie => 11,
+        MapKind::Queue => 22,
+        MapKind::Stack => 23,
+        MapKind::SkStorage => 24,
+        MapKind::InodeStorage => 28,
+        MapKind::TaskStorage => 29,
+        MapKind::Bloom => 30,
+        MapKind::CgroupStorage => 32,
+    }
+}

@@ -1,0 +1,53 @@
+//! Types of the language in BTF.
+
+use super::Assembly;
+use crate::btf::{self, Enumerator, IntEncoding, Member, Signedness};
+use crate::types::{IntType, TypeId, TypeKind};
+
+impl Assembly<'_> {
+    /// A type of the language in BTF.
+    pub(super) fn ty(&mut self, id: TypeId) -> btf::TypeId {
+        let types = &self.hir.types;
+        match types.kind(id) {
+            TypeKind::Bool => self.builder.btf().int("bool", 1, IntEncoding::Bool),
+            TypeKind::Char => self.builder.btf().int("char", 1, IntEncoding::Char),
+            TypeKind::Int(int) => self.int(*int),
+            TypeKind::Str(size) => {
+                let char = self.builder.btf().int("char", 1, IntEncoding::Char);
+                self.builder.btf().array(char, *size)
+            }
+            TypeKind::Array(element, len) => {
+                let element = self.ty(*element);
+                self.builder.btf().array(element, u32::try_from(*len).unwrap_or(u32::MAX))
+            }
+            TypeKind::Struct(def) => {
+                let def = types.struct_def(*def);
+                let fields: Vec<_> = def.fields.iter().map(|field| self.ty(field.ty)).collect();
+                let TypeKind::Struct(key) = types.kind(id) else { return btf::TypeId::VOID };
+                let members: Vec<_> = (def.fields.iter().zip(fields).enumerate())
+                    .map(|(index, (field, ty))| {
+                        let offset = types.field_offset(*key, index);
+                        Member::at(&field.name, ty, u32::try_from(offset).unwrap_or(u32::MAX))
+                    })
+                    .collect();
+                let bytes = u32::try_from(types.size(id)).unwrap_or(u32::MAX);
+                self.builder.btf().structure(&def.name, bytes, &members)
+            }
+            TypeKind::Enum(def) => {
+                let def = types.enum_def(*def);
+                let (repr, sign) =
+                    (def.repr, if def.repr.signed { Signedness::Signed } else { Signedness::Unsigned });
+                let values: Vec<_> = (def.enumerators.iter())
+                    .map(|(name, bits)| Enumerator { name, value: repr.value(*bits) as i64 })
+                    .collect();
+                self.builder.btf().enumeration(&def.name, repr.bytes() as u32, sign, &values)
+            }
+            _ => self.int(IntType { bits: 64, signed: false }),
+        }
+    }
+
+    fn int(&mut self, int: IntType) -> btf::TypeId {
+        let encoding = if int.signed { IntEncoding::Signed } else { IntEncoding::Unsigned };
+        self.builder.btf().int(&int.to_string(), int.bytes() as u32, encoding)
+    }
+}

@@ -1,0 +1,79 @@
+//! Global variables: those of the script, and what the object counts.
+
+use ks_wit::object;
+use ks_wit::section::FAULT_COUNT_PREFIX;
+use sha2::{Digest, Sha256};
+
+use super::super::mir::{Count, Lost};
+use super::Assembly;
+use crate::bpf::GlobalRef;
+use crate::btf::IntEncoding;
+use crate::elf::{DataSection, GlobalDef};
+use crate::hir::GlobalId;
+use crate::split::Split;
+
+impl Assembly<'_> {
+    /// The variable that counts, made when something is.
+    pub(super) fn count(&mut self, count: Count) -> GlobalRef {
+        if let Some(found) = self.counts.get(&count) {
+            return *found;
+        }
+        let name = match count {
+            Count::Faults(program) => {
+                self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.hir.functions[program].name))
+            }
+            Count::Lost(Lost::Record(ring)) => object::lost_variable(&self.hir.rings[ring].name),
+            Count::Lost(Lost::Update(map)) => object::lost_variable(&self.hir.maps[map].name),
+            Count::Lost(Lost::Print) => object::lost_variable(object::PRINTS),
+        };
+        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
+        let (section, initial) = (DataSection::Bss, Vec::new());
+        let added = self.builder.add_global(GlobalDef { name, section, ty, bytes: 8, align: 8, initial });
+        self.counts.insert(count, added);
+        added
+    }
+
+    pub(super) fn add_global(&mut self, id: GlobalId) {
+        let global = &self.hir.globals[id];
+        let is_zero = global.init.iter().all(|byte| *byte == 0);
+        let types = &self.hir.types;
+        // Copies of aggregates rely on this alignment.
+        let align = types.scalar(global.ty).map_or(8, |int| int.bytes() as u32);
+        let ty = self.ty(global.ty);
+        let global = GlobalDef {
+            name: global.name.clone(),
+            section: match is_zero {
+                _ if global.pinned => DataSection::Pinned,
+                true => DataSection::Bss,
+                false => DataSection::Data,
+            },
+            ty,
+            bytes: u32::try_from(types.size(global.ty)).unwrap_or(u32::MAX),
+            align,
+            initial: if is_zero && !global.pinned { Vec::new() } else { global.init.clone() },
+        };
+        self.globals.insert(id, self.builder.add_global(global));
+    }
+
+    /// What the host compares the pinned variables of an earlier run with.
+    pub(super) fn add_layout(&mut self, split: &Split) {
+        let pinned = split.kernel_globals.iter().map(|id| &self.hir.globals[*id]).filter(|one| one.pinned);
+        let layout: String = pinned
+            .map(|one| {
+                format!("{}: {}: {}\n", one.name, self.hir.types.name(one.ty), self.hir.types.size(one.ty))
+            })
+            .collect();
+        if layout.is_empty() {
+            return;
+        }
+        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
+        self.builder.add_global(GlobalDef {
+            name: object::PINNED_LAYOUT.into(),
+            section: DataSection::Pinned,
+            ty,
+            bytes: 8,
+            align: 8,
+            initial: Sha256::digest(layout).get(..8).unwrap_or_default().to_vec(),
+        });
+    }
+}
