@@ -136,10 +136,11 @@ fn main(args: Args) -> i32 {
         &folder,
         "$HOST shared.wasm --timeout 40 > reader & reader=$!\n\
          for first in 0 100; do\n\
-         $HOST shared.wasm --timeout 40 -- --writer --first $first > writer & writer=$!\n\
-         while ! grep -q ready writer; do sleep 0.02; done\n\
+         : > writer$first\n\
+         $HOST shared.wasm --timeout 40 -- --writer --first $first > writer$first & writer=$!\n\
+         while ! grep -q ready writer$first; do sleep 0.02; done\n\
          kill -9 $writer; wait $writer\n\
-         cat writer\n\
+         cat writer$first\n\
          done\n\
          wait $reader; cat reader",
     );
