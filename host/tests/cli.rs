@@ -277,6 +277,39 @@ fn the_doctor_looks_at_what_plugins_depend_on() {
 }
 
 #[test]
+fn events_are_shown_in_both_spellings_with_what_counts_them() {
+    let events =
+        |args: &[&str]| Command::new(HOST).arg("events").args(args).output().expect("ks-host starts");
+    let text = |args: &[&str]| {
+        let output = events(args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(text(&["page-faults"]), "software events\n  page_faults  page-faults  counted\n");
+    let listed: serde_json::Value = serde_json::from_str(&text(&["--json", "cache_misses"])).expect("JSON");
+    let misses = &listed[0];
+    assert_eq!(
+        (&misses["name"], &misses["perf"]),
+        (&"cache_misses".into(), &"cache-misses".into()),
+        "{listed}"
+    );
+    assert_eq!(misses["family"], "hardware");
+    assert_eq!(misses["counted"] == false, misses["because"].is_string(), "{misses}");
+    let all: serde_json::Value = serde_json::from_str(&text(&["--json"])).expect("JSON");
+    let all = all.as_array().expect("a list");
+    let of = |family: &str| all.iter().filter(|event| event["family"] == family).count();
+    assert_eq!((of("hardware"), of("software"), of("cache")), (10, 12, 42));
+    for event in all.iter().filter(|event| event["counted"] == false) {
+        let because = event["because"].as_str().expect("text");
+        assert!(!because.is_empty() && !because.contains('\n'), "{event}");
+    }
+    let unknown = events(&["page_fault"]);
+    assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(125), 0));
+    let said = stderr(&unknown);
+    assert!(said.contains("no event matches `page_fault`; near: page_faults"), "{said}");
+}
+
+#[test]
 fn completions_and_the_manual_know_every_verb() {
     let text = |args: &[&str]| {
         let output = Command::new(HOST).args(args).output().expect("ks-host starts");

@@ -242,6 +242,21 @@ impl PerfError {
         }
     }
 
+    /// Why, in one line: the cause if it is known, else what was said.
+    pub fn cause(&self) -> String {
+        let text = match self {
+            PerfError::Kernel(failure) => {
+                explain(failure).because.unwrap_or_else(|| format!("{}: {:?}", failure.call, failure.errno))
+            }
+            PerfError::Refused { refusal, .. } => refusal.to_string(),
+            PerfError::Tracepoint { cause, .. } => cause.to_string(),
+            PerfError::Place { because, .. } => because.clone(),
+            PerfError::InvalidEvent(reason) => reason.to_string(),
+            other => other.to_string(),
+        };
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
     /// The errno, if a system call failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {

@@ -8,7 +8,7 @@ use super::catalog::Catalog;
 use super::error::PerfError;
 use super::event::Event;
 use super::names;
-use crate::near::normal;
+use crate::near::{near, normal};
 use crate::tracefs;
 
 /// Which kind of event.
@@ -102,6 +102,24 @@ impl Catalog {
         listed
     }
 
+    /// Names that a person may have meant by a wildcard that matches none, at most three: those that are near to it,
+    /// else those that have it in them.
+    pub fn near(&self, wildcard: &str) -> Vec<String> {
+        let word = wildcard.replace(['*', '?'], "");
+        let all = self.list("");
+        let spelled = |event: &Listed| {
+            let (own, perf) = (event.inner().to_owned(), event.perf.clone());
+            if normal(&own) == normal(&perf) { vec![own] } else { vec![own, perf] }
+        };
+        let found = near(&word, all.iter().flat_map(spelled));
+        if !found.is_empty() || word.is_empty() {
+            return found;
+        }
+        let anywhere = format!("*{word}*");
+        let with_it = all.iter().filter(|event| event.matches(&anywhere)).take(3);
+        with_it.map(|event| event.perf.clone()).collect()
+    }
+
     fn of_header(&self) -> Vec<Listed> {
         let core = self.core_pmu().map(|pmu| pmu.name);
         let families = [Family::Hardware, Family::Software, Family::Tracepoint, Family::Cache];
@@ -130,10 +148,11 @@ impl Catalog {
     }
 
     /// Why an event of the list cannot be counted here and now; None if it can. A tracepoint counts wherever it is
-    /// listed and its number can be read; a form stands for many and is taken to count.
+    /// listed and its number can be read; a probe wherever the kernel has its PMU.
     pub fn why_not(&self, listed: &Listed) -> Option<PerfError> {
         let event = match listed.family {
-            Family::Form => return None,
+            Family::Form if listed.name.starts_with("kprobe") => return self.pmu("kprobe").err(),
+            Family::Form if listed.name.starts_with("uprobe") => return self.pmu("uprobe").err(),
             Family::Tracepoint => return self.named(&listed.perf).err(),
             _ => match self.named(&listed.perf) {
                 Ok(event) => event,
@@ -153,9 +172,14 @@ impl Catalog {
 }
 
 impl Listed {
+    /// The name without the call around it.
+    fn inner(&self) -> &str {
+        self.name.split('"').nth(1).unwrap_or(&self.name)
+    }
+
     fn matches(&self, wildcard: &str) -> bool {
-        let inner = self.name.split('"').nth(1).unwrap_or(&self.name);
-        wildcard.is_empty() || [&*self.name, &*self.perf, inner].iter().any(|name| matches(wildcard, name))
+        wildcard.is_empty()
+            || [&*self.name, &*self.perf, self.inner()].iter().any(|name| matches(wildcard, name))
     }
 }
 
@@ -218,6 +242,10 @@ mod tests {
         assert_eq!(names("page-faults"), ["page_faults"]);
         assert!(names("sched/*").contains(&"tracepoint(\"sched/sched_switch\")".to_owned()));
         assert_eq!(names("LLC-load-misses"), ["hw_cache(\"ll\", \"read\", \"miss\")"]);
+        assert_eq!(catalog.near("page_fault*").first().map(String::as_str), Some("page_faults"));
+        assert_eq!(catalog.near("sched:sched_swich").first().map(String::as_str), Some("sched:sched_switch"));
+        assert_eq!(catalog.near("emulation"), ["emulation-faults"]);
+        assert!(catalog.near("elephants").is_empty());
         for listed in catalog.list("").iter().filter(|listed| listed.family < Family::Tracepoint) {
             catalog.named(&listed.perf).unwrap_or_else(|error| panic!("{listed:?}: {error}"));
         }
@@ -229,6 +257,9 @@ mod tests {
         let why_not = |name: &str| catalog.why_not(&catalog.list(name)[0]);
         assert_eq!(why_not("page_faults"), None);
         assert_eq!(why_not("sched:sched_switch"), None);
+        let has_kprobes = catalog.pmu("kprobe").is_ok();
+        assert_eq!(why_not("probe:vfs_read").is_none(), has_kprobes);
+        assert_eq!(why_not("mem:0x7f00/4:w"), None);
         if catalog.core_pmu().is_none() {
             assert!(
                 why_not("cpu_cycles").is_some_and(|error| error.to_string().contains("no hardware counters"))

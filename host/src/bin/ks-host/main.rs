@@ -2,6 +2,7 @@
 
 mod cache;
 mod doctor;
+mod events;
 mod fleet;
 mod inspect;
 mod output;
@@ -66,6 +67,7 @@ Examples:
   ks-host inspect examples/perf/page_faults.ks
   ks-host precompile examples/perf/page_faults.ks
   ks-host doctor
+  ks-host events 'cache*'
   ks-host completions bash > ks-host.bash
   ks-host man > ks-host.1";
 
@@ -81,6 +83,8 @@ enum Command {
     Test(test::Args),
     /// Shows the plugins that run now, what they have attached, and how often their programs run.
     Ps(ps::Args),
+    /// Shows the events of this machine, in both spellings, and which of them can be counted here.
+    Events(events::Args),
     /// Shows what this machine lets plugins do, and what to change where it does not.
     Doctor(doctor::Args),
     /// Writes the completions of a shell.
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
         (Some(Command::Test(args)), _) => test::test(&args),
         (Some(Command::Ps(args)), _) => ps::ps(&args),
+        (Some(Command::Events(args)), _) => events::events(&args),
         (Some(Command::Doctor(args)), _) => doctor::doctor(&args),
         (Some(Command::Completions(args)), _) => shell::completions(&args, Cli::command()),
         (Some(Command::Man), _) => shell::man(Cli::command()),

@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
 }
 
 /// This machine's events, and those of the tables.
-fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
+pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
     let mut table = EventTable::default();
     for file in tables {
         let json = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
