@@ -158,6 +158,7 @@ impl Pending<'_> {
                 | UserBuiltin::Python { .. }
                 | UserBuiltin::PidOf(_)
                 | UserBuiltin::CommOf(_)
+                | UserBuiltin::Symbol { .. }
                 | UserBuiltin::CpuCount
                 | UserBuiltin::Id(_)
                 | UserBuiltin::PerCpu { .. }

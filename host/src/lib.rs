@@ -26,6 +26,7 @@ mod near;
 pub mod perf;
 pub mod plugin;
 mod run;
+mod symbols;
 mod tasks;
 pub mod tracefs;
 pub mod world;

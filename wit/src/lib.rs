@@ -25,6 +25,7 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("clock.wit", include_str!("../clock.wit")),
     ("args.wit", include_str!("../args.wit")),
     ("system.wit", include_str!("../system.wit")),
+    ("symbols.wit", include_str!("../symbols.wit")),
     ("exec.wit", include_str!("../exec.wit")),
     ("world.wit", include_str!("../world.wit")),
 ];

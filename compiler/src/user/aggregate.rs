@@ -63,6 +63,9 @@ impl FnCx<'_, '_> {
             ExprKind::User(UserBuiltin::ReadCpu(args)) => {
                 self.read_counter_on(args, to, expr.span)?;
             }
+            ExprKind::User(UserBuiltin::Symbol { pid, address }) => {
+                self.symbol(pid.as_deref(), address, expr.ty, to)?;
+            }
             ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
                 self.per_cpu(*map, key, cpu, to, expr.span)?;
             }

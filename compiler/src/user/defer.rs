@@ -178,8 +178,10 @@ fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
             | UserBuiltin::Exit(one)
             | UserBuiltin::PidOf(one)
             | UserBuiltin::CommOf(one)
+            | UserBuiltin::Symbol { pid: None, address: one }
             | UserBuiltin::Read { attachment: one, .. },
         ) => vec![one],
+        ExprKind::User(UserBuiltin::Symbol { pid: Some(pid), address }) => vec![pid, address],
         ExprKind::User(UserBuiltin::AttachTarget { program, target, flags }) => vec![program, target, flags],
         ExprKind::User(UserBuiltin::Python { args, .. }) => args.iter_mut().collect(),
         ExprKind::User(

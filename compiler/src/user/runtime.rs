@@ -115,6 +115,8 @@ pub enum Routine {
     PidOf,
     /// Destination, its size, pid.
     CommOf,
+    /// Destination, its size, 1 if there is a process, the process, address.
+    Symbol,
     /// Milliseconds -> 0 or EINTR.
     Sleep,
     /// Returns when the host asks the plugin to stop.
@@ -166,6 +168,7 @@ impl Routine {
             Routine::Errno => (&[I32], &[I32]),
             Routine::PidOf => (&[I32; 2], &[I32]),
             Routine::CommOf => (&[I32; 3], &[]),
+            Routine::Symbol => (&[I32, I32, I32, I32, I64], &[]),
             Routine::Sleep => (&[I64], &[I32]),
             Routine::Wait => (&[], &[]),
         }
@@ -222,6 +225,7 @@ impl Routine {
             Routine::Errno => "errno",
             Routine::PidOf => "pid_of",
             Routine::CommOf => "comm_of",
+            Routine::Symbol => "symbol",
             Routine::Sleep => "sleep",
             Routine::Wait => "wait",
         };
@@ -280,6 +284,7 @@ impl Routine {
             Routine::Errno => errno::of_error(cx, &mut code),
             Routine::PidOf => tasks::pid_of(cx, &mut code),
             Routine::CommOf => tasks::comm_of(cx, &mut code),
+            Routine::Symbol => tasks::symbol(cx, &mut code),
             Routine::Sleep => load::sleep(cx, &mut code),
             Routine::Wait => load::wait(cx, &mut code),
         }

@@ -1,4 +1,4 @@
-//! `pid_of` and `comm_of`.
+//! `pid_of`, `comm_of` and `symbol`.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -33,6 +33,25 @@ impl FnCx<'_, '_> {
         Ok(())
     }
 
+    /// `symbol(address)` and `symbol(pid, address)`, a string of type `ty`, goes to `to`.
+    pub fn symbol(&mut self, pid: Option<&Expr>, address: &Expr, ty: TypeId, to: Addr) -> Lower<()> {
+        let find = self.cx.routine(Routine::Symbol);
+        let process = self.temp(ValType::I32);
+        match pid {
+            Some(pid) => self.scalar(pid)?,
+            None => {
+                self.code.i32(0);
+            }
+        }
+        self.code.set(process);
+        self.push_addr(to);
+        let size = self.cx.hir.types.size(ty) as u32;
+        self.code.u32(size).i32(pid.is_some().into()).get(process);
+        self.scalar(address)?;
+        self.code.call(find);
+        Ok(())
+    }
+
     /// Pushes address and length of the text of a string.
     pub fn push_text_at(&mut self, text: Addr, ty: TypeId) {
         let length = self.cx.routine(Routine::TextLength);
@@ -58,6 +77,14 @@ pub fn comm_of(cx: &mut Cx<'_>, code: &mut Code) {
     let call = cx.host("system", "comm-of");
     reset_arena(code);
     code.get(Var(2)).u32(cx.returned).call(call);
+    copy_answer(cx, code);
+}
+
+/// [`Routine::Symbol`].
+pub fn symbol(cx: &mut Cx<'_>, code: &mut Code) {
+    let call = cx.host("symbols", "name");
+    reset_arena(code);
+    code.get(Var(2)).get(Var(3)).get(Var(4)).u32(cx.returned).call(call);
     copy_answer(cx, code);
 }
 

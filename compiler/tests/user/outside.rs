@@ -56,6 +56,13 @@ fn tasks_have_ids_and_names() {
 }
 
 #[test]
+fn addresses_have_names() {
+    let text = "fn note(name: str(128)) {\n    print(\"%s\", name)\n}\nfn main() -> i32 {\n    \
+                defer note(symbol(0xffffffff81000000))\n    print(\"%s\", symbol(-1, 16))\n    return 0\n}\n";
+    assert_eq!(lines(&run(&compile(text).core)), ["1 -1 10", "0 0 ffffffff81000000"]);
+}
+
+#[test]
 fn what_the_host_refuses_to_run_is_a_line_and_the_script_goes_on() {
     let text = "import util from \"dir/util.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \
                 var word: str(4) = \"ab\"\n    print(\"%u %u\", util.f(), util.allowed(-3, word))\n    return 0\n}\n";

@@ -20,6 +20,7 @@ mod prints;
 mod ring;
 mod settings;
 mod state;
+mod symbols;
 mod system;
 mod words;
 

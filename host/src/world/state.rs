@@ -19,6 +19,7 @@ use crate::bpf::{BpfError, Object};
 use crate::command::Command;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limits, PluginState, StopHandle, StopReason};
+use crate::symbols::Symbols;
 
 /// Most handles of all kinds that a plugin may hold. Guards the host's memory; descriptors have the process's limit.
 const MAX_HANDLES: usize = 1 << 16;
@@ -68,6 +69,7 @@ pub struct State {
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) settings: Settings,
+    pub(super) symbols: Symbols,
     pub(super) stop: StopHandle,
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
@@ -104,6 +106,7 @@ impl State {
             name: setup.name,
             words: setup.words,
             settings: setup.settings,
+            symbols: Symbols::default(),
             stop: setup.stop,
             stdout: setup.stdout,
             stderr: setup.stderr,

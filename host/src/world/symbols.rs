@@ -1,0 +1,15 @@
+//! `symbols`: addresses in the words of those who wrote the code.
+
+use super::bindings::kernelscript::host::symbols::Host;
+use super::state::State;
+
+impl Host for State {
+    fn name(&mut self, process: Option<i32>, address: u64) -> wasmtime::Result<String> {
+        let name = self.symbols.name(process, address).unwrap_or_else(|error| {
+            // One line for each task: a profile asks for thousands of addresses.
+            self.warn_once(0, error.to_string());
+            None
+        });
+        Ok(name.unwrap_or_else(|| format!("{address:#x}")))
+    }
+}
