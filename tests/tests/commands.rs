@@ -78,3 +78,55 @@ fn ks_build_refuses_instruction_sets_that_the_target_kernel_lacks() {
         assert_eq!(built.code, 0, "{}", built.stderr);
     }
 }
+
+/// One of each kind, and shapes of targets that differ.
+const KINDS: &[&str] = &[
+    "xdp",
+    "tc/ingress",
+    "tc/egress",
+    "probe/vfs_read",
+    "probe/sys_openat",
+    "probe/vfs_read+0x10",
+    "retprobe/vfs_read",
+    "tracepoint/sched/sched_switch",
+    "tracepoint/syscalls/sys_enter_openat",
+    "raw_tracepoint/sched_switch",
+    "syscall_enter/openat",
+    "syscall_exit/getpid",
+    "perf_event",
+    "counting",
+    "uprobe//usr/bin/bash:readline",
+    "lsm/file_open",
+    "cgroup/ingress",
+    "cgroup/connect4",
+    "socket_filter",
+    "timer",
+    "tcp_congestion_ops",
+    "sched_ext_ops",
+];
+
+/// Kinds whose scripts are checked, and refused with KS9901 when they are built.
+const ONLY_CHECKED: &[&str] = &["timer", "tcp_congestion_ops", "sched_ext_ops"];
+
+#[test]
+fn lf_126_what_ks_init_starts_compiles_as_it_is() {
+    let help = finish(command("ks").args(["init", "--help"])).stdout;
+    let listed = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    for word in listed.map_while(|kind| kind.split('/').next()).filter(|word| word.contains('_')) {
+        assert!(KINDS.iter().any(|kind| kind.starts_with(word)), "`{word}` of the help has no test");
+    }
+    for kind in KINDS {
+        let folder = Folder::new();
+        let started = finish(command("ks").current_dir(folder.path("")).args(["init", kind, "fresh"]));
+        assert_eq!(started.code, 0, "{kind}: {started:#?}");
+        let script = folder.path("fresh/fresh.ks");
+        let built = finish(command("ks").arg("build").arg(&script).arg("-o").arg(folder.path("fresh.wasm")));
+        if ONLY_CHECKED.contains(kind) {
+            let checked = finish(command("ks").arg("check").arg(&script));
+            assert_eq!(checked.code, 0, "{kind}: {checked:#?}");
+            assert!(built.stderr.contains("KS9901"), "{kind} is built now: {built:#?}");
+        } else {
+            assert_eq!(built.code, 0, "{kind}: {built:#?}");
+        }
+    }
+}

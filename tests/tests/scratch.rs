@@ -280,3 +280,43 @@ fn main() -> i32 {
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     assert!(outcome.stderr.contains("of program `endless` ended by a fault"), "{}", outcome.stderr);
 }
+
+/// Together twice the kernel's stack, each alone within it; what a local is given comes back.
+const DEEP: &str = "
+@helper
+fn sum(first: u32) -> u32 {
+    var words: u32[125] = [0]
+    for (i in 0..125) {
+        words[i] = first + i
+    }
+    var total: u32 = 0
+    for (i in 0..125) {
+        total += words[i]
+    }
+    return total
+}
+
+@xdp
+fn frames(ctx: *xdp_md) -> xdp_action {
+    var own: u32[100] = [0]
+    for (i in 0..100) {
+        own[i] = sum(i)
+    }
+    for (i in 0..100) {
+        if (own[i] != 125 * i + 7750) {
+            return XDP_DROP
+        }
+    }
+    return XDP_PASS
+}
+";
+
+#[test]
+fn root_lf_122_deep_frames_load_and_keep_their_values() {
+    const XDP_PASS: i32 = 2;
+    let loaded = ks_tests::runs::Loaded::new(DEEP);
+    assert_eq!(loaded.run("frames", &[0; 64]).result, XDP_PASS);
+    let wide = DEEP.replace("words: u32[125]", "words: u32[150]");
+    let refused = ks_tests::try_compile("frames", &wide).map(|_| ()).expect_err("600 bytes");
+    assert!(refused.contains("error[KS1001]"), "{refused}");
+}

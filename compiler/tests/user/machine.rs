@@ -1,9 +1,14 @@
 //! An interpreter for core modules with just enough of the host to see what a script prints and how it ends.
 
+#[path = "machine/counters.rs"]
+mod counters;
+
 use std::collections::BTreeMap;
 
 use ks_compiler::hir::Hir;
 use wasmi::{Caller, Config, Engine, Extern, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder};
+
+pub use counters::Reading;
 
 /// A printed value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +41,8 @@ struct Machine {
     maps: Vec<Map>,
     /// How often the plugin slept: the second time, it is asked to stop.
     sleeps: u32,
+    /// What every counter gives.
+    reading: Reading,
     limits: StoreLimits,
 }
 
@@ -356,6 +363,11 @@ pub fn run(core: &[u8]) -> Outcome {
     start(core, Machine::default(), FUEL)
 }
 
+/// The same, on a machine whose counters read as this.
+pub fn run_counting(core: &[u8], reading: Reading) -> Outcome {
+    start(core, Machine { reading, ..Machine::default() }, FUEL)
+}
+
 fn start(core: &[u8], machine: Machine, fuel: u64) -> Outcome {
     let mut config = Config::default();
     config.consume_fuel(true);
@@ -396,6 +408,7 @@ fn define(linker: &mut Linker<Machine>) {
     let stopping = |caller: Caller<'_, Machine>| u32::from(caller.data().sleeps >= 2);
     linker.func_wrap(clock, "stopping", stopping).expect("new");
     define_outside(linker);
+    counters::define(linker);
     linker.func_wrap(maps, "[static]map.open", map_open).expect("new");
     linker.func_wrap(maps, "[method]map.lookup", map_lookup).expect("new");
     linker.func_wrap(maps, "[method]map.delete", map_delete).expect("new");

@@ -1,7 +1,7 @@
 //! What scripts compute, in core modules that need nothing of the kernel.
 
 use crate::compile;
-use crate::machine::{Outcome, Value, run};
+use crate::machine::{Outcome, Reading, Value, run, run_counting};
 
 /// What a script prints, a line each; numbers as signed or unsigned by their type.
 pub fn output(text: &str) -> Vec<String> {
@@ -215,6 +215,24 @@ fn main() -> i32 {
 }
 "#;
     assert_eq!(output(text), ["2000 0 0"]);
+}
+
+/// What a script gets of what the host read; the product of 128 bits is made, and tested, in the host.
+#[test]
+fn lf_133_scaled_counts_fit_or_saturate() {
+    let script = "fn main() -> i32 {\n    var a = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })\n    \
+                  var seen = read(a)\n    print(\"\", seen.raw, seen.scaled)\n    return 0\n}\n";
+    let core = compile(script).core;
+    let seen = |raw, scaled| {
+        let outcome = run_counting(&core, Reading { raw, scaled });
+        (lines(&outcome).remove(0), outcome.calls)
+    };
+    // Enabled for 3 and running for 2, then for 5 and 2.
+    assert_eq!(seen(1 << 62, Some(3 << 61)), ("4611686018427387904 6917529027641081856".into(), vec![]));
+    let (counts, said) = seen(1 << 62, Some(5 << 61));
+    assert_eq!(counts, "4611686018427387904 9223372036854775807");
+    assert_eq!(said, ["warn-once 7 a count above 9223372036854775807 is shown as that number"]);
+    assert_eq!(seen(5, None), ("5 -1".into(), vec![]));
 }
 
 #[test]

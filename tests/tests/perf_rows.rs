@@ -1,0 +1,281 @@
+//! Rows of the conformance table on performance events that need a task to be counted. These tests need root.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::num::NonZeroUsize;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use ks_tests::{Folder, Outcome, command, compile, run_script};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::mman::{self, MapFlags, ProtFlags};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, gettid};
+
+/// Runs a script with these words; `then` once it has printed `ready`. It is asked to stop after that.
+fn run_while<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S], then: impl FnOnce()) -> Outcome {
+    let folder = Folder::new();
+    let file = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
+    let mut child = command("ks-host")
+        .args(["--timeout", "60"])
+        .arg(file)
+        .arg("--")
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ks-host starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let mut stdout = String::new();
+    lines.read_line(&mut stdout).expect("text");
+    let is_ready = stdout == "ready\n";
+    if is_ready {
+        then();
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it is ours, and not waited for yet");
+    lines.read_to_string(&mut stdout).expect("text");
+    let output = child.wait_with_output().expect("the child is ours");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let outcome = Outcome { stdout, stderr, code: output.status.code().unwrap_or(-1) };
+    assert!(is_ready, "{outcome:#?}");
+    outcome
+}
+
+/// A thread that does something when it is told to, on one CPU.
+struct Worker {
+    tid: i32,
+    start: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    fn new(cpu: usize, work: impl FnOnce() + Send + 'static) -> Worker {
+        let (tell, told): (Sender<i32>, Receiver<i32>) = mpsc::channel();
+        let (start, started) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut set = CpuSet::new();
+            set.set(cpu).expect("a small number");
+            sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
+            tell.send(gettid().as_raw()).expect("the test listens");
+            // Nobody starts it if the plugin does not.
+            if started.recv().is_ok() {
+                work();
+            }
+        });
+        Worker { tid: told.recv().expect("the thread started"), start, thread }
+    }
+
+    fn work(self) {
+        self.start.send(()).expect("the thread waits");
+        self.thread.join().expect("the thread does not panic");
+    }
+}
+
+/// Asks so many times whether this process exists, which does nothing else.
+fn kills(count: u32) {
+    for _ in 0..count {
+        kill(Pid::this(), None).expect("it exists");
+    }
+}
+
+/// One event of nothing but its name, and one whose program says its period.
+const DEFAULTS: &str = r#"
+var period: u64 = 0
+
+@perf_event
+fn tick(ctx: *bpf_perf_event_data) -> i32 {
+    period = ctx->sample_period
+    return 0
+}
+
+fn main() -> i32 {
+    var kills = attach(perf_options { event: tracepoint("syscalls/sys_enter_kill") })
+    var program = load(tick)
+    var clock = attach(program, perf_options { event: cpu_clock }, 0)
+    if (kills == null || clock == null) {
+        return 1
+    }
+    print("ready")
+    while (!stopping()) {
+        sleep(1000)
+    }
+    print("kills %lld", read(kills).raw)
+    print("period %llu", period)
+    return 0
+}
+"#;
+
+/// How many samples wake a reader is seen by a reader only; what the host asks for is a test of `ks_host`.
+#[test]
+fn root_lf_129_an_event_without_options_counts_all_tasks_of_cpu_0() {
+    let (here, elsewhere) = (Worker::new(0, || kills(1000)), Worker::new(1, || kills(100_000)));
+    let outcome = run_while("defaults", DEFAULTS, &[] as &[&str], || {
+        here.work();
+        elsewhere.work();
+        // Time for the clock of CPU 0 to tick, which needs a millisecond.
+        Worker::new(0, || std::thread::sleep(std::time::Duration::from_millis(50))).work();
+    });
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let kills = outcome.numbers("kills")[0];
+    assert!((1000..100_000).contains(&kills), "those of CPU 0, whose ever: {outcome:#?}");
+    assert_eq!(outcome.numbers("period"), [1_000_000], "{outcome:#?}");
+}
+
+#[test]
+fn root_lf_130_what_cannot_be_counted_is_refused() {
+    let sample = "@perf_event\nfn sample(ctx: *bpf_perf_event_data) -> i32 {\n    return 0\n}\n";
+    let script = r#"
+struct Args { pid: i32, cpu: i32, flags: u32 }
+
+fn main(args: Args) -> i32 {
+    var h = load(sample)
+    var a = attach(h, perf_options { event: page_faults, pid: args.pid, cpu: args.cpu }, args.flags)
+    print("refused %u", a == null)
+    return 0
+}
+"#;
+    let script = format!("{sample}{script}");
+    let refusals = [
+        (["--pid=-1", "--cpu=-1", "--flags=0"], "every task on every CPU"),
+        (["--pid=-2", "--cpu=0", "--flags=0"], "pid -2"),
+        (["--pid=0", "--cpu=-2", "--flags=0"], "cpu -2"),
+        (["--pid=0", "--cpu=-1", "--flags=1"], "flags"),
+    ];
+    for (words, reason) in refusals {
+        let outcome = run_script("refused", &script, &words);
+        assert_eq!((outcome.code, outcome.numbers("refused")[0]), (0, 1), "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(reason), "{reason}: {outcome:#?}");
+    }
+}
+
+/// The task is never on the CPU of its event.
+const NEVER: &str = r#"
+struct Args { task: i32 }
+
+fn main(args: Args) -> i32 {
+    var faults = attach(perf_options { event: page_faults, pid: args.task, cpu: 0 })
+    var clock = attach(perf_options { event: task_clock, pid: args.task, cpu: 0, group: faults })
+    print("ready")
+    while (!stopping()) {
+        sleep(1000)
+    }
+    for (turn in 0..3) {
+        var seen = read(faults)
+        print("turn%u %lld %lld %u %lld %lld", turn, seen.raw, seen.scaled, seen.count, seen.values[0], seen.values[1])
+        print("times%u %u %llu", turn, seen.time_enabled > 0, seen.time_running)
+    }
+    print("member %lld", read(clock).scaled)
+    return 0
+}
+"#;
+
+#[test]
+fn root_lf_134_what_never_ran_has_no_number() {
+    let worker = Worker::new(1, || kills(100_000));
+    let task = format!("--task={}", worker.tid);
+    let outcome = run_while("never", NEVER, &[task], || worker.work());
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    for turn in 0..3 {
+        assert_eq!(outcome.numbers(&format!("turn{turn}")), [0, -1, 2, -1, -1], "{outcome:#?}");
+        assert_eq!(outcome.numbers(&format!("times{turn}")), [1, 0], "{outcome:#?}");
+    }
+    assert_eq!(outcome.numbers("member"), [-1]);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "one for each attachment: {outcome:#?}");
+    assert!(lines[0].contains("event `page_faults` was never scheduled"), "{outcome:#?}");
+    assert!(lines[1].contains("event `task_clock` was never scheduled"), "{outcome:#?}");
+}
+
+const CHILDREN: &str = r#"
+struct Args { task: i32 }
+
+fn main(args: Args) -> i32 {
+    var all = attach(perf_options {
+        event: tracepoint("syscalls/sys_enter_kill"), pid: args.task, cpu: -1, inherit: true
+    })
+    var own = attach(perf_options { event: tracepoint("syscalls/sys_enter_kill"), pid: args.task, cpu: -1 })
+    print("ready")
+    while (!stopping()) {
+        sleep(1000)
+    }
+    print("kills %lld %lld", read(all).raw, read(own).raw)
+    return 0
+}
+"#;
+
+#[test]
+fn root_lf_140_children_are_counted_with_inherit() {
+    let shell = "i=0; while [ $i -lt 100 ]; do kill -0 $$; i=$((i+1)); done";
+    let worker = Worker::new(0, move || {
+        kills(7);
+        let status = Command::new("sh").args(["-c", shell]).status().expect("a shell is there");
+        assert!(status.success());
+    });
+    let task = format!("--task={}", worker.tid);
+    let outcome = run_while("children", CHILDREN, &[task], || worker.work());
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.numbers("kills"), [107, 7], "{outcome:#?}");
+}
+
+/// Keeps what the last sample says.
+const SAMPLES: &str = r#"
+struct Args { task: i32, process: i32 }
+var period: u64 = 0
+var address: u64 = 0
+var ip: u64 = 0
+
+@perf_event
+fn fault(ctx: *bpf_perf_event_data) -> i32 {
+    if (ctx->addr % 4096 == 1234) {
+        period = ctx->sample_period
+        address = ctx->addr
+        ip = ctx->regs.ip
+    }
+    return 0
+}
+
+fn main(args: Args) -> i32 {
+    var program = load(fault)
+    attach(program, perf_options { event: page_faults, pid: args.task, cpu: -1, period: 1, exclude_kernel: true }, 0)
+    print("ready")
+    while (!stopping()) {
+        sleep(1000)
+    }
+    print("period %llu", period)
+    print("address %llu", address)
+    print("at %s", symbol(args.process, ip))
+    return 0
+}
+"#;
+
+/// Faults once, at a byte of a page that was not there.
+#[inline(never)]
+fn store_to_a_new_page(page: usize) {
+    let byte = page as *mut u8;
+    // SAFETY: the page is a mapping of the caller's own, which nothing refers to.
+    unsafe { byte.add(1234).write_volatile(1) };
+}
+
+#[test]
+fn root_lf_076_a_sample_says_where_it_was_taken() {
+    let bytes = NonZeroUsize::new(4096).expect("not 0");
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping, at an address that the kernel chooses; nothing else refers to it.
+    let page = unsafe { mman::mmap_anonymous(None, bytes, access, MapFlags::MAP_PRIVATE) };
+    let page = page.expect("there is memory");
+    let address = page.as_ptr() as usize;
+    let worker = Worker::new(0, move || store_to_a_new_page(address));
+    // The thread has ended when its code is named.
+    let words = [format!("--task={}", worker.tid), format!("--process={}", std::process::id())];
+    let outcome = run_while("samples", SAMPLES, &words, || worker.work());
+    // SAFETY: the mapping is our own and is not used any more.
+    unsafe { mman::munmap(page, bytes.get()) }.expect("our own memory");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.numbers("period"), [1]);
+    assert_eq!(outcome.numbers("address"), [address as i64 + 1234]);
+    let function = outcome.row("at")[1];
+    assert!(function.contains("store_to_a_new_page+0x"), "{function}");
+}
