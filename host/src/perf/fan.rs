@@ -4,88 +4,25 @@
 //! CPUs that go take their counts with them into a sum, and CPUs that come get a group of their own, so that `cpu: all`
 //! stays what it says; what was not counted meanwhile is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
-use super::attr::{Options, Purpose, attr};
+use super::attr::Options;
 use super::error::{PerfError, Refusal};
-use super::event::Event;
 use super::group::{Counter, Group};
 use super::notice::Notice;
 use super::places::{self, Place, Surroundings, Target};
+use super::plan::Plan;
 use super::pmu;
 use super::scale::Tally;
-use super::sys::{self, Scope};
-use crate::explain::perf::{Action, Attempt, Call};
-
-/// Links a program to an opened event of an attachment: from the event's descriptor to the link's. The event is disabled
-/// meanwhile. It is called once for each kernel event, also for those of CPUs that come later.
-pub type LinkProgram = Arc<dyn Fn(BorrowedFd<'_>, AttachmentId) -> Result<OwnedFd, Errno> + Send + Sync>;
+use crate::explain::perf::{Action, Call};
 
 /// How often the threads of a process are listed anew when some come while the others are opened.
 const LISTINGS: u32 = 16;
-
-/// One attachment as it was asked for: enough to open it at another place.
-#[derive(Clone)]
-pub(super) struct Plan {
-    pub(super) id: AttachmentId,
-    pub(super) event: Event,
-    pub(super) options: Options,
-    pub(super) link: Option<LinkProgram>,
-}
-
-impl Plan {
-    /// What is tried at a place; without one, as it was asked for.
-    pub(super) fn attempt(&self, action: Action, place: Option<&Place>) -> Attempt {
-        let options = &self.options;
-        Attempt {
-            action,
-            event: self.event.name().to_owned(),
-            class: self.event.class(),
-            pid: place.map_or(options.pid, |place| place.task),
-            cpu: place.map_or(options.cpu, |place| place.cpu),
-            cgroup: options.cgroup.clone(),
-            inherit: options.inherit || options.follow,
-            threads_only: options.follow && !options.inherit,
-            exclude_kernel: options.exclude_kernel,
-            sampling: self.link.is_some(),
-            freq: options.freq,
-            precise: options.precise,
-        }
-    }
-
-    /// Opens an event disabled, asks for its id, clears it and links its program. What was done is undone by the drop of
-    /// the counter if a later step fails.
-    fn open(
-        &self,
-        action: &Action,
-        place: &Place,
-        leader: Option<BorrowedFd<'_>>,
-    ) -> Result<Counter, PerfError> {
-        let attempt = self.attempt(action.clone(), Some(place));
-        let failed = |call| {
-            let attempt = attempt.clone();
-            move |errno| PerfError::kernel(attempt, call, errno)
-        };
-        let purpose = if self.link.is_some() { Purpose::Sampling } else { Purpose::Counting };
-        let attr = attr(&self.event, &self.options, purpose);
-        let target = sys::Observed { pid: place.pid(), cpu: place.cpu, is_cgroup: place.cgroup.is_some() };
-        let descriptor = sys::open(&attr, target, leader).map_err(failed(Call::Open))?;
-        let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
-        let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
-        sys::reset(counter.event(), Scope::Event).map_err(failed(Call::Reset))?;
-        if let Some(link) = &self.link {
-            counter.own_link(link(counter.event(), self.id).map_err(failed(Call::Link))?);
-        }
-        Ok(counter)
-    }
-}
 
 /// A group at one place.
 #[derive(Debug)]
@@ -132,6 +69,8 @@ pub(super) struct Fan {
     gone: BTreeMap<AttachmentId, Vec<(i32, Tally)>>,
     online: Option<Online>,
     enabled: bool,
+    /// Members that were stopped on their own.
+    stopped: BTreeSet<AttachmentId>,
 }
 
 /// The members, newest first, then the leader; a Vec would drop them in order.
@@ -176,8 +115,15 @@ impl Fan {
     pub(super) fn open(plan: Plan, target: Target, surroundings: &Surroundings) -> Result<Fan, PerfError> {
         let branches = open_branches(&plan, surroundings)?;
         let online = plan.options.every_cpu.then(|| Online::of(surroundings)).flatten();
-        let mut fan =
-            Fan { target, plans: vec![plan], branches, gone: BTreeMap::new(), online, enabled: true };
+        let mut fan = Fan {
+            target,
+            plans: vec![plan],
+            branches,
+            gone: BTreeMap::new(),
+            online,
+            enabled: true,
+            stopped: BTreeSet::new(),
+        };
         for branch in &mut fan.branches {
             branch.group.start()?;
         }
@@ -205,17 +151,17 @@ impl Fan {
         members.into_iter()
     }
 
-    /// Opens a member in every group and starts all groups from zero, also what was stopped. If anything fails the
-    /// groups go on as they were.
+    /// Opens a member in every group and starts all groups from zero, also what was stopped. If it cannot be opened at
+    /// one of the places it is closed at all of them, and the groups go on as they were.
     pub(super) fn join(&mut self, plan: Plan, surroundings: &Surroundings) -> Result<(), PerfError> {
         self.check_pmu(&plan, surroundings)?;
         let action = Action::Join { leader: self.leader().event.name().to_owned(), size: self.plans.len() };
         let id = plan.id;
         self.admit(&plan, &action).inspect_err(|_| self.go_on_without(id))?;
-        for branch in &mut self.branches {
-            branch.group.restart(&action)?;
-        }
+        let restarted = self.branches.iter_mut().try_for_each(|branch| branch.group.restart(&action));
+        restarted.inspect_err(|_| self.go_on_without(id))?;
         self.gone.clear();
+        self.stopped.clear();
         self.enabled = true;
         self.plans.push(plan);
         Ok(())
@@ -258,6 +204,7 @@ impl Fan {
         self.branches.iter_mut().for_each(|branch| branch.group.remove_member(id));
         self.plans.retain(|plan| plan.id != id);
         self.gone.remove(&id);
+        self.stopped.remove(&id);
     }
 
     /// The command that was waited for has reached its exec.
@@ -320,13 +267,22 @@ impl Fan {
 
     /// Starts everything if `id` leads, with the members that were stopped on their own; else this member.
     pub(super) fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.enabled |= id == self.leader().id;
+        if id == self.leader().id {
+            self.enabled = true;
+            self.stopped.clear();
+        } else {
+            self.stopped.remove(&id);
+        }
         self.each(id, |group| group.enable(id))
     }
 
     /// Stops everything if `id` leads, else this member.
     pub(super) fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.enabled &= id != self.leader().id;
+        if id == self.leader().id {
+            self.enabled = false;
+        } else {
+            self.stopped.insert(id);
+        }
         self.each(id, |group| group.disable(id))
     }
 
@@ -387,6 +343,7 @@ impl Fan {
         if self.enabled {
             group.restart(&Action::Open)?;
         }
+        self.stopped.iter().try_for_each(|member| group.disable(*member))?;
         self.branches.push(Branch { place, group });
         Ok(())
     }

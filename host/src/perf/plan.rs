@@ -1,0 +1,75 @@
+//! One attachment as it was asked for, and how it is opened at one place.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::attachments::AttachmentId;
+use super::attr::{Options, Purpose, attr};
+use super::error::PerfError;
+use super::event::Event;
+use super::group::Counter;
+use super::places::Place;
+use super::sys::{self, Scope};
+use crate::explain::perf::{Action, Attempt, Call};
+
+/// Links a program to an opened event of an attachment: from the event's descriptor to the link's. The event is disabled
+/// meanwhile. It is called once for each kernel event, also for those of CPUs that come later.
+pub type LinkProgram = Arc<dyn Fn(BorrowedFd<'_>, AttachmentId) -> Result<OwnedFd, Errno> + Send + Sync>;
+
+/// One attachment as it was asked for: enough to open it at another place.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) id: AttachmentId,
+    pub(super) event: Event,
+    pub(super) options: Options,
+    pub(super) link: Option<LinkProgram>,
+}
+
+impl Plan {
+    /// What is tried at a place; without one, as it was asked for.
+    pub(super) fn attempt(&self, action: Action, place: Option<&Place>) -> Attempt {
+        let options = &self.options;
+        Attempt {
+            action,
+            event: self.event.name().to_owned(),
+            class: self.event.class(),
+            pid: place.map_or(options.pid, |place| place.task),
+            cpu: place.map_or(options.cpu, |place| place.cpu),
+            cgroup: options.cgroup.clone(),
+            inherit: options.inherit || options.follow,
+            threads_only: options.follow && !options.inherit,
+            exclude_kernel: options.exclude_kernel,
+            sampling: self.link.is_some(),
+            freq: options.freq,
+            precise: options.precise,
+        }
+    }
+
+    /// Opens an event disabled, asks for its id, clears it and links its program. What was done is undone by the drop of
+    /// the counter if a later step fails.
+    pub(super) fn open(
+        &self,
+        action: &Action,
+        place: &Place,
+        leader: Option<BorrowedFd<'_>>,
+    ) -> Result<Counter, PerfError> {
+        let attempt = self.attempt(action.clone(), Some(place));
+        let failed = |call| {
+            let attempt = attempt.clone();
+            move |errno| PerfError::kernel(attempt, call, errno)
+        };
+        let purpose = if self.link.is_some() { Purpose::Sampling } else { Purpose::Counting };
+        let attr = attr(&self.event, &self.options, purpose);
+        let target = sys::Observed { pid: place.pid(), cpu: place.cpu, is_cgroup: place.cgroup.is_some() };
+        let descriptor = sys::open(&attr, target, leader).map_err(failed(Call::Open))?;
+        let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
+        let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
+        sys::reset(counter.event(), Scope::Event).map_err(failed(Call::Reset))?;
+        if let Some(link) = &self.link {
+            counter.own_link(link(counter.event(), self.id).map_err(failed(Call::Link))?);
+        }
+        Ok(counter)
+    }
+}
