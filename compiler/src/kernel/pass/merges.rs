@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::decide::deciding;
 use super::predecessors;
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value};
@@ -24,20 +25,20 @@ pub fn run(function: &mut Function) -> bool {
         .iter()
         .filter(|block| matches!(function.blocks[**block].term, Terminator::Branch { .. }))
         .count();
+    if branches <= MAX_BRANCHES {
+        return false;
+    }
     let mut constant: IndexVec<Value, bool> = function.values.iter().map(|_| false).collect();
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
         if let (Some(result), Op::Const(_)) = (inst.result, &inst.op) {
             constant[result] = true;
         }
     }
-    let nothing = || constant.iter().map(|_| false).collect();
-    let (decides, kept) = (nothing(), nothing());
+    let kept = constant.iter().map(|_| false).collect();
+    let decides = deciding(function);
     let mut merges = Merges { function, constant, decides, kept, zeros: None };
-    if branches > MAX_BRANCHES {
-        merges.decide();
-        merges.keep();
-        order.into_iter().for_each(|block| merges.hide(block));
-    }
+    merges.keep();
+    order.into_iter().for_each(|block| merges.hide(block));
     merges.finish()
 }
 
@@ -60,36 +61,6 @@ struct Merges<'a> {
 }
 
 impl Merges<'_> {
-    /// Finds the values on which branches and addresses depend.
-    fn decide(&mut self) {
-        let order = self.function.reverse_postorder();
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for block in order.iter().rev().map(|block| &self.function.blocks[*block]) {
-                let mut depends = Vec::new();
-                if let Terminator::Branch { cond, .. } = block.term {
-                    depends.push(cond);
-                }
-                for target in block.term.targets() {
-                    let params = self.function.blocks[target.block].params.iter();
-                    let passed = params.zip(&target.args).filter(|(param, _)| self.decides[**param]);
-                    depends.extend(passed.map(|(_, arg)| *arg));
-                }
-                for inst in &block.insts {
-                    let is_address = matches!(inst.op, Op::PtrAdd(..) | Op::Below { .. });
-                    let is_call = matches!(inst.op, Op::Call { .. } | Op::Load { .. });
-                    if is_address || !is_call && inst.result.is_some_and(|result| self.decides[result]) {
-                        depends.extend(inst.op.operands());
-                    }
-                }
-                for value in depends {
-                    changed |= !std::mem::replace(&mut self.decides[value], true);
-                }
-            }
-        }
-    }
-
     /// Finds the values on which it depends whether a record is given back.
     fn keep(&mut self) {
         let mut open = self.deciding_gifts();

@@ -4,7 +4,9 @@ mod accesses;
 mod algebra;
 mod bounds;
 mod branches;
+mod carried;
 mod dead;
+mod decide;
 mod fold;
 mod inline;
 mod loads;
@@ -43,8 +45,8 @@ const PASSES: &[(&str, Pass)] = &[
     ("dead", dead::run),
 ];
 
-/// Runs once, after all others.
-const LAST: (&str, Pass) = ("merges", merges::run);
+/// Run once, after all others.
+const LAST: &[(&str, Pass)] = &[("carried", carried::run), ("merges", merges::run)];
 
 /// Rounds after which a function is good enough; most need two or three.
 const MAX_ROUNDS: usize = 16;
@@ -55,7 +57,7 @@ pub const LOWERING: &str = "lowering";
 /// The pass that takes functions together: once for each, when it and those that it calls are good.
 const INLINE: &str = "inline";
 
-/// The pass that makes functions of the bodies of loops: once, before the last.
+/// The pass that makes functions of the bodies of loops: once, before the last ones.
 const OUTLINE: &str = "outline";
 
 /// Looks at a program after [`LOWERING`] and after each pass that changed it.
@@ -80,7 +82,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let each = PASSES.iter().chain([&LAST]).map(|(name, _)| *name);
+    let each = PASSES.iter().chain(LAST).map(|(name, _)| *name);
     std::iter::once(LOWERING).chain(each).chain([INLINE, OUTLINE])
 }
 
@@ -106,12 +108,13 @@ pub fn run(program: &mut Program, effort: Effort, watch: Watch<'_>) -> Result<()
     if effort == Effort::LoopsApart {
         outline_all(program, watch)?;
     }
-    let (name, pass) = LAST;
-    for at in 0..program.functions.len() {
-        if pass(&mut program.functions[at]) {
-            watch(name, program);
+    for (name, pass) in LAST {
+        for at in 0..program.functions.len() {
+            if pass(&mut program.functions[at]) {
+                watch(name, program);
+            }
+            check(&program.functions[at], name)?;
         }
-        check(&program.functions[at], name)?;
     }
     Ok(())
 }
