@@ -18,6 +18,7 @@ use ks_wit::section::BpfRecord;
 
 pub mod emulated;
 pub mod net;
+pub mod row;
 pub mod runs;
 
 /// A command of this build: `ks` or `ks-host`, beside the tests.

@@ -92,7 +92,7 @@ fn root_lf_088_compound_assignment_creates_elements_but_no_parts() {
 }
 
 #[test]
-fn root_lf_093_scalar_bindings_are_copies_and_others_the_entry() {
+fn root_lf_091_lf_093_scalar_bindings_are_copies_and_others_the_entry() {
     let script = r#"
 struct S { a: u32, b: u32[4] }
 var m : hash<u32, S>(8)

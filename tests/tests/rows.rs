@@ -4,68 +4,8 @@
 
 use std::fmt::Write as _;
 
-use ks_tests::{compile, run_script};
-
-/// The cases of one row, and what they share.
-struct Row {
-    shared: String,
-    cases: Vec<(String, u64)>,
-}
-
-impl Row {
-    /// Declarations; functions among them carry `@HELPER` and have names that begin with `X_`.
-    fn with(shared: &str) -> Row {
-        Row { shared: shared.to_owned(), cases: Vec::new() }
-    }
-
-    /// The body of a function that gives a number. Its parameter `zero` is 0, which nobody knows at compile time.
-    fn case(mut self, body: &str, expected: impl Into<i128>) -> Row {
-        self.cases.push((body.to_owned(), expected.into() as u64));
-        self
-    }
-
-    fn script(&self) -> String {
-        // Types and maps stand once, functions and what they write once for each half.
-        let (once, twice): (Vec<_>, Vec<_>) =
-            self.shared.split("\n\n").partition(|part| !part.contains("X_"));
-        let mut text = format!("{}\nvar results : u64[{}]\n", once.join("\n"), self.cases.len());
-        text += "var nothing : u32 = 0\nvar armed : bool = false\nvar memory : u8[65536]\n";
-        let mut functions = twice.join("\n");
-        for (index, (body, _)) in self.cases.iter().enumerate() {
-            let _ = write!(functions, "\n@HELPER\nfn X_case{index}(zero: u32) -> u64 {{\n{body}\n}}\n");
-        }
-        for (half, attribute) in [("k_", "@helper\n"), ("u_", "")] {
-            text += &functions.replace("@HELPER\n", attribute).replace("X_", half);
-        }
-        text += "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {\nif (!armed) { return 0 }\narmed = false\n";
-        for index in 0..self.cases.len() {
-            let _ = writeln!(text, "results[{index}] = k_case{index}(nothing)");
-        }
-        text += "return 0\n}\nfn main() -> i32 {\nvar h = load(program)\n\
-                 attach(h, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)\n\
-                 armed = true\nmemory[32768] = 1\n";
-        for index in 0..self.cases.len() {
-            let _ = writeln!(text, "print(\"%u %u\", results[{index}], u_case{index}(nothing))");
-        }
-        text + "return 0\n}\n"
-    }
-
-    #[track_caller]
-    fn holds(self, row: &str) {
-        let script = self.script();
-        let outcome = run_script(row, &script, &[] as &[&str]);
-        assert_eq!(outcome.code, 0, "{}\n{script}", outcome.stderr);
-        let lines: Vec<_> = outcome.stdout.lines().collect();
-        assert_eq!(lines.len(), self.cases.len(), "{lines:?}");
-        for ((body, expected), line) in self.cases.iter().zip(lines) {
-            assert_eq!(line, format!("{expected} {expected}"), "kernel half and userspace half of:\n{body}");
-        }
-    }
-}
-
-fn row() -> Row {
-    Row::with("")
-}
+use ks_tests::compile;
+use ks_tests::row::Row;
 
 /// Statements that give the bytes of a string of up to 8 as a number.
 fn bytes_of(text: &str, len: usize) -> String {
@@ -80,7 +20,7 @@ fn bytes_of(text: &str, len: usize) -> String {
 fn root_lf_007_bytes_of_strings() {
     let bytes = |literal: &str, len| format!("var s: str(9) = \"{literal}\"\n{}", bytes_of("s", len));
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
-    row()
+    Row::default()
         .case(&bytes("\\\\\\\"\\n\\t\\r\\x41\\'", 8), number(b"\\\"\n\t\rA'\0"))
         .case(&bytes("\\qa", 4), number(b"\\qa\0"))
         .case(&bytes("aé", 4), number("aé\0".as_bytes()))
@@ -90,9 +30,60 @@ fn root_lf_007_bytes_of_strings() {
         .holds("strings");
 }
 
+/// The type in which two integers combine (3.4), where they do: its bits, and whether it is signed.
+fn combined(a: (u32, bool), b: (u32, bool)) -> Option<(u32, bool)> {
+    let (narrow, wide) = if a.0 <= b.0 { (a, b) } else { (b, a) };
+    match (narrow.1, wide.1) {
+        (false, false) | (true, true) => Some(wide),
+        // Of two that are equally wide, and of u32 with any signed one, the signed type.
+        _ if narrow.0 == wide.0 => Some((wide.0, true)),
+        (false, true) if narrow.0 == 32 => Some(wide),
+        (true, false) if wide.0 == 32 => Some((32, true)),
+        _ => None,
+    }
+}
+
+#[test]
+fn root_lf_033_pairs_of_integers() {
+    let types =
+        [(8, false), (16, false), (32, false), (64, false), (8, true), (16, true), (32, true), (64, true)];
+    let cut = |value: i128, (bits, signed): (u32, bool)| {
+        let value = value & ((1_i128 << bits) - 1);
+        if signed && value >> (bits - 1) != 0 { value - (1_i128 << bits) } else { value }
+    };
+    let name = |(bits, signed): (u32, bool)| format!("{}{bits}", if signed { 'i' } else { 'u' });
+    let mut found = Row::default();
+    let mut pairs = 0;
+    for (a, b) in types.iter().flat_map(|a| types.map(|b| (*a, b))) {
+        let Some(ty) = combined(a, b) else { continue };
+        pairs += 1;
+        let (left, right) = (cut(0x9c5a_e2b7_1f38_d4eb, a), cut(0x3e71_94c5_a80d_f2a9, b));
+        let both = format!(
+            "var a: {} = (0x9c5ae2b71f38d4eb as {0}) ^ (zero as {0})\nvar b: {} = (0x3e7194c5a80df2a9 as {1}) ^ (zero as {1})\n",
+            name(a),
+            name(b)
+        );
+        let (left, right) = (cut(left, ty), cut(right, ty));
+        for (op, value) in [
+            ("+", left + right),
+            ("-", left - right),
+            ("*", left.wrapping_mul(right)),
+            ("/", left / right),
+            ("%", left % right),
+        ] {
+            found = found.case(&format!("{both}return (a {op} b) as i64 as u64"), cut(value, ty));
+        }
+        found = found.case(&format!("{both}return (a < b) as u64"), i128::from(left < right));
+        found = found
+            .case(&format!("{both}a = b\nreturn a as i64 as u64"), cut(cut(0x3e71_94c5_a80d_f2a9, b), a));
+    }
+    assert_eq!(pairs, 46, "of the table");
+    found.holds("pairs");
+}
+
 #[test]
 fn root_lf_034_narrowing() {
-    row()
+    Row::default()
         .case("var b: u8 = 255 + zero\nreturn b + 1", 256)
         .case("var b: u8 = 255 + zero\nb += 1\nreturn b", 0)
         .case("var w: u64 = 0x123456789abcdef0 + zero\nvar a: u8 = w\nvar b: u16 = w\nvar c: u32 = w\nreturn a + b + c", 0xf0_i64 + 0xdef0 + 0x9abc_def0)
@@ -103,7 +94,7 @@ fn root_lf_034_narrowing() {
 
 #[test]
 fn root_lf_035_negative_literals() {
-    row()
+    Row::default()
         .case("var x: u32 = -1\nreturn x + (zero as u64)", u32::MAX)
         .case("var y: i8 = -1\nvar l: i64 = y\nreturn l as u64", -1)
         .case("var x = -1\nreturn (x >> 63) as u64", -1)
@@ -113,7 +104,7 @@ fn root_lf_035_negative_literals() {
 
 #[test]
 fn root_lf_037_division_by_zero() {
-    row()
+    Row::default()
         .case("return 7 / zero", 0)
         .case("return 7 % zero", 7)
         .case("var x: i64 = -7\nvar z: i64 = zero\nreturn (x / z) as u64", 0)
@@ -129,7 +120,7 @@ fn root_lf_038_signed_division() {
     let divide = |a: i64, op: &str, b: i64| {
         format!("var a: i64 = {a} + zero\nvar b: i64 = {b} + zero\nreturn (a {op} b) as u64")
     };
-    let mut found = row();
+    let mut found = Row::default();
     for (a, b) in [(-7, 2), (7, -2), (-7, -2), (7, 2), (-1, 5), (-2_147_483_649, 3)] {
         found = found.case(&divide(a, "/", b), a / b).case(&divide(a, "%", b), a % b);
     }
@@ -160,7 +151,7 @@ fn root_lf_039_comparisons() {
             .replace("var a: u16 = -1 + zero", "var a: u16 = 65535 + zero")
     };
     let expected = 1 + 2 + 8 + 16 + 64 + 128;
-    row()
+    Row::default()
         .case(&narrow("u8", "i8"), expected)
         .case(&narrow("u16", "i16"), expected)
         .case(&compare("u32", "i32"), expected)
@@ -172,7 +163,7 @@ fn root_lf_039_comparisons() {
 fn root_lf_042_what_is_not_needed_is_not_evaluated() {
     let shared =
         "var X_calls : u64 = 0\n\n@HELPER\nfn X_say(value: bool) -> bool {\nX_calls += 1\nreturn value\n}\n";
-    row_with(shared)
+    Row::with(shared)
         .case("X_calls = 0\nif (X_say(zero == 1) && X_say(true)) { return 99 }\nreturn X_calls", 1)
         .case("X_calls = 0\nif (X_say(zero == 0) && X_say(true)) { return 10 + X_calls }\nreturn 0", 12)
         .case("X_calls = 0\nif (X_say(zero == 0) || X_say(true)) { return 10 + X_calls }\nreturn 0", 11)
@@ -180,15 +171,11 @@ fn root_lf_042_what_is_not_needed_is_not_evaluated() {
         .holds("logic");
 }
 
-fn row_with(shared: &str) -> Row {
-    Row::with(shared)
-}
-
 #[test]
 fn root_lf_044_presence_is_not_the_value() {
     let shared =
         "struct Pair { a: u32, b: u64 }\n\nvar X_m : hash<u32, u64>(8)\n\nvar X_p : hash<u32, Pair>(8)";
-    row_with(shared)
+    Row::with(shared)
         .case("X_m[1] = zero\nif (X_m[1]) { return 1 }\nreturn 2", 1)
         .case("if (X_m[2 + zero]) { return 1 }\nreturn 2", 2)
         .case("X_m[3] = 0\nif (X_m[3] == null) { return 1 }\nreturn 2", 2)
@@ -205,7 +192,7 @@ fn root_lf_044_presence_is_not_the_value() {
 fn root_lf_045_an_absent_element_is_zero() {
     let shared = "struct Pair { a: u32, b: u64, name: str(6) }\n\nvar X_m : hash<u32, u64>(8)\n\nvar X_p : hash<u32, Pair>(8)\n\n\
                   var X_s : hash<u64, str(8)>(8)\n\nvar X_a : array<u32, u16>(4)";
-    row_with(shared)
+    Row::with(shared)
         .case("return X_m[9] + 3", 3)
         .case("var p = X_p[zero]\nif (p.name == \"\") { return p.a + p.b + 4 }\nreturn 0", 4)
         .case("return X_p[zero].b + 1", 1)
@@ -217,7 +204,7 @@ fn root_lf_045_an_absent_element_is_zero() {
 #[test]
 fn root_lf_046_bytes_of_a_string() {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
-    row()
+    Row::default()
         .case(&format!("var s: str(8) = \"0123456789\"\n{}", bytes_of("s", 8)), number(b"0123456\0"))
         .case(
             &format!("var l: str(12) = \"0123456789\"\nvar s: str(8) = l\n{}", bytes_of("s", 8)),
@@ -231,7 +218,7 @@ fn root_lf_046_bytes_of_a_string() {
 #[test]
 fn root_lf_047_concatenation_and_equality() {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_i128, |sum, byte| sum << 8 | i128::from(*byte));
-    row()
+    Row::default()
         .case(&format!("var a: str(4) = \"ab\"\nvar b: str(4) = \"cde\"\nvar s = a + b\n{}", bytes_of("s", 8)), number(b"abcde"))
         .case(&format!("var a: str(4) = \"ab\"\nvar s: str(6) = a + \"-\" + a + \"xyz\"\n{}", bytes_of("s", 6)), number(b"ab-ab"))
         .case("var a: str(4) = \"ab\"\nvar b: str(16) = \"ab\"\nvar c: str(16) = \"abc\"\nvar r: u64 = 0\nif (a == b) { r += 1 }\nif (a != c) { r += 2 }\nif (a + \"c\" == c) { r += 4 }\nif (a == \"ab\") { r += 8 }\nreturn r", 15)
@@ -240,7 +227,7 @@ fn root_lf_047_concatenation_and_equality() {
 
 #[test]
 fn root_lf_048_a_byte_of_a_string_is_a_char() {
-    row()
+    Row::default()
         .case(
             "var s: str(8) = \"abc\"\nif (s[0] == 'a') { return s[2 + zero] as u64 }\nreturn 0",
             i64::from(b'c'),
@@ -251,7 +238,7 @@ fn root_lf_048_a_byte_of_a_string_is_a_char() {
 
 #[test]
 fn root_lf_113_turns_of_a_for_loop() {
-    row()
+    Row::default()
         .case("var sum: u64 = 0\nfor (i in 2..5) { sum = sum * 10 + i }\nreturn sum", 234)
         .case("var sum: u64 = 7\nfor (i in (5 + zero)..5) { sum = 0 }\nfor (i in 9..zero) { sum = 0 }\nreturn sum", 7)
         .case("var sum: u64 = 0\nvar a: i64 = -3\nfor (i in a..2) { sum = sum * 10 + ((i + 5) as u64) }\nreturn sum", 23456)
@@ -275,7 +262,7 @@ fn root_lf_115_a_long_loop_with_ways_out() {
         }
         i128::from(sum * 1000 + last)
     };
-    row()
+    Row::default()
         .case(&body.replace("LIMIT", "1000000000"), expected(1_000_000_000))
         .case(&body.replace("LIMIT", "5000"), expected(5000))
         .case("for (i in 0..1000) { if (i == 700 + zero) { return i } }\nreturn 1", 700)
@@ -285,7 +272,7 @@ fn root_lf_115_a_long_loop_with_ways_out() {
 #[test]
 fn root_lf_117_the_arm_that_fits() {
     let shared = "enum Color { RED = 3, GREEN, BLUE, ALSO_RED = 3 }";
-    row_with(shared)
+    Row::with(shared)
         .case("var n: u32 = 2 + zero\nreturn match (n) { 1: 10, 2: 20, default: 30 }", 20)
         .case("var n: u32 = 9 + zero\nreturn match (n) { default: 30, 1: 10, 9: 90 }", 90)
         .case("var n: i32 = -2 - zero\nreturn match (n) { -2: 1, default: 2 }", 1)
@@ -309,7 +296,7 @@ fn root_lf_120_the_first_clause_that_fits_takes_a_code() {
             "try {{ return X_partly({code} + zero) }} catch 3 {{ return 30 }} catch LATE {{ return 70 }} catch _ {{ return 90 }}"
         )
     };
-    row_with(shared)
+    Row::with(shared)
         .case(&tried(0), 105)
         .case(&tried(3), 30)
         .case(&tried(4), 40)
@@ -331,7 +318,7 @@ fn root_lf_121_deferred_calls() {
             "X_log = 0\nvar r: u64 = 0\ntry {{ r = X_work({how} + zero) }} catch _ {{ r = 7 }}\nreturn X_log * 100 + r"
         )
     };
-    row_with(shared)
+    Row::with(shared)
         .case(&how(0), 421 * 100 + 4)
         .case(&how(1), 21 * 100 + 7)
         .case(&how(2), 321 * 100)
@@ -340,7 +327,7 @@ fn root_lf_121_deferred_calls() {
 
 #[test]
 fn root_lf_142_bits_shifts_and_casts() {
-    let mut found = row();
+    let mut found = Row::default();
     for (ty, bits) in
         [("u8", 8), ("i8", 8), ("u16", 16), ("i16", 16), ("u32", 32), ("i32", 32), ("u64", 64), ("i64", 64)]
     {
@@ -385,7 +372,7 @@ fn root_lf_142_bits_shifts_and_casts() {
 
 #[test]
 fn lf_144_the_same_source_gives_the_same_bytes() {
-    let script = row_with("enum Color { RED, GREEN }")
+    let script = Row::with("enum Color { RED, GREEN }")
         .case("var c: Color = GREEN\nreturn c", 1)
         .case("return 3", 3)
         .script();

@@ -136,7 +136,7 @@ fn traced_raw_tracepoint_arguments() {
 }
 
 #[test]
-fn traced_system_calls() {
+fn traced_lf_074_system_calls() {
     let script = r#"
         var calls: u64 = 0
         var letters: u64 = 0
@@ -274,7 +274,7 @@ fn traced_probes_at_entry_and_return() {
 }
 
 #[test]
-fn traced_probe_on_a_system_call() {
+fn traced_lf_070_probe_on_a_system_call() {
     if !here_or_inside("trampolines for fentry", has_trampolines()) {
         return;
     }
@@ -486,7 +486,7 @@ fn traced_function_of_a_program() {
 
 /// `@kfunc` and `@private` functions are subprograms of the object.
 #[test]
-fn traced_kfunc_runs_as_a_part_of_the_object() {
+fn traced_lf_081_kfunc_runs_as_a_part_of_the_object() {
     let script = r#"
         var total: u64 = 0
 
@@ -550,7 +550,7 @@ fn traced_another_target_than_the_attribute_is_refused() {
 
 /// LF-072: a header that describes the record wrongly gives names only.
 #[test]
-fn traced_record_is_read_right_despite_a_wrong_header() {
+fn traced_lf_072_record_is_read_right_despite_a_wrong_header() {
     let script = r#"
         struct trace_event_raw_sched_switch {
             ent: u32, prev_comm: u32, prev_pid: u32, prev_prio: u32, prev_state: u32, next_comm: u32, next_pid: u32
