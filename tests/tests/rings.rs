@@ -336,7 +336,7 @@ fn main() -> i32 {
     others.on_event(on_other)
     var p = load(fault)
     attach(p, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
-    for (i in 0..8) {
+    for (i in 0..20) {
         memory[i * 4096] = 1
     }
     detach(p)

@@ -35,7 +35,7 @@ pub use link::Link;
 pub use map::{Map, MapShape, UpdateMode, possible_cpus};
 pub use object::Object;
 pub use program::{Program, ProgramInfo, ProgramKind};
-pub use ring::{ENTRY_BYTES, Ring, push_entry, split_entry};
+pub use ring::{ENTRY_BYTES, Records, Ring, TooLong, split_entry};
 pub use test_run::TestInput;
 pub use tracepoint::tracepoint_id;
 pub use verifier_log::VerifierLog;

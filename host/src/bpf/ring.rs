@@ -1,47 +1,60 @@
-//! The consumer's side of a ring buffer, through libbpf, which maps the ring's pages and keeps to the kernel's order of
-//! positions. Everything here is safe to call.
-#![expect(unsafe_code, reason = "calls into libbpf, which calls back with a record")]
+//! The consumer's side of a ring buffer: records are found in the pages that the kernel shares, and copied once, to where
+//! they are wanted. Everything here is safe to call.
+//!
+//! Source: kernel/bpf/ringbuf.c, v6.12; Documentation/bpf/ringbuf.rst.
+#![expect(unsafe_code, reason = "maps pages that the kernel writes to")]
 
-use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
 use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::unistd::{SysconfVar, sysconf};
 
 use super::error::BpfError;
 
 /// Bytes before each record of a batch, see `wit/ring.wit`.
 pub const ENTRY_BYTES: usize = 8;
 
+/// Bytes of the kernel before each record: its length and two flags, and an offset that is of no use here.
+#[doc(alias = "BPF_RINGBUF_HDR_SZ")]
+const HEADER_BYTES: u64 = 8;
+/// A program has reserved the record and not submitted it yet.
+#[doc(alias = "BPF_RINGBUF_BUSY_BIT")]
+const BUSY: u32 = 1 << 31;
+/// A program has given the record back.
+#[doc(alias = "BPF_RINGBUF_DISCARD_BIT")]
+const DISCARDED: u32 = 1 << 30;
+
 /// A ring buffer of a loaded object that records are taken out of.
 pub struct Ring {
     name: String,
-    size: u32,
-    /// A descriptor of our own, to wait on; libbpf borrows it.
     fd: OwnedFd,
-    buffer: NonNull<libbpf_sys::ring_buffer>,
-    /// Where the callback finds what it needs; lives as long as `buffer`.
-    sink: Box<Sink>,
+    pages: Arc<Pages>,
+    /// The position behind the last record that was taken. The kernel's own lags until the record was copied.
+    next: u64,
 }
-
-/// What the callback writes to.
-#[derive(Default)]
-struct Sink {
-    batch: Vec<u8>,
-    /// Bytes of the batch after which libbpf is told to stop.
-    enough: usize,
-    /// The position that the entries name.
-    position: u32,
-}
-
-// SAFETY: libbpf keeps no state for the thread that made the buffer, and `Ring` is used through `&mut` only.
-unsafe impl Send for Ring {}
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring").field("name", &self.name).field("size", &self.size).finish_non_exhaustive()
+        let (name, size) = (&self.name, self.pages.size);
+        f.debug_struct("Ring").field("name", name).field("size", &size).finish_non_exhaustive()
+    }
+}
+
+/// The next record needs more room than there is: so many bytes, as an entry of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong(pub usize);
+
+impl TooLong {
+    /// The same for who asked for a batch of so many bytes.
+    pub fn in_batch_of(self, ring: &str, given: usize) -> BpfError {
+        BpfError::Size { what: "the next record", name: ring.into(), expected: self.0, given }
     }
 }
 
@@ -54,19 +67,9 @@ impl Ring {
         let fd = map.as_fd().try_clone_to_owned().map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
-        let mut sink = Box::<Sink>::default();
-        // SAFETY: the descriptor is open and outlives the buffer, as does the sink, whose place does not change with that
-        // of its box; no options is a null pointer.
-        let buffer = unsafe {
-            libbpf_sys::ring_buffer__new(
-                fd.as_raw_fd(),
-                Some(take),
-                (&raw mut *sink).cast(),
-                std::ptr::null(),
-            )
-        };
-        let buffer = NonNull::new(buffer).ok_or_else(|| refused("mmap", Errno::last()))?;
-        Ok(Ring { size: map.max_entries(), name, fd, buffer, sink })
+        let pages = Pages::map(fd.as_fd(), map.max_entries()).map_err(|errno| refused("mmap", errno))?;
+        let next = pages.consumed().load(Ordering::Relaxed);
+        Ok(Ring { name, fd, pages: Arc::new(pages), next })
     }
 
     /// Its name in the object.
@@ -76,7 +79,7 @@ impl Ring {
 
     /// Its size in bytes.
     pub fn size(&self) -> u32 {
-        self.size
+        self.pages.size
     }
 
     /// What becomes readable when there are records.
@@ -84,74 +87,190 @@ impl Ring {
         self.fd.as_fd()
     }
 
-    /// Bytes of records in it, with their headers of 8 bytes.
+    /// Bytes of records in it that were not taken, with their headers of 8 bytes.
     pub fn waiting(&self) -> u64 {
-        // SAFETY: the buffer is alive and has one ring.
-        unsafe { libbpf_sys::ring__avail_data_size(self.ring()) as u64 }
+        self.pages.produced().load(Ordering::Acquire).saturating_sub(self.next)
     }
 
-    fn ring(&self) -> *mut libbpf_sys::ring {
-        // SAFETY: the buffer is alive; its first ring is the one that it was made with.
-        unsafe { libbpf_sys::ring_buffer__ring(self.buffer.as_ptr(), 0) }
-    }
-
-    /// Takes records out until there are `enough` bytes of entries (the last record may go beyond) or none is left, and
-    /// appends them to a batch as entries of this position.
+    /// Takes records out, as long as they fit so many bytes as entries of a batch; none if none waits, or the next one is
+    /// not submitted yet.
     ///
     /// # Errors
-    /// [`BpfError::Kernel`].
-    pub fn take(&mut self, position: u32, enough: usize, batch: &mut Vec<u8>) -> Result<(), BpfError> {
-        self.sink.position = position;
-        self.sink.enough = enough;
-        std::mem::swap(&mut self.sink.batch, batch);
-        // SAFETY: the ring is alive, and so is the sink that its callback writes to; nobody else refers to the sink
-        // during the call.
-        let taken = unsafe { libbpf_sys::ring__consume(self.ring()) };
-        std::mem::swap(&mut self.sink.batch, batch);
-        match taken {
-            STOP | 0.. => Ok(()),
-            error => Err(BpfError::Kernel {
-                tried: format!("read the ring buffer `{}`", self.name),
-                call: "ring__consume",
-                errno: Errno::from_raw(error.saturating_neg()),
-            }),
+    /// [`TooLong`] if not even the first one fits. It stays.
+    pub fn take(&mut self, room: usize) -> Result<Records, TooLong> {
+        // Another process that has the same ring pinned may have taken some.
+        let from = self.next.max(self.pages.consumed().load(Ordering::Relaxed));
+        let produced = self.pages.produced().load(Ordering::Acquire);
+        let (mut to, mut bytes) = (from, 0);
+        while let Some(record) = self.pages.record(to, produced) {
+            if !record.discarded {
+                let entry = ENTRY_BYTES + record.len.next_multiple_of(8);
+                match bytes + entry {
+                    more if more <= room => bytes = more,
+                    _ if bytes == 0 => return Err(TooLong(entry)),
+                    _ => break,
+                }
+            }
+            to = record.end;
+        }
+        self.next = to;
+        Ok(Records { pages: Arc::clone(&self.pages), from, to, bytes })
+    }
+}
+
+/// Records that were taken out of a ring, and still lie in its pages. Dropped, they give their place back.
+#[must_use = "dropping them loses the records"]
+pub struct Records {
+    pages: Arc<Pages>,
+    from: u64,
+    to: u64,
+    bytes: usize,
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Records { from, to, bytes, .. } = self;
+        f.debug_struct("Records").field("at", &(from..to)).field("bytes", bytes).finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    /// How many bytes they have as entries of a batch.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Writes them as entries of this position to the start of `out`, which has room for [`Records::bytes`].
+    ///
+    /// If another process takes records out of the same ring at the same time, what is written may be anything; it never
+    /// goes beyond these bytes.
+    pub fn copy_to(&self, position: u32, out: &mut [u8]) {
+        let mut rest = out;
+        let mut at = self.from;
+        while let Some(record) = self.pages.record(at, self.to) {
+            at = record.end;
+            if record.discarded {
+                continue;
+            }
+            let Some((head, after)) = rest.split_first_chunk_mut::<ENTRY_BYTES>() else { return };
+            let Some((body, after)) = after.split_at_mut_checked(record.len.next_multiple_of(8)) else {
+                return;
+            };
+            head[..4].copy_from_slice(&position.to_le_bytes());
+            // A ring has at most 128 MiB.
+            head[4..].copy_from_slice(&(record.len as u32).to_le_bytes());
+            let (text, padding) = body.split_at_mut(record.len);
+            self.pages.copy(record.start, text);
+            padding.fill(0);
+            rest = after;
         }
     }
 }
 
-impl Drop for Ring {
+impl Drop for Records {
     fn drop(&mut self) {
-        // SAFETY: the buffer is alive and nobody uses it any more; the descriptor is closed after this.
-        unsafe { libbpf_sys::ring_buffer__free(self.buffer.as_ptr()) }
+        if self.to == self.from {
+            return;
+        }
+        // ORDERING: pairs with the acquire load in `__bpf_ringbuf_reserve`: what was read was read before a program may
+        // write over it.
+        self.pages.consumed().store(self.to, Ordering::Release);
     }
 }
 
-/// What the callback answers when there is enough: no errno of the kernel (its largest is 4095).
-const STOP: c_int = -5000;
-
-/// Appends a record to the batch.
-///
-/// # Safety
-/// As libbpf calls it: `sink` is what was given to `ring_buffer__new`, `data` has `size` bytes that stay until it returns.
-unsafe extern "C" fn take(sink: *mut c_void, data: *mut c_void, size: libbpf_sys::size_t) -> c_int {
-    // SAFETY: see `Ring::of`; `Ring::take` gives nobody else a reference meanwhile.
-    let sink = unsafe { &mut *sink.cast::<Sink>() };
-    let len = usize::try_from(size).unwrap_or(0);
-    // SAFETY: libbpf says that so many bytes are there, and waits to release them until this returns. Programs that have
-    // submitted a record write to it no more.
-    let record = unsafe { std::slice::from_raw_parts(data.cast::<u8>().cast_const(), len) };
-    push_entry(&mut sink.batch, sink.position, record);
-    if sink.batch.len() >= sink.enough { STOP } else { 0 }
+/// A record in the pages of a ring.
+struct Found {
+    /// The position of its first byte.
+    start: u64,
+    len: usize,
+    /// The position of the next record's header.
+    end: u64,
+    discarded: bool,
 }
 
-/// Appends a record as an entry of a batch.
-pub fn push_entry(batch: &mut Vec<u8>, position: u32, record: &[u8]) {
-    batch.reserve(ENTRY_BYTES + record.len().next_multiple_of(8));
-    batch.extend_from_slice(&position.to_le_bytes());
-    // A ring has at most 128 MiB.
-    batch.extend_from_slice(&(record.len() as u32).to_le_bytes());
-    batch.extend_from_slice(record);
-    batch.resize(batch.len().next_multiple_of(8), 0);
+/// The pages of a ring: the consumer's position, which is ours to write; the producer's; and the data, mapped twice in a
+/// row, so that no record wraps.
+struct Pages {
+    consumer: NonNull<u8>,
+    producer: NonNull<u8>,
+    page: usize,
+    size: u32,
+}
+
+// SAFETY: the mappings belong to no thread; positions and headers are atomic, the rest is only copied from.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    fn map(ring: BorrowedFd<'_>, size: u32) -> Result<Pages, Errno> {
+        let page = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| usize::try_from(bytes).ok());
+        let page = page.and_then(NonZeroUsize::new).ok_or(Errno::EINVAL)?;
+        let bytes = page.saturating_add(2 * size as usize);
+        let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let consumer = unsafe { mmap(None, page, both, MapFlags::MAP_SHARED, ring, 0) }?;
+        let behind = page.get().try_into().map_err(|_| Errno::EINVAL)?;
+        // SAFETY: as above.
+        let producer = unsafe { mmap(None, bytes, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, ring, behind) };
+        let producer = producer.inspect_err(|_| {
+            // SAFETY: the mapping was made above, and nothing refers to it yet. Failing, it stays until the end.
+            let _ = unsafe { munmap(consumer, page.get()) };
+        })?;
+        Ok(Pages { consumer: consumer.cast(), producer: producer.cast(), page: page.get(), size })
+    }
+
+    fn consumed(&self) -> &AtomicU64 {
+        // SAFETY: the position is the first word of its page, which is mapped as long as `self`, for reading and writing;
+        // everybody uses it as an atomic.
+        unsafe { self.consumer.cast().as_ref() }
+    }
+
+    fn produced(&self) -> &AtomicU64 {
+        // SAFETY: as for the consumer's; the kernel alone writes it, and we never do.
+        unsafe { self.producer.cast().as_ref() }
+    }
+
+    /// Where the byte at a position lies; as many bytes as the ring has follow it.
+    fn at(&self, position: u64) -> NonNull<u8> {
+        let offset = position & (u64::from(self.size) - 1);
+        // SAFETY: the size is a power of two (the kernel makes no other rings), and the data has twice as many bytes.
+        unsafe { self.producer.add(self.page + offset as usize) }
+    }
+
+    /// The record whose header is at a position, if it is complete and ends at or before the limit.
+    fn record(&self, position: u64, limit: u64) -> Option<Found> {
+        if position >= limit || !position.is_multiple_of(HEADER_BYTES) {
+            return None;
+        }
+        // SAFETY: headers begin at multiples of 8 bytes, and the data at a page; the kernel writes this word atomically.
+        let header: &AtomicU32 = unsafe { self.at(position).cast().as_ref() };
+        // ORDERING: pairs with the exchange in `bpf_ringbuf_commit`: the record was written before it was submitted.
+        let header = header.load(Ordering::Acquire);
+        let len = header & !(BUSY | DISCARDED);
+        let start = position + HEADER_BYTES;
+        let end = start + u64::from(len).next_multiple_of(8);
+        let complete = header & BUSY == 0 && end <= limit && len <= self.size;
+        complete.then_some(Found { start, len: len as usize, end, discarded: header & DISCARDED != 0 })
+    }
+
+    /// Copies bytes of the ring, at most its size.
+    fn copy(&self, position: u64, out: &mut [u8]) {
+        let len = out.len().min(self.size as usize);
+        // SAFETY: so many bytes follow the position, and nobody else has `out`. Programs that have submitted a record
+        // write to it no more, and the kernel gives its place away only when the position says so.
+        unsafe { self.at(position).copy_to_nonoverlapping(NonNull::from(out).cast(), len) };
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: both mappings are ours, have these sizes, and no reference outlives `self`. Nothing can fail.
+        unsafe {
+            let _ = munmap(self.consumer.cast(), self.page);
+            let _ = munmap(self.producer.cast(), self.page + 2 * self.size as usize);
+        }
+    }
 }
 
 /// The first entry of a batch (position and record) and what follows it. None if the bytes are no entries.
@@ -168,10 +287,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_as_they_went_in() {
-        let mut batch = Vec::new();
-        push_entry(&mut batch, 1, b"one");
-        push_entry(&mut batch, 0, &[7; 16]);
+    fn entries_are_split_and_what_is_none_is_told() {
+        let batch =
+            [&[1, 0, 0, 0, 3, 0, 0, 0][..], b"one\0\0\0\0\0", &[0, 0, 0, 0, 16, 0, 0, 0], &[7; 16]].concat();
         let (position, record, rest) = split_entry(&batch).expect("an entry");
         assert_eq!((position, record, rest.len()), (1, &b"one"[..], 24));
         assert_eq!(split_entry(rest), Some((0, &[7; 16][..], &[][..])));

@@ -12,7 +12,7 @@ wasmtime::component::bindgen!({
         "kernelscript:host/perf.attachment": super::perf::AttachmentHandle,
         "kernelscript:host/maps.map": super::maps::MapHandle,
         "kernelscript:host/maps.cursor": crate::bpf::Cursor,
-        "kernelscript:host/ring.ring": super::ring::RingHandle,
+        "kernelscript:host/ring": super::ring::linker,
         "kernelscript:host/globals.variable": super::globals::VariableHandle,
     },
     trappable_error_type: {

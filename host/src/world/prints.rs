@@ -26,11 +26,14 @@ impl Printer {
     pub(super) fn lines(&mut self) -> Result<Vec<u8>, BpfError> {
         let mut lines = Vec::new();
         loop {
-            let mut batch = Vec::new();
-            self.ring.take(0, AT_ONCE, &mut batch)?;
-            if batch.is_empty() {
+            let records = self.ring.take(AT_ONCE);
+            let records = records.map_err(|long| long.in_batch_of(self.ring.name(), AT_ONCE))?;
+            if records.bytes() == 0 {
                 return Ok(lines);
             }
+            let mut batch = vec![0; records.bytes()];
+            records.copy_to(0, &mut batch);
+            drop(records);
             let mut rest = &batch[..];
             while let Some((_, record, after)) = split_entry(rest) {
                 lines.extend(self.line(record).unwrap_or_default());

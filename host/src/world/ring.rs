@@ -1,15 +1,19 @@
 //! `ring`: ring buffers of the plugin's BPF object.
 
+mod batch;
+pub mod linker;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use wasmtime::component::Resource;
 
-use super::bindings::kernelscript::host::ring::{Host, HostRing};
+use batch::{Batch, entry_bytes};
+
 use super::error::HostError;
 use super::state::State;
-use crate::bpf::{BpfError, ENTRY_BYTES, Ring, push_entry, split_entry};
+use crate::bpf::{BpfError, ENTRY_BYTES, Ring, TooLong, split_entry};
 
 /// What a `ring` denotes: a ring buffer of the loaded object, by its name. All handles of one ring read from one place.
 pub struct RingHandle {
@@ -20,8 +24,6 @@ pub struct RingHandle {
 #[derive(Default)]
 pub(super) struct Rings {
     readers: BTreeMap<String, Reader>,
-    /// Bytes of the last batch that may still be put back.
-    last_batch: usize,
     /// Which of the polled rings is looked at first, so that a busy one does not keep others waiting.
     turn: usize,
 }
@@ -37,49 +39,40 @@ impl Rings {
     }
 }
 
-/// A ring, and records that were taken out of it and not given to the plugin yet.
+/// A ring, and records that the plugin has put back.
 struct Reader {
     ring: Ring,
     kept: VecDeque<Vec<u8>>,
+    /// Bytes of the last batch that came from here and may still be put back.
+    given: usize,
 }
 
 impl Reader {
-    /// Appends entries to a batch of at most `most` bytes.
-    fn take(&mut self, position: u32, most: usize, batch: &mut Vec<u8>) -> Result<(), BpfError> {
-        while let Some(record) = self.kept.pop_front() {
-            if batch.len() + ENTRY_BYTES + record.len().next_multiple_of(8) > most {
-                return self.keep(record, batch.is_empty(), most);
+    /// Adds records to a batch of at most `most` bytes. The first of a batch must fit.
+    fn take(&mut self, position: u32, most: usize, batch: &mut Batch) -> Result<(), BpfError> {
+        let before = batch.len();
+        let added = self.add(position, most, batch);
+        self.given = batch.len() - before;
+        added
+    }
+
+    fn add(&mut self, position: u32, most: usize, batch: &mut Batch) -> Result<(), BpfError> {
+        while let Some(record) = self.kept.front() {
+            if batch.len() + entry_bytes(record) > most {
+                return self.leave(TooLong(entry_bytes(record)), most, batch);
             }
-            push_entry(batch, position, &record);
+            batch.add_kept(position, self.kept.pop_front().unwrap_or_default());
         }
-        let mut end = batch.len();
-        self.ring.take(position, most, batch)?;
-        while let Some((_, record, rest)) = split_entry(&batch[end..]) {
-            let next = batch.len() - rest.len();
-            if next > most {
-                // At most one: the ring stops as soon as there is enough.
-                let record = record.to_vec();
-                batch.truncate(end);
-                return self.keep(record, batch.is_empty(), most);
-            }
-            end = next;
+        match self.ring.take(most - batch.len()) {
+            Ok(records) => batch.add(position, records),
+            Err(long) => return self.leave(long, most, batch),
         }
         Ok(())
     }
 
-    /// Keeps a record for the next poll, which must be able to take it.
-    fn keep(&mut self, record: Vec<u8>, is_first: bool, most: usize) -> Result<(), BpfError> {
-        let needed = ENTRY_BYTES + record.len().next_multiple_of(8);
-        self.kept.push_front(record);
-        if is_first && needed > most {
-            return Err(BpfError::Size {
-                what: "the next record",
-                name: self.ring.name().into(),
-                expected: needed,
-                given: most,
-            });
-        }
-        Ok(())
+    /// A record stays for the next poll, which must be able to take it.
+    fn leave(&self, long: TooLong, most: usize, batch: &Batch) -> Result<(), BpfError> {
+        if batch.is_empty() { Err(long.in_batch_of(self.ring.name(), most)) } else { Ok(()) }
     }
 }
 
@@ -93,8 +86,8 @@ impl State {
         rings.iter().map(|ring| Ok(self.table.get(ring)?.name.clone())).collect()
     }
 
-    fn take(&mut self, names: &[String], most: usize) -> Result<Vec<u8>, BpfError> {
-        let mut batch = Vec::new();
+    fn take(&mut self, names: &[String], most: usize) -> Result<Batch, BpfError> {
+        let mut batch = Batch::default();
         self.rings.turn = self.rings.turn.wrapping_add(1);
         for at in 0..names.len() {
             let position = (self.rings.turn + at) % names.len();
@@ -106,21 +99,20 @@ impl State {
                 _ => {}
             }
         }
-        self.rings.last_batch = batch.len();
         Ok(batch)
     }
 }
 
-impl Host for State {
-    fn poll(
+/// What the interface asks for, see `wit/ring.wit`.
+impl State {
+    pub(super) fn ring_poll(
         &mut self,
-        rings: Vec<Resource<RingHandle>>,
+        rings: &[Resource<RingHandle>],
         timeout: Option<u64>,
         most: u32,
-    ) -> Result<Vec<u8>, HostError> {
+    ) -> Result<Batch, HostError> {
         self.release_command()?;
-        self.release_command()?;
-        let names = self.ring_names(&rings)?;
+        let names = self.ring_names(rings)?;
         // A time beyond what the clock can say is a wait without end.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(Duration::from_nanos(timeout)));
         let mut readable = false;
@@ -144,57 +136,65 @@ impl Host for State {
         }
     }
 
-    fn put_back(&mut self, rings: Vec<Resource<RingHandle>>, records: Vec<u8>) -> Result<(), HostError> {
-        let names = self.ring_names(&rings)?;
+    pub(super) fn ring_put_back(
+        &mut self,
+        rings: &[Resource<RingHandle>],
+        records: &[u8],
+    ) -> Result<(), HostError> {
+        let names = self.ring_names(rings)?;
         let mut entries = Vec::new();
-        let mut rest = &records[..];
+        let mut bytes = vec![0; names.len()];
+        let mut rest = records;
         while let Some((position, record, after)) = split_entry(rest) {
-            entries.extend(names.get(position as usize).map(|name| (name, record)));
+            let sum = bytes.get_mut(position as usize).ok_or(BpfError::Batch)?;
+            *sum += entry_bytes(record);
+            entries.push((&names[position as usize], record));
             rest = after;
         }
-        // A plugin gets back what it was given, and cannot fill the host's memory with more.
-        if !rest.is_empty() || records.len() > self.rings.last_batch {
+        // A plugin gets back what it was given, and cannot fill the host's memory with more. Batches of different rings
+        // may be open at once: a handler may poll others.
+        let readers = &mut self.rings.readers;
+        let given = |name| readers.get(name).map_or(0, |reader| reader.given);
+        if !rest.is_empty() || names.iter().zip(&bytes).any(|(name, bytes)| *bytes > given(name)) {
             return Err(BpfError::Batch.into());
         }
-        self.rings.last_batch -= records.len();
         for (name, record) in entries.into_iter().rev() {
-            if let Some(reader) = self.rings.readers.get_mut(name) {
+            if let Some(reader) = readers.get_mut(name) {
+                reader.given = reader.given.saturating_sub(entry_bytes(record));
                 reader.kept.push_front(record.to_vec());
             }
         }
         Ok(())
     }
-}
 
-impl HostRing for State {
-    fn open(&mut self, name: String) -> Result<Resource<RingHandle>, HostError> {
+    pub(super) fn ring_open(&mut self, name: String) -> Result<Resource<RingHandle>, HostError> {
         if !self.rings.readers.contains_key(&name) {
             let ring = self.object()?.ring(&name)?;
-            self.rings.readers.insert(name.clone(), Reader { ring, kept: VecDeque::new() });
+            self.rings.readers.insert(name.clone(), Reader { ring, kept: VecDeque::new(), given: 0 });
         }
         Ok(self.table.push(RingHandle { name })?)
     }
 
-    fn size(&mut self, this: Resource<RingHandle>) -> wasmtime::Result<u32> {
-        let name = &self.table.get(&this)?.name;
+    pub(super) fn ring_size(&self, this: &Resource<RingHandle>) -> wasmtime::Result<u32> {
+        let name = &self.table.get(this)?.name;
         Ok(self.rings.readers.get(name).map_or(0, |reader| reader.ring.size()))
     }
 
-    fn waiting(&mut self, this: Resource<RingHandle>) -> wasmtime::Result<u64> {
-        let name = &self.table.get(&this)?.name;
+    pub(super) fn ring_waiting(&self, this: &Resource<RingHandle>) -> wasmtime::Result<u64> {
+        let name = &self.table.get(this)?.name;
         Ok(self.rings.readers.get(name).map_or(0, |reader| {
-            let kept = reader.kept.iter().map(|record| ENTRY_BYTES + record.len().next_multiple_of(8));
-            reader.ring.waiting() + kept.sum::<usize>() as u64
+            let kept: usize = reader.kept.iter().map(|record| entry_bytes(record)).sum();
+            reader.ring.waiting() + kept as u64
         }))
     }
 
-    fn lost(&mut self, this: Resource<RingHandle>) -> wasmtime::Result<Option<u64>> {
-        let name = self.table.get(&this)?.name.clone();
+    pub(super) fn ring_lost(&mut self, this: &Resource<RingHandle>) -> wasmtime::Result<Option<u64>> {
+        let name = self.table.get(this)?.name.clone();
         let object = self.object().map_err(wasmtime::Error::new)?;
         Ok(object.lost(&name))
     }
 
-    fn drop(&mut self, this: Resource<RingHandle>) -> wasmtime::Result<()> {
+    pub(super) fn ring_drop(&mut self, this: Resource<RingHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }

@@ -1,0 +1,124 @@
+//! Records on their way from rings to a plugin: copied once, from the pages of the ring into the plugin's memory, by whom
+//! the component model asks for a list of bytes.
+//!
+//! Bindings that are generated would ask for the list as a vector, which is a copy more. What a type does that wasmtime
+//! lowers is not part of wasmtime's documented interface; it is that of the release that `Cargo.lock` names.
+#![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
+
+use std::mem::MaybeUninit;
+
+use wasmtime::ValRaw;
+use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
+use wasmtime::component::{ComponentType, Lower};
+
+use crate::bpf::{ENTRY_BYTES, Records};
+
+/// A `list<u8>` of entries, see `wit/ring.wit`. Dropped, it gives the records' place in their rings back.
+#[derive(Default)]
+pub struct Batch {
+    parts: Vec<Part>,
+    bytes: usize,
+}
+
+enum Part {
+    /// Records in a ring, and the position of the ring.
+    Taken(u32, Records),
+    /// A record that was put back, and the position of its ring.
+    Kept(u32, Vec<u8>),
+}
+
+impl Batch {
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Adds what was taken out of the ring of this position.
+    pub(super) fn add(&mut self, position: u32, records: Records) {
+        self.bytes += records.bytes();
+        self.parts.push(Part::Taken(position, records));
+    }
+
+    /// Adds a record that was put back.
+    pub(super) fn add_kept(&mut self, position: u32, record: Vec<u8>) {
+        self.bytes += entry_bytes(&record);
+        self.parts.push(Part::Kept(position, record));
+    }
+
+    /// Writes all entries; `out` has [`Batch::len`] bytes.
+    fn copy_to(&self, out: &mut [u8]) {
+        let mut rest = out;
+        for part in &self.parts {
+            let bytes = match part {
+                Part::Taken(_, records) => records.bytes(),
+                Part::Kept(_, record) => entry_bytes(record),
+            };
+            let (own, after) = rest.split_at_mut(bytes);
+            match part {
+                Part::Taken(position, records) => records.copy_to(*position, own),
+                Part::Kept(position, record) => {
+                    own[..4].copy_from_slice(&position.to_le_bytes());
+                    // A ring has at most 128 MiB.
+                    own[4..8].copy_from_slice(&(record.len() as u32).to_le_bytes());
+                    let (text, padding) = own[ENTRY_BYTES..].split_at_mut(record.len());
+                    text.copy_from_slice(record);
+                    padding.fill(0);
+                }
+            }
+            rest = after;
+        }
+    }
+
+    /// Copies it into memory that the plugin allocates: the address and the length.
+    fn lower<T>(&self, cx: &mut LowerContext<'_, T>) -> wasmtime::Result<[u32; 2]> {
+        let address = cx.realloc(0, 0, 1, self.bytes)?;
+        // wasmtime has checked that so many bytes are there.
+        self.copy_to(&mut cx.as_slice_mut()[address..][..self.bytes]);
+        Ok([u32::try_from(address)?, u32::try_from(self.bytes)?])
+    }
+}
+
+/// What a record takes in a batch.
+pub(super) fn entry_bytes(record: &[u8]) -> usize {
+    ENTRY_BYTES + record.len().next_multiple_of(8)
+}
+
+// SAFETY: in everything that is asked of it here this is the list of bytes that it says it is.
+unsafe impl ComponentType for Batch {
+    type Lower = <[u8] as ComponentType>::Lower;
+
+    const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> wasmtime::Result<()> {
+        <[u8] as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: both forms write address and length of a list in the plugin's memory, all of what `Lower` has.
+unsafe impl Lower for Batch {
+    fn linear_lower_to_flat<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        dst: &mut MaybeUninit<Self::Lower>,
+    ) -> wasmtime::Result<()> {
+        dst.write(self.lower(cx)?.map(|half| ValRaw::i64(half.into())));
+        Ok(())
+    }
+
+    fn linear_lower_to_memory<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        offset: usize,
+    ) -> wasmtime::Result<()> {
+        let [address, len] = self.lower(cx)?;
+        *cx.get(offset) = address.to_le_bytes();
+        *cx.get(offset + 4) = len.to_le_bytes();
+        Ok(())
+    }
+}

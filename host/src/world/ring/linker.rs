@@ -1,0 +1,82 @@
+//! The interface `ring` for a linker, as bindings would be generated for it, but for what `poll` gives: see [`super::batch::Batch`].
+
+use wasmtime::component::{HasData, Linker, Resource, ResourceType};
+
+use super::super::bindings::kernelscript::host::types::{Error, Host as _};
+use super::super::error::HostError;
+use super::super::state::State;
+use super::RingHandle;
+
+/// What the contract calls it.
+const INTERFACE: &str = "kernelscript:host/ring@0.1.0";
+
+/// Who has the state of a plugin.
+pub trait Host {
+    /// The state.
+    fn state(&mut self) -> &mut State;
+}
+
+impl Host for &mut State {
+    fn state(&mut self) -> &mut State {
+        self
+    }
+}
+
+/// What the bindings of a world ask for beside it; nothing here needs the store.
+pub trait HostWithStore<T>: HasData {}
+
+impl<T, D: HasData + ?Sized> HostWithStore<T> for D {}
+
+/// A list of borrowed rings.
+type Rings = Vec<Resource<RingHandle>>;
+
+/// Puts every function into a linker.
+///
+/// # Errors
+/// If the interface is there already.
+pub fn add_to_linker<T: 'static, D>(
+    linker: &mut Linker<T>,
+    host: fn(&mut T) -> D::Data<'_>,
+) -> wasmtime::Result<()>
+where
+    D: HasData,
+    for<'a> D::Data<'a>: Host,
+{
+    let mut ring = linker.instance(INTERFACE)?;
+    ring.resource("ring", ResourceType::host::<RingHandle>(), move |mut store, handle| {
+        host(store.data_mut()).state().ring_drop(Resource::new_own(handle))
+    })?;
+    ring.func_wrap("[static]ring.open", move |mut store, (name,): (String,)| {
+        let mut host = host(store.data_mut());
+        told(host.state(), |state| state.ring_open(name))
+    })?;
+    type This = (Resource<RingHandle>,);
+    ring.func_wrap("[method]ring.size", move |mut store, (this,): This| {
+        Ok((host(store.data_mut()).state().ring_size(&this)?,))
+    })?;
+    ring.func_wrap("[method]ring.waiting", move |mut store, (this,): This| {
+        Ok((host(store.data_mut()).state().ring_waiting(&this)?,))
+    })?;
+    ring.func_wrap("[method]ring.lost", move |mut store, (this,): This| {
+        Ok((host(store.data_mut()).state().ring_lost(&this)?,))
+    })?;
+    ring.func_wrap("poll", move |mut store, (rings, timeout, most): (Rings, Option<u64>, u32)| {
+        let mut host = host(store.data_mut());
+        told(host.state(), |state| state.ring_poll(&rings, timeout, most))
+    })?;
+    ring.func_wrap("put-back", move |mut store, (rings, records): (Rings, Vec<u8>)| {
+        let mut host = host(store.data_mut());
+        told(host.state(), |state| state.ring_put_back(&rings, &records))
+    })
+}
+
+/// Calls the host; an error is one that the plugin is told, or a trap.
+fn told<R>(
+    state: &mut State,
+    call: impl FnOnce(&mut State) -> Result<R, HostError>,
+) -> wasmtime::Result<(Result<R, Error>,)> {
+    match call(state) {
+        Ok(result) => Ok((Ok(result),)),
+        Err(error) => Ok((Err(state.convert_error(error)?),)),
+    }
+}
