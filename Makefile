@@ -24,7 +24,7 @@ run: all
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace --no-fail-fast
-	$(CARGO) test --release --workspace --bench perf_read --bench check --bench startup
+	$(CARGO) test --release --workspace --bench perf_read --bench check --bench startup --bench rings
 
 # The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages
@@ -37,11 +37,11 @@ check: packages
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
 # The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
-# beside perf stat and bpftrace, and the kernel half beside C (which needs clang and root), as ratios.
+# beside perf stat and bpftrace, ring buffers beside libbpf-rs, and the kernel half beside C (which needs clang and root).
 bench: packages
 	@scripts/packages clang libbpf
 	$(CARGO) build --release --workspace
-	$(CARGO) bench --workspace --bench perf_read --bench check --bench startup --bench kernel_half
+	$(CARGO) bench --workspace --bench perf_read --bench check --bench startup --bench rings --bench kernel_half
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

@@ -20,6 +20,7 @@ pub mod emulated;
 pub mod net;
 pub mod row;
 pub mod runs;
+pub mod watched;
 
 /// A command of this build: `ks` or `ks-host`, beside the tests.
 pub fn command(name: &str) -> Command {

@@ -1,77 +1,13 @@
 //! Rows of the conformance table on performance events that need a task to be counted. These tests need root.
 
-use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
 use std::num::NonZeroUsize;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
+use std::process::Command;
 
-use ks_tests::{Folder, Outcome, command, compile, run_script};
-use nix::sched::{CpuSet, sched_setaffinity};
+use ks_tests::run_script;
+use ks_tests::watched::{Running, Worker};
 use nix::sys::mman::{self, MapFlags, ProtFlags};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, gettid};
-
-/// Runs a script with these words; `then` once it has printed `ready`. It is asked to stop after that.
-fn run_while<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S], then: impl FnOnce()) -> Outcome {
-    let folder = Folder::new();
-    let file = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
-    let mut child = command("ks-host")
-        .args(["--timeout", "60"])
-        .arg(file)
-        .arg("--")
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("ks-host starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-    let mut stdout = String::new();
-    lines.read_line(&mut stdout).expect("text");
-    let is_ready = stdout == "ready\n";
-    if is_ready {
-        then();
-    }
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it is ours, and not waited for yet");
-    lines.read_to_string(&mut stdout).expect("text");
-    let output = child.wait_with_output().expect("the child is ours");
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let outcome = Outcome { stdout, stderr, code: output.status.code().unwrap_or(-1) };
-    assert!(is_ready, "{outcome:#?}");
-    outcome
-}
-
-/// A thread that does something when it is told to, on one CPU.
-struct Worker {
-    tid: i32,
-    start: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Worker {
-    fn new(cpu: usize, work: impl FnOnce() + Send + 'static) -> Worker {
-        let (tell, told): (Sender<i32>, Receiver<i32>) = mpsc::channel();
-        let (start, started) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let mut set = CpuSet::new();
-            set.set(cpu).expect("a small number");
-            sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
-            tell.send(gettid().as_raw()).expect("the test listens");
-            // Nobody starts it if the plugin does not.
-            if started.recv().is_ok() {
-                work();
-            }
-        });
-        Worker { tid: told.recv().expect("the thread started"), start, thread }
-    }
-
-    fn work(self) {
-        self.start.send(()).expect("the thread waits");
-        self.thread.join().expect("the thread does not panic");
-    }
-}
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 /// Asks so many times whether this process exists, which does nothing else.
 fn kills(count: u32) {
@@ -111,12 +47,12 @@ fn main() -> i32 {
 #[test]
 fn root_lf_129_an_event_without_options_counts_all_tasks_of_cpu_0() {
     let (here, elsewhere) = (Worker::new(0, || kills(1000)), Worker::new(1, || kills(100_000)));
-    let outcome = run_while("defaults", DEFAULTS, &[] as &[&str], || {
-        here.work();
-        elsewhere.work();
-        // Time for the clock of CPU 0 to tick, which needs a millisecond.
-        Worker::new(0, || std::thread::sleep(std::time::Duration::from_millis(50))).work();
-    });
+    let running = Running::start("defaults", DEFAULTS, &[] as &[&str]);
+    here.work();
+    elsewhere.work();
+    // Time for the clock of CPU 0 to tick, which needs a millisecond.
+    Worker::new(0, || std::thread::sleep(std::time::Duration::from_millis(50))).work();
+    let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     let kills = outcome.numbers("kills")[0];
     assert!((1000..100_000).contains(&kills), "those of CPU 0, whose ever: {outcome:#?}");
@@ -175,8 +111,10 @@ fn main(args: Args) -> i32 {
 #[test]
 fn root_lf_134_what_never_ran_has_no_number() {
     let worker = Worker::new(1, || kills(100_000));
-    let task = format!("--task={}", worker.tid);
-    let outcome = run_while("never", NEVER, &[task], || worker.work());
+    let task = format!("--task={}", worker.tid());
+    let running = Running::start("never", NEVER, &[task]);
+    worker.work();
+    let outcome = running.stop();
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     for turn in 0..3 {
         assert_eq!(outcome.numbers(&format!("turn{turn}")), [0, -1, 2, -1, -1], "{outcome:#?}");
@@ -214,8 +152,10 @@ fn root_lf_140_children_are_counted_with_inherit() {
         let status = Command::new("sh").args(["-c", shell]).status().expect("a shell is there");
         assert!(status.success());
     });
-    let task = format!("--task={}", worker.tid);
-    let outcome = run_while("children", CHILDREN, &[task], || worker.work());
+    let task = format!("--task={}", worker.tid());
+    let running = Running::start("children", CHILDREN, &[task]);
+    worker.work();
+    let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.numbers("kills"), [107, 7], "{outcome:#?}");
 }
@@ -269,8 +209,10 @@ fn root_lf_076_a_sample_says_where_it_was_taken() {
     let address = page.as_ptr() as usize;
     let worker = Worker::new(0, move || store_to_a_new_page(address));
     // The thread has ended when its code is named.
-    let words = [format!("--task={}", worker.tid), format!("--process={}", std::process::id())];
-    let outcome = run_while("samples", SAMPLES, &words, || worker.work());
+    let words = [format!("--task={}", worker.tid()), format!("--process={}", std::process::id())];
+    let running = Running::start("samples", SAMPLES, &words);
+    worker.work();
+    let outcome = running.stop();
     // SAFETY: the mapping is our own and is not used any more.
     unsafe { mman::munmap(page, bytes.get()) }.expect("our own memory");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");

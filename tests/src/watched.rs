@@ -1,0 +1,98 @@
+//! Threads that are watched: a script is attached, then a thread works, then the script is asked what it saw.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, gettid};
+
+use crate::{Folder, Outcome, command, compile};
+
+/// A script that runs in the background, and has printed `ready`.
+pub struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    stdout: String,
+    _folder: Folder,
+}
+
+impl Running {
+    /// Compiles and starts a script with these words, and waits until it is ready. It has a minute.
+    pub fn start<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> Running {
+        let folder = Folder::new();
+        let file = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
+        let mut child = command("ks-host")
+            .args(["--timeout", "60"])
+            .arg(file)
+            .arg("--")
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("ks-host starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        let mut running = Running { child, lines, stdout: String::new(), _folder: folder };
+        running.lines.read_line(&mut running.stdout).expect("text");
+        if running.stdout != "ready\n" {
+            panic!("it does not get ready: {:#?}", running.finish());
+        }
+        running
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub fn stop(self) -> Outcome {
+        // It is not waited for yet: even if it has ended it is there to be signalled.
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("it is ours");
+        self.finish()
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn finish(mut self) -> Outcome {
+        self.lines.read_to_string(&mut self.stdout).expect("text");
+        let output = self.child.wait_with_output().expect("the child is ours");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Outcome { stdout: self.stdout, stderr, code: output.status.code().unwrap_or(-1) }
+    }
+}
+
+/// A thread that does something when it is told to, on one CPU.
+pub struct Worker {
+    tid: i32,
+    start: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    /// A thread that waits.
+    pub fn new(cpu: usize, work: impl FnOnce() + Send + 'static) -> Worker {
+        let (tell, told): (Sender<i32>, Receiver<i32>) = mpsc::channel();
+        let (start, started) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut set = CpuSet::new();
+            set.set(cpu).expect("a small number");
+            sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
+            tell.send(gettid().as_raw()).expect("the test listens");
+            // Nobody starts it if the plugin does not.
+            if started.recv().is_ok() {
+                work();
+            }
+        });
+        Worker { tid: told.recv().expect("the thread started"), start, thread }
+    }
+
+    /// Its number, for `pid` of an event's options.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Lets it work, to the end.
+    pub fn work(self) {
+        self.start.send(()).expect("the thread waits");
+        self.thread.join().expect("the thread does not panic");
+    }
+}
