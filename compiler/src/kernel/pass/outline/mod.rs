@@ -110,8 +110,11 @@ impl Plan {
             maker.body.blocks[found].insts.push(inst);
         }
         for (value, place) in &self.incoming {
-            let op = load(function.values[*value], base, *place);
-            let own = maker.make(found, function.values[*value], op);
+            let ty = function.values[*value];
+            let mut own = maker.make(found, ty, load(ty, base, *place));
+            if let Some(bound) = self.bounds.get(value) {
+                own = maker.make(found, ty, Op::Below { value: own, bound: *bound });
+            }
             maker.values.insert(*value, own);
         }
         for block in &one.blocks {
@@ -228,7 +231,16 @@ impl Plan {
 
     fn reread(&self, caller: &mut Caller<'_>, block: Block, value: Value) -> Value {
         match self.outgoing.get(&value) {
-            Some(place) => caller.load(block, value, self.base, *place),
+            Some(place) => {
+                let again = caller.load(block, value, self.base, *place);
+                match self.bounds.get(&value) {
+                    Some(bound) => {
+                        let ty = caller.function.values[value];
+                        caller.make(block, ty, Op::Below { value: again, bound: *bound })
+                    }
+                    None => again,
+                }
+            }
             None => value,
         }
     }

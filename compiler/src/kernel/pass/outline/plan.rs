@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::bounds;
+use super::super::decide::deciding;
 use super::Place;
 use super::loops::Loop;
 use crate::index::IndexVec;
@@ -20,6 +22,8 @@ pub struct Plan {
     pub incoming: BTreeMap<Value, Place>,
     /// Numbers that the body makes and others read.
     pub outgoing: BTreeMap<Value, Place>,
+    /// What numbers that are handed over are below, where that shows only from how they are made.
+    pub bounds: BTreeMap<Value, u64>,
     /// For each parameter of the header, where a turn leaves the next one, or the value that it always has.
     pub carried: Vec<Carried>,
     /// Addresses that are made again, in order.
@@ -52,6 +56,7 @@ impl Plan {
             context: None,
             incoming: BTreeMap::new(),
             outgoing: BTreeMap::new(),
+            bounds: BTreeMap::new(),
             carried: Vec::new(),
             addresses: Vec::new(),
             counter: Vec::new(),
@@ -90,6 +95,7 @@ impl Plan {
         plan.carry(function, one, &made)?;
         plan.hand_out(function, one, &made, &counted)?;
         plan.keep_slots(function, one)?;
+        plan.find_bounds(function);
         (plan.end <= MAX_BYTES && (context || plan.context.is_none())).then_some(plan)
     }
 
@@ -176,6 +182,19 @@ impl Plan {
             self.outgoing.insert(*value, place);
         }
         Some(())
+    }
+
+    /// Finds what is known of the numbers that are handed over: read from memory again, they may be anything to the
+    /// verifier, while checks of them are gone.
+    fn find_bounds(&mut self, function: &Function) {
+        let decides = deciding(function);
+        let ops = function.definitions().iter().map(|op| op.cloned()).collect();
+        for value in self.incoming.keys().chain(self.outgoing.keys()).filter(|value| decides[**value]) {
+            let most = bounds::shown(&ops, &function.values, *value).most;
+            if most < i32::MAX as u64 {
+                self.bounds.insert(*value, most + 1);
+            }
+        }
     }
 
     /// Finds the slots of the frame that the body uses: others must not use them.
