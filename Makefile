@@ -47,7 +47,7 @@ packages:
 	@scripts/packages cc pkg-config libelf zlib
 
 test-packages:
-	@scripts/packages cc pkg-config libelf zlib bpftool ip emulator
+	@scripts/packages cc pkg-config libelf zlib bpftool ip emulator emulator-arm64 cc-arm64
 
 clean:
 	$(CARGO) clean

@@ -19,16 +19,24 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[cfg(feature = "plugins")]
 pub mod bpf;
+#[cfg(feature = "plugins")]
 pub mod command;
 pub mod explain;
 mod near;
 pub mod perf;
+#[cfg(feature = "plugins")]
 pub mod plugin;
+#[cfg(feature = "plugins")]
 mod run;
+#[cfg(feature = "plugins")]
 mod symbols;
+#[cfg(feature = "plugins")]
 mod tasks;
 pub mod tracefs;
+#[cfg(feature = "plugins")]
 pub mod world;
 
+#[cfg(feature = "plugins")]
 pub use run::{Host, PreparedPlugin, RunOptions};

@@ -1,4 +1,5 @@
-//! Tests on kernels that this machine does not run: Debian's 6.1 and 6.12 on an emulated x86-64 machine.
+//! Tests on kernels that this machine does not run: Debian's 6.1 and 6.12 on an emulated x86-64 machine, and 6.12 on an
+//! arm64 one.
 //!
 //! A test file whose tests should pass there too has one test for each kernel that boots it and runs the others inside:
 //!
@@ -41,10 +42,12 @@ pub enum Kernel {
     V6_1,
     /// Debian 12's backport.
     V6_12,
+    /// The same for arm64: one CPU, with a PMU of 7 counters. It runs what is built for it.
+    V6_12Arm64,
 }
 
 impl Kernel {
-    /// Both, older first.
+    /// Those of this machine's architecture, older first.
     pub const ALL: [Kernel; 2] = [Kernel::V6_1, Kernel::V6_12];
 
     /// The version as `scripts/emulate` takes it and as [`inside`] gives it.
@@ -52,6 +55,7 @@ impl Kernel {
         match self {
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
+            Kernel::V6_12Arm64 => "6.12:arm64",
         }
     }
 

@@ -131,7 +131,7 @@ fn root_every_command_of_the_readme_works() {
 /// `ks-host SCRIPT.ks`, which can be left out.
 #[test]
 fn crates_depend_only_downwards() {
-    let tree = |package: &str| {
+    let tree = |package: &str, features: &str| {
         let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args([
             "tree",
             "--offline",
@@ -142,6 +142,8 @@ fn crates_depend_only_downwards() {
             "--format",
             "{p}",
             "--no-default-features",
+            "--features",
+            features,
             "-p",
             package,
         ]));
@@ -149,11 +151,13 @@ fn crates_depend_only_downwards() {
         let names = outcome.stdout.lines().filter_map(|line| line.split(' ').next());
         names.map(str::to_owned).collect::<BTreeSet<_>>()
     };
-    let compiler = tree("ks-compiler");
+    let compiler = tree("ks-compiler", "");
     assert!(compiler.contains("regalloc2"), "{compiler:?}");
     for forbidden in ["wasmtime", "libbpf-rs", "libbpf-sys", "libc", "ks-host"] {
         assert!(!compiler.contains(forbidden), "the compiler reaches {forbidden}");
     }
-    let host = tree("ks-host");
+    let host = tree("ks-host", "plugins");
     assert!(host.contains("wasmtime") && !host.contains("ks-compiler"), "{host:?}");
+    let perf = tree("ks-host", "");
+    assert!(perf.contains("nix") && !perf.contains("wasmtime") && !perf.contains("libbpf-rs"), "{perf:?}");
 }

@@ -5,6 +5,7 @@
 //!
 //! Not here: what the errno is turned into on the plugin's side.
 
+#[cfg(feature = "plugins")]
 pub mod bpf;
 pub mod doctor;
 mod facts;

@@ -74,6 +74,10 @@ impl Catalog {
     ///
     /// Tracepoints are left out where tracefs can be neither read nor mounted.
     pub fn list(&self, wildcard: &str) -> Vec<Listed> {
+        // A further name of an event (`cycles`) means that event.
+        let meant = names::find(wildcard);
+        let meant = meant.and_then(|numbers| names::defined().find(|(t, c, ..)| (*t, *c) == numbers));
+        let wildcard = meant.as_ref().map_or(wildcard, |(.., perf)| perf);
         let mut listed = self.of_header();
         listed.extend(self.of_pmus());
         listed.extend(self.table.events().map(|event| Listed {
@@ -240,6 +244,7 @@ mod tests {
         };
         assert_eq!(names("cache_*"), ["cache_misses", "cache_references"]);
         assert_eq!(names("page-faults"), ["page_faults"]);
+        assert_eq!(names("cycles"), ["cpu_cycles"]);
         assert!(names("sched/*").contains(&"tracepoint(\"sched/sched_switch\")".to_owned()));
         assert_eq!(names("LLC-load-misses"), ["hw_cache(\"ll\", \"read\", \"miss\")"]);
         assert_eq!(catalog.near("page_fault*").first().map(String::as_str), Some("page_faults"));

@@ -1,0 +1,304 @@
+//! Hardware events: exact counts, groups, more events than counters, and what does not fit.
+
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
+use ks_pmu_tests::{PER_ROUND, is_emulated, iterate};
+
+/// Rounds of a loop that takes a few tenths of a second of the machine's time: many rotations of what is multiplexed.
+const LONG: u64 = 60_000_000;
+
+/// The own thread, in user code.
+fn user() -> Options {
+    Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() }
+}
+
+fn instructions() -> Event {
+    Event::named("instructions").unwrap()
+}
+
+/// Whether there is a PMU. The emulated machine has one, whatever else it says.
+fn has_pmu() -> bool {
+    let catalog = Catalog::default();
+    let missing = catalog.why_not(&catalog.list("instructions")[0]);
+    match missing {
+        None => true,
+        Some(error) if is_emulated() => panic!("{error}"),
+        Some(error) => {
+            eprintln!("not run here: {}; the emulated machine runs it", error.cause());
+            false
+        }
+    }
+}
+
+/// Equal on the emulated machine; on a real one, where interrupts count a little, within a thousandth.
+fn assert_near(counted: u64, expected: u64, what: &str) {
+    let slack = if is_emulated() { 0 } else { expected / 1000 };
+    assert!(counted.abs_diff(expected) <= slack, "{what}: {counted}, not {expected}");
+}
+
+fn assert_within(counted: u64, expected: u64, part: u64, what: &str) {
+    assert!(counted.abs_diff(expected) <= expected / part, "{what}: {counted}, not {expected} (1/{part})");
+}
+
+/// More events than there are counters: the emulated PMU has six for them, none more than sixteen. Each rotation takes
+/// the kernel a moment in which none of them runs, and the more of them, the longer.
+fn more_than_counters() -> usize {
+    if is_emulated() { 9 } else { 20 }
+}
+
+/// How near what is scaled comes to what is counted all the time: one part of so many.
+fn scaling_part() -> u64 {
+    if is_emulated() { 1000 } else { 50 }
+}
+
+/// What an attachment counts from now on while the loop goes round.
+fn counted(attachments: &mut Attachments, id: AttachmentId, rounds: u64) -> Reading {
+    attachments.reset(id).unwrap();
+    iterate(rounds);
+    attachments.read(id).unwrap()
+}
+
+#[test]
+fn instructions_of_user_code_are_exact() {
+    if !has_pmu() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let id = attachments.open(&instructions(), &user(), None, None).unwrap();
+    // The first read finds room for its answer, which later ones have.
+    counted(&mut attachments, id, 1);
+    let around = counted(&mut attachments, id, 1).raw - PER_ROUND;
+    for rounds in [1000, 250_000, 5_000_000, 1000] {
+        let reading = counted(&mut attachments, id, rounds);
+        assert_near(reading.raw, around + PER_ROUND * rounds, "instructions");
+        assert_eq!((reading.state, reading.scaled), (State::Counted, Some(reading.raw)));
+    }
+}
+
+#[test]
+fn instructions_per_cycle_are_those_of_one_read() {
+    if !has_pmu() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let cycles = attachments.open(&Event::named("cpu_cycles").unwrap(), &user(), None, None).unwrap();
+    let member = attachments.open(&instructions(), &user(), Some(cycles), None).unwrap();
+    attachments.reset(cycles).unwrap();
+    iterate(5_000_000);
+    let snapshot = attachments.snapshot(member).unwrap();
+    assert_eq!((snapshot.entries.len(), snapshot.own, snapshot.state), (2, 1, State::Counted));
+    assert_eq!(snapshot.time_enabled, snapshot.time_running);
+    let [cycles, instructions] = [0, 1].map(|entry| snapshot.entries[entry].raw);
+    assert!(instructions >= PER_ROUND * 5_000_000);
+    if is_emulated() {
+        // One instruction takes 2 ns, and a cycle 1 ns.
+        assert_within(cycles, 2 * instructions, 1000, "cycles");
+    } else {
+        assert!(cycles > instructions / 16, "{cycles} cycles for {instructions} instructions");
+    }
+}
+
+#[test]
+fn more_events_than_counters_are_scaled() {
+    if !has_pmu() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let alone = attachments.open(&instructions(), &user(), None, None).unwrap();
+    let unmultiplexed = counted(&mut attachments, alone, LONG);
+    assert_eq!(unmultiplexed.state, State::Counted);
+    attachments.detach(alone);
+
+    let open = |_| attachments.open(&instructions(), &user(), None, None).unwrap();
+    let ids: Vec<AttachmentId> = (0..more_than_counters()).map(open).collect();
+    ids.iter().for_each(|id| attachments.reset(*id).unwrap());
+    iterate(LONG);
+    for id in &ids {
+        let reading = attachments.read(*id).unwrap();
+        assert_eq!(reading.state, State::Multiplexed, "{reading:?}");
+        assert!(
+            reading.time_running < reading.time_enabled && reading.raw < unmultiplexed.raw,
+            "{reading:?}"
+        );
+        let scaled = u128::from(reading.raw) * u128::from(reading.time_enabled);
+        let scaled = u64::try_from(scaled / u128::from(reading.time_running)).unwrap();
+        assert_eq!(reading.scaled, Some(scaled));
+        assert_within(scaled, unmultiplexed.raw, scaling_part(), "scaled");
+    }
+}
+
+#[test]
+fn groups_that_take_turns_are_scaled_as_wholes() {
+    if !has_pmu() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let leaders: Vec<AttachmentId> = (0..more_than_counters().div_ceil(3))
+        .map(|_| {
+            let leader = attachments.open(&instructions(), &user(), None, None).unwrap();
+            for _ in 0..2 {
+                attachments.open(&instructions(), &user(), Some(leader), None).unwrap();
+            }
+            leader
+        })
+        .collect();
+    leaders.iter().for_each(|leader| attachments.reset(*leader).unwrap());
+    iterate(LONG);
+    for leader in leaders {
+        let snapshot = attachments.snapshot(leader).unwrap();
+        assert_eq!(snapshot.state, State::Multiplexed, "{snapshot:?}");
+        let first = snapshot.entries[0];
+        for entry in &snapshot.entries {
+            // All are on counters at the same times, and what is read is one moment.
+            assert_within(entry.raw, first.raw, 10_000, "a member");
+            assert_within(entry.scaled.unwrap(), PER_ROUND * LONG, scaling_part(), "scaled");
+        }
+    }
+}
+
+/// The kernel takes the seventh event into a group, although its PMU has six counters for it, and refuses the eighth:
+/// only then is the leader, still disabled, not counted.
+#[test]
+fn a_group_that_never_fits_has_never_run() {
+    if !has_pmu() || !is_emulated() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let leader = attachments.open(&instructions(), &user(), None, None).unwrap();
+    for _ in 0..6 {
+        attachments.open(&instructions(), &user(), Some(leader), None).unwrap();
+    }
+    iterate(1_000_000);
+    let reading = attachments.read(leader).unwrap();
+    assert_eq!((reading.state, reading.scaled, reading.raw), (State::NeverRan, None, 0), "{reading:?}");
+    assert!(reading.time_enabled > 0);
+    assert_eq!(attachments.take_notices(), [Notice::NeverRan { event: "instructions".into() }]);
+    let refused = attachments.open(&instructions(), &user(), Some(leader), None).unwrap_err();
+    assert!(refused.to_string().contains("cannot add `instructions` to the group"), "{refused}");
+    // The option for it: what has no room counts alone.
+    let weak = Options { weak: true, ..user() };
+    let alone = attachments.open(&instructions(), &weak, Some(leader), None).unwrap();
+    assert!(counted(&mut attachments, alone, LONG / 10).raw > 0);
+}
+
+#[test]
+fn a_pinned_event_without_a_counter_is_an_error() {
+    if !has_pmu() {
+        return;
+    }
+    let pinned = Options { pinned: true, ..user() };
+    let mut attachments = Attachments::new();
+    let open = |_| attachments.open(&instructions(), &pinned, None, None).unwrap();
+    let ids: Vec<AttachmentId> = (0..20).map(open).collect();
+    iterate(100_000);
+    let readings: Vec<_> = ids.iter().map(|id| attachments.read(*id)).collect();
+    let counters = readings.iter().take_while(|reading| reading.is_ok()).count();
+    assert!((1..20).contains(&counters), "{readings:?}");
+    if is_emulated() {
+        assert_eq!(counters, 6);
+    }
+    for reading in &readings[..counters] {
+        assert!(reading.as_ref().is_ok_and(|reading| reading.state == State::Counted), "{reading:?}");
+    }
+    for reading in &readings[counters..] {
+        assert!(matches!(reading, Err(PerfError::EndOfFile(_))), "{reading:?}");
+    }
+}
+
+#[test]
+fn codes_of_the_manual_and_terms_of_the_pmu_count_the_same() {
+    if !has_pmu() || !is_emulated() {
+        return;
+    }
+    let catalog = Catalog::default();
+    let mut attachments = Attachments::new();
+    let leader = attachments.open(&instructions(), &user(), None, None).unwrap();
+    for name in ["r8", "armv8_pmuv3/inst_retired/", "armv8_pmuv3/event=0x08/", "instructions:u"] {
+        let event = catalog.named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        attachments.open(&event, &user(), Some(leader), None).unwrap();
+    }
+    attachments.reset(leader).unwrap();
+    iterate(1_000_000);
+    let snapshot = attachments.snapshot(leader).unwrap();
+    for entry in &snapshot.entries {
+        assert_within(entry.raw, snapshot.entries[0].raw, 1000, "the same event");
+    }
+}
+
+#[test]
+fn what_this_pmu_lacks_is_told() {
+    if !has_pmu() || !is_emulated() {
+        return;
+    }
+    let catalog = Catalog::default();
+    let why_not = |name: &str| catalog.why_not(&catalog.list(name)[0]);
+    assert_eq!(why_not("cpu_cycles"), None);
+    assert_eq!(why_not("armv8_pmuv3/cpu_cycles/"), None);
+    let missing = why_not("cache_misses").expect("this PMU has no such event");
+    assert_eq!(missing.cause(), "this CPU has no counter for `cache-misses`");
+}
+
+/// How many read(2) of this thread `what` makes. Tracepoints are read by read(2), once here.
+fn system_calls(what: impl FnOnce()) -> u64 {
+    let calls = Catalog::default().tracepoint("syscalls/sys_enter_read").unwrap();
+    let mut attachments = Attachments::new();
+    let own = Options { pid: 0, cpu: -1, ..Options::default() };
+    let id = attachments.open(&calls, &own, None, None).unwrap();
+    let before = attachments.read(id).unwrap().raw;
+    what();
+    attachments.read(id).unwrap().raw - before - 1
+}
+
+/// Counts with a group: what user code reads lies between what the kernel reads before and after it, in counts and times.
+fn read_both_ways() -> u64 {
+    let mut attachments = Attachments::new();
+    let cycles = attachments.open(&Event::named("cpu_cycles").unwrap(), &user(), None, None).unwrap();
+    let member = attachments.open(&instructions(), &user(), Some(cycles), None).unwrap();
+    let mut of_kernel = 0;
+    let calls = system_calls(|| {
+        for round in 0..20 {
+            if round == 10 {
+                attachments.reset(cycles).unwrap();
+                of_kernel += 1;
+            }
+            iterate(10_000);
+            for (own, id) in [cycles, member].into_iter().enumerate() {
+                let before = attachments.snapshot(id).unwrap();
+                let reading = attachments.read(id).unwrap();
+                let after = attachments.snapshot(id).unwrap();
+                of_kernel += 2;
+                let between = before.entries[own].raw..=after.entries[own].raw;
+                assert!(between.contains(&reading.raw), "{between:?} {reading:?}");
+                let between = before.time_enabled..=after.time_enabled;
+                assert!(between.contains(&reading.time_enabled), "{between:?} {reading:?}");
+                assert_eq!((reading.state, reading.time_running), (State::Counted, reading.time_enabled));
+            }
+        }
+    });
+    calls - of_kernel
+}
+
+/// arm64 kernels let user code read counters if they are told to, x86-64 kernels unless they are told not to.
+#[test]
+fn counters_are_read_without_the_kernel_where_it_allows_it() {
+    const SETTING: &str = "/proc/sys/kernel/perf_user_access";
+    if !has_pmu() {
+        return;
+    }
+    if !is_emulated() {
+        // Whether the kernel allows it or not, the numbers are right.
+        assert!(read_both_ways() <= 40);
+        return;
+    }
+    std::fs::write(SETTING, "0").unwrap();
+    assert_eq!(read_both_ways(), 40, "the kernel reads");
+    std::fs::write(SETTING, "1").unwrap();
+    assert_eq!(read_both_ways(), 0, "the registers are read");
+    // On another thread they would be those of another task.
+    let mut attachments = Attachments::new();
+    let id = attachments.open(&instructions(), &user(), None, None).unwrap();
+    std::thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| system_calls(|| assert!(attachments.read(id).is_ok())));
+        assert_eq!(elsewhere.join().unwrap(), 1);
+    });
+    std::fs::write(SETTING, "0").unwrap();
+}
