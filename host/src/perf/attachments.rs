@@ -194,7 +194,7 @@ impl Attachments {
     }
 
     /// Reads this attachment's own counter, now, without stopping it, by one system call for each place that it
-    /// observes. Nothing is allocated but, at the first read after a member joined, room for it.
+    /// observes; by none for a hardware event of the calling thread, where the kernel allows it. Nothing is allocated but, at the first read after a member joined, room for it.
     ///
     /// Units: events for `raw` and `scaled`, nanoseconds for the times, all since the last restart. Of several places
     /// everything is summed, `scaled` after each was scaled by its own times.

@@ -3,8 +3,8 @@
 //!
 //! What the kernel does, and this module makes good (seen on 6.18):
 //!
-//! - The RESET ioctl clears counts, not times, and not what ended children have counted. So counts AND times of every
-//!   restart are remembered, from one read, and subtracted from later readings ([`Baseline`]).
+//! - The RESET ioctl clears counts, not times, and not what ended children have counted; and it breaks the page of an
+//!   event that is read without the kernel. So counts AND times of every restart are remembered, from one read, and subtracted from later readings ([`Baseline`]).
 //! - A group read reports the leader's times, also through a member's descriptor. The times of a member that was
 //!   stopped or reset on its own are worked out from the leader's ([`Counter::stopped`]).
 //! - Enabling a member of a running group does not put it on a counter before the task's next context switch if its
@@ -19,6 +19,7 @@ use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
 use super::error::PerfError;
+use super::page::Page;
 use super::read::{Buffer, GroupCounts, ReadFailure};
 use super::scale::{Tally, Times};
 use super::sys::{self, Scope};
@@ -42,6 +43,8 @@ pub(super) struct Counter {
     /// The leader's times when this member was stopped on its own.
     stopped: Option<Times>,
     link: Option<OwnedFd>,
+    /// What it is read with where the kernel is not needed for it.
+    pub(super) page: Option<Page>,
     event: OwnedFd,
 }
 
@@ -55,7 +58,8 @@ impl Drop for Counter {
 impl Counter {
     /// Takes over an event that was opened disabled.
     pub(super) fn new(id: AttachmentId, attempt: Attempt, kernel_id: u64, event: OwnedFd) -> Counter {
-        Counter { id, attempt, kernel_id, baseline: Baseline::default(), stopped: None, link: None, event }
+        let baseline = Baseline::default();
+        Counter { id, attempt, kernel_id, baseline, stopped: None, link: None, page: None, event }
     }
 
     pub(super) fn event(&self) -> BorrowedFd<'_> {
@@ -98,8 +102,26 @@ impl Counter {
 
     /// Count and times since the last restart. None if the answer lacks this event.
     fn measure(&self, counts: &GroupCounts<'_>) -> Option<Tally> {
-        let raw = counts.count(self.kernel_id)?.saturating_sub(self.baseline.count);
-        Some(Tally::of(raw, self.effective(counts.times).since(self.baseline.times)))
+        Some(self.tally(counts.count(self.kernel_id)?, counts.times))
+    }
+
+    /// The same, read without the kernel. None if it must be asked.
+    fn measure_here(&self, leader: &Counter) -> Option<Tally> {
+        let (count, times) = self.page.as_ref()?.read(leader.page.as_ref()?)?;
+        (count >= self.baseline.count).then(|| self.tally(count, times))
+    }
+
+    /// Whether the kernel may set its count to zero while it runs. That writes the page anew with an offset to the
+    /// counter as it was last read, in its own width and without a sign, while the page's reader extends the sign: then
+    /// the two differ by 2 to the power of the width. (`_perf_event_reset`, `armpmu_event_update`,
+    /// `x86_perf_event_update`; seen on arm64, 6.12.) What was counted before is subtracted in any case.
+    fn may_be_cleared(&self) -> bool {
+        self.page.is_none()
+    }
+
+    fn tally(&self, count: u64, leader: Times) -> Tally {
+        let raw = count.saturating_sub(self.baseline.count);
+        Tally::of(raw, self.effective(leader).since(self.baseline.times))
     }
 
     /// Makes this moment the start of count and times. None if the answer lacks this event.
@@ -228,10 +250,12 @@ impl Group {
         Ok(())
     }
 
-    /// Sets all counts to zero and remembers what is left of counts and times.
+    /// Sets all counts to zero where that does no harm, and remembers what is left of counts and times.
     fn rebase_all(&mut self, action: &Action) -> Result<(), PerfError> {
-        sys::reset(self.leader.event(), Scope::Group)
-            .map_err(|errno| self.leader.error(action.clone(), Call::Reset, errno))?;
+        if self.counters().all(Counter::may_be_cleared) {
+            sys::reset(self.leader.event(), Scope::Group)
+                .map_err(|errno| self.leader.error(action.clone(), Call::Reset, errno))?;
+        }
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let counts = buffer
@@ -249,12 +273,16 @@ impl Group {
         self.buffer.read(leader.event(), live).map_err(|failure| leader.read_error(action.clone(), failure))
     }
 
-    /// Reads the group and tells what concerns the event of `id`.
+    /// Tells what concerns the event of `id`: from the pages that the kernel shares for it and its leader, else by reading
+    /// the group.
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let own = iter::once(&*leader).chain(&*members).find(|counter| counter.id == id);
         let own = own.ok_or(PerfError::Stale(id))?;
+        if let Some(tally) = own.measure_here(leader) {
+            return Ok(tally);
+        }
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
         own.measure(&counts).ok_or_else(|| own.answer_error(Action::Read))
@@ -353,8 +381,10 @@ impl Group {
         }
         let live = self.size();
         let member = self.members.iter_mut().find(|member| member.id == id).ok_or(PerfError::Stale(id))?;
-        sys::reset(member.event(), Scope::Event)
-            .map_err(|errno| member.error(Action::Reset, Call::Reset, errno))?;
+        if member.may_be_cleared() {
+            sys::reset(member.event(), Scope::Event)
+                .map_err(|errno| member.error(Action::Reset, Call::Reset, errno))?;
+        }
         let counts = self
             .buffer
             .read(member.event(), live)

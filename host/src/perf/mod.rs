@@ -26,6 +26,7 @@ mod list;
 mod modifiers;
 mod names;
 mod notice;
+mod page;
 mod places;
 mod plan;
 mod pmu;

@@ -10,6 +10,7 @@ use super::attr::{Options, Purpose, attr};
 use super::error::PerfError;
 use super::event::Event;
 use super::group::Counter;
+use super::page::{self, Page};
 use super::places::Place;
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
@@ -61,11 +62,18 @@ impl Plan {
             move |errno| PerfError::kernel(attempt, call, errno)
         };
         let purpose = if self.link.is_some() { Purpose::Sampling } else { Purpose::Counting };
-        let attr = attr(&self.event, &self.options, purpose);
+        let readable = self.link.is_none() && page::is_for(&self.event, &self.options);
+        let mut attr = attr(&self.event, &self.options, purpose);
+        if readable {
+            page::ask(&self.event, &mut attr);
+        }
         let target = sys::Observed { pid: place.pid(), cpu: place.cpu, is_cgroup: place.cgroup.is_some() };
         let descriptor = sys::open(&attr, target, leader).map_err(failed(Call::Open))?;
         let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
         let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
+        if readable {
+            counter.page = Page::map(counter.event());
+        }
         sys::reset(counter.event(), Scope::Event).map_err(failed(Call::Reset))?;
         if let Some(link) = &self.link {
             counter.own_link(link(counter.event(), self.id).map_err(failed(Call::Link))?);

@@ -1,0 +1,174 @@
+//! Reading a counter without a system call: the page that the kernel shares for an event, and the counter's register.
+//!
+//! The kernel allows it for hardware events of the own task. Where it does not, or the event is not on a counter now, the
+//! answer is none, and the caller asks read(2).
+//!
+//! Source: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`, v6.18; `perf_mmap__read_self` in
+//! `tools/lib/perf/mmap.c`; `perf_event_update_userpage` in `kernel/events/core.c`.
+
+mod sys;
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::thread::{self, ThreadId};
+
+use perf_event_open_sys::bindings::{self, perf_event_attr};
+
+use super::attr::Options;
+use super::event::{Event, Kind};
+use super::scale::Times;
+
+/// A task that is interrupted this often while it reads is better served by the kernel.
+const TRIES: u32 = 32;
+
+/// Bits of [`Header::capabilities`].
+const CAP_USER_RDPMC: u64 = 1 << 2;
+const CAP_USER_TIME: u64 = 1 << 3;
+const CAP_USER_TIME_SHORT: u64 = 1 << 5;
+
+/// The start of the page.
+#[derive(Debug, Default)]
+#[repr(C)]
+#[doc(alias = "perf_event_mmap_page")]
+struct Header {
+    version: AtomicU32,
+    compat_version: AtomicU32,
+    /// Changes whenever the kernel writes the fields below.
+    lock: AtomicU32,
+    /// The counter's number plus 1; 0 while the event is on none, or may not be read here.
+    index: AtomicU32,
+    /// What is added to the counter.
+    offset: AtomicU64,
+    time_enabled: AtomicU64,
+    time_running: AtomicU64,
+    capabilities: AtomicU64,
+    /// Bits of the counter.
+    pmc_width: AtomicU16,
+    time_shift: AtomicU16,
+    time_mult: AtomicU32,
+    time_offset: AtomicU64,
+    time_zero: AtomicU64,
+    size: AtomicU32,
+    reserved: AtomicU32,
+    time_cycles: AtomicU64,
+    time_mask: AtomicU64,
+}
+
+/// What only the CPU knows.
+trait Registers {
+    /// The counter of this number, from 0. None if it cannot be read by number here.
+    fn counter(&self, number: u32) -> Option<u64>;
+    /// The clock that the page's times are worked out with.
+    fn clock(&self) -> u64;
+}
+
+/// A count and the event's times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fields {
+    count: u64,
+    times: Times,
+}
+
+impl Header {
+    /// The fields as they are now. None if this event cannot be read here now.
+    fn fields(&self, registers: &impl Registers) -> Option<Fields> {
+        let capabilities = self.capabilities.load(Ordering::Relaxed);
+        let index = self.index.load(Ordering::Relaxed);
+        if capabilities & CAP_USER_RDPMC == 0 || capabilities & CAP_USER_TIME == 0 {
+            return None;
+        }
+        let counter = registers.counter(index.checked_sub(1)?)?;
+        let width = u32::from(self.pmc_width.load(Ordering::Relaxed));
+        let unused = u64::BITS.checked_sub(width).filter(|unused| *unused < u64::BITS)?;
+        // The counter is a signed number of so many bits.
+        let counter = ((counter << unused) as i64 >> unused) as u64;
+        let passed = self.passed(registers.clock(), capabilities);
+        Some(Fields {
+            count: self.offset.load(Ordering::Relaxed).wrapping_add(counter),
+            times: Times {
+                enabled: self.time_enabled.load(Ordering::Relaxed).wrapping_add(passed),
+                running: self.time_running.load(Ordering::Relaxed).wrapping_add(passed),
+            },
+        })
+    }
+
+    /// Nanoseconds since the kernel wrote the times.
+    fn passed(&self, clock: u64, capabilities: u64) -> u64 {
+        let mut cycles = clock;
+        if capabilities & CAP_USER_TIME_SHORT != 0 {
+            let start = self.time_cycles.load(Ordering::Relaxed);
+            let mask = self.time_mask.load(Ordering::Relaxed);
+            cycles = start.wrapping_add(cycles.wrapping_sub(start) & mask);
+        }
+        let shift = u32::from(self.time_shift.load(Ordering::Relaxed));
+        let product = u128::from(cycles) * u128::from(self.time_mult.load(Ordering::Relaxed));
+        let scaled = product.checked_shr(shift).unwrap_or(0) as u64;
+        self.time_offset.load(Ordering::Relaxed).wrapping_add(scaled)
+    }
+}
+
+/// Of two events of one group: the count of the first and the times of the second, of one moment. None if the kernel
+/// must be asked.
+fn read(own: &Header, leader: &Header, registers: &impl Registers) -> Option<(u64, Times)> {
+    for _ in 0..TRIES {
+        // ORDERING: the kernel writes on this CPU, between two changes of `lock`; the loads between the two of ours stay
+        // there.
+        let before = [own, leader].map(|page| page.lock.load(Ordering::Acquire));
+        let fields = own.fields(registers).zip(leader.fields(registers));
+        fence(Ordering::Acquire);
+        let after = [own, leader].map(|page| page.lock.load(Ordering::Relaxed));
+        if before == after && before.iter().all(|lock| lock % 2 == 0) {
+            return fields.map(|(own, leader)| (own.count, leader.times));
+        }
+    }
+    None
+}
+
+/// The page of an event, mapped while this lives. It is used by the thread that mapped it only: counters are those of
+/// the CPU that this thread runs on.
+#[derive(Debug)]
+pub(super) struct Page {
+    mapping: sys::Mapping,
+    thread: ThreadId,
+}
+
+impl Page {
+    /// Maps the page of an event of the calling thread. None if the kernel does not let us.
+    pub(super) fn map(event: BorrowedFd<'_>) -> Option<Page> {
+        Some(Page { mapping: sys::Mapping::new(event)?, thread: thread::current().id() })
+    }
+
+    /// This event's count and its leader's times, now. None if the kernel must be asked.
+    pub(super) fn read(&self, leader: &Page) -> Option<(u64, Times)> {
+        let here = thread::current().id();
+        if self.thread != here || leader.thread != here {
+            return None;
+        }
+        read(self.mapping.header(), leader.mapping.header(), &sys::Cpu)
+    }
+}
+
+/// Whether an event may be one that is read without the kernel: one that the CPU counts for the calling thread alone.
+pub(super) fn is_for(event: &Event, options: &Options) -> bool {
+    let Options { pid, cpu, every_cpu, inherit, follow, .. } = *options;
+    let of_this_thread = pid == 0 && cpu == -1 && !every_cpu && !inherit && !follow;
+    of_this_thread && event.is_counted_by_hardware()
+}
+
+/// Asks for a counter that user code may read, where that must be asked for: on arm64, whose core PMU takes it as bit 1
+/// of `config1`. A kernel that does not let user code read takes no notice.
+///
+/// Source: `armv8pmu_event_want_user_access` in `drivers/perf/arm_pmuv3.c`; since Linux 5.17.
+pub(super) fn ask(event: &Event, attr: &mut perf_event_attr) {
+    const WANT_USER_ACCESS: u64 = 1 << 1;
+    let of_core = [bindings::PERF_TYPE_HARDWARE, bindings::PERF_TYPE_HW_CACHE, bindings::PERF_TYPE_RAW];
+    if let Kind::Counter { type_, config: [_, 0, ..] } = event.kind()
+        && of_core.contains(type_)
+        && cfg!(target_arch = "aarch64")
+    {
+        attr.config1 = WANT_USER_ACCESS;
+    }
+}
+
+#[cfg(test)]
+mod tests;

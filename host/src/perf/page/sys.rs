@@ -1,0 +1,121 @@
+//! The mapping of the page, and the registers of the CPU.
+#![expect(unsafe_code, reason = "a mapping that the kernel writes, and instructions that read registers")]
+
+use std::arch::asm;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::unistd::{SysconfVar, sysconf};
+
+use super::{Header, Registers};
+
+/// The first page of an event's buffer, without the buffer.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    header: NonNull<Header>,
+    length: NonZeroUsize,
+}
+
+// SAFETY: the mapping is memory that any thread may read; all of its fields are atomic.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps it for reading. None if the kernel refuses, for example because this user has locked as much memory as he may.
+    pub(super) fn new(event: BorrowedFd<'_>) -> Option<Mapping> {
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten()?;
+        let length = NonZeroUsize::new(usize::try_from(page).ok()?)?;
+        // SAFETY: a new mapping at an address of the kernel's choice: it replaces no memory of ours.
+        let mapped = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, event, 0) };
+        Some(Mapping { header: mapped.ok()?.cast(), length })
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: the mapping lives as long as `self`, is aligned to a page and longer than a header, and any bits are
+        // its fields, which the kernel may change at any time: they are atomic. Nothing of ours writes.
+        unsafe { self.header.as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those of the mapping, to which no reference is left.
+        let _ = unsafe { munmap(self.header.cast(), self.length.get()) };
+    }
+}
+
+/// The CPU that runs this.
+pub(super) struct Cpu;
+
+#[cfg(target_arch = "x86_64")]
+impl Registers for Cpu {
+    fn counter(&self, number: u32) -> Option<u64> {
+        let (low, high): (u32, u32);
+        // SAFETY: the caller has seen in the event's page that the kernel allows this instruction and that the event is
+        // on this counter; a number that is no counter any more is read for nothing, which the page's lock tells.
+        unsafe {
+            asm!("rdpmc", in("ecx") number, out("eax") low, out("edx") high, options(nomem, nostack));
+        }
+        Some(u64::from(high) << 32 | u64::from(low))
+    }
+
+    fn clock(&self) -> u64 {
+        let (low, high): (u32, u32);
+        // SAFETY: it reads the time stamp counter, which the page says to be the clock of its times.
+        unsafe { asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+/// Reads the register of a number that is known at run time: there is one instruction for each.
+#[cfg(target_arch = "aarch64")]
+macro_rules! event_counter {
+    ($number:expr, $($n:literal)*) => {
+        match $number {
+            $($n => {
+                let count: u64;
+                // SAFETY: the caller has seen in the event's page that the kernel allows this register to be read.
+                unsafe {
+                    asm!(concat!("mrs {}, pmevcntr", $n, "_el0"), out(reg) count, options(nomem, nostack));
+                }
+                Some(count)
+            })*
+            31 => {
+                let count: u64;
+                // SAFETY: as above; this is the counter of cycles.
+                unsafe { asm!("mrs {}, pmccntr_el0", out(reg) count, options(nomem, nostack)) };
+                Some(count)
+            }
+            _ => None,
+        }
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Registers for Cpu {
+    fn counter(&self, number: u32) -> Option<u64> {
+        event_counter!(number, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30)
+    }
+
+    fn clock(&self) -> u64 {
+        let cycles: u64;
+        // SAFETY: it reads the virtual counter, which the kernel lets every task read.
+        unsafe { asm!("isb", "mrs {}, cntvct_el0", out(reg) cycles, options(nomem, nostack)) };
+        cycles
+    }
+}
+
+/// Of other CPUs nothing is known: the kernel is asked.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+impl Registers for Cpu {
+    fn counter(&self, _: u32) -> Option<u64> {
+        None
+    }
+
+    fn clock(&self) -> u64 {
+        0
+    }
+}
