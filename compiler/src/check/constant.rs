@@ -9,17 +9,16 @@ use crate::hir::{Expr, ExprKind, FunctionKind};
 use crate::types::{TypeId, TypeKind, Types};
 
 impl Checker<'_> {
-    /// The type of a global and its initial value; the error type if that is reported.
+    /// The type of a global and its initial value without the zeros at the end; the error type if that is reported.
     pub(super) fn global_init(&mut self, global: &ast::Global, written: Option<TypeId>) -> (TypeId, Vec<u8>) {
         let error = (self.types.common().error, Vec::new());
         let Some(init) = &global.init else {
-            let ty = written.unwrap_or(error.0);
-            return if self.types.is_error(ty) { error } else { (ty, self.zeros(ty)) };
+            return (written.unwrap_or(error.0), Vec::new());
         };
         if let Some(span) = self.variable_in(init) {
             self.report_not_constant(span, "set it in `main`, or use a literal");
             return match written {
-                Some(ty) if !self.types.is_error(ty) => (ty, self.zeros(ty)),
+                Some(ty) if !self.types.is_error(ty) => (ty, Vec::new()),
                 _ => error,
             };
         }
@@ -35,7 +34,8 @@ impl Checker<'_> {
             );
             return error;
         }
-        let bytes = self.constant_bytes(&value, ty).unwrap_or_else(|| self.zeros(ty));
+        let mut bytes = self.constant_bytes(&value, ty).unwrap_or_default();
+        bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
         (ty, bytes)
     }
 

@@ -250,7 +250,7 @@ pub struct Global {
     pub kernel_only: bool,
     /// `pin`: lives in the pinned map of all such globals.
     pub pinned: bool,
-    /// The initial value: as many bytes as the type has.
+    /// The first bytes of the initial value, up to the last that is not zero; all others are.
     pub init: Vec<u8>,
 }
 

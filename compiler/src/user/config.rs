@@ -21,7 +21,7 @@ pub fn write_defaults(cx: &mut Cx<'_>, code: &mut Code, configs: &BTreeSet<Confi
             continue;
         }
         let key = cx.module.statics.constant(&[0; 4]);
-        let init = cx.module.statics.variable(&config.init, 8);
+        let init = cx.module.statics.variable(&config.init, size.into(), 8);
         let name = cx.text(&config.name);
         let ask = cx.host("args", "config");
         reset_arena(code);

@@ -244,7 +244,8 @@ impl<'a> Cx<'a> {
     fn lay_out(&mut self, id: GlobalId) -> Lower<()> {
         let global = &self.hir.globals[id];
         let align = self.hir.types.align(global.ty) as u32;
-        let address = self.module.statics.variable(&global.init, align);
+        let size = self.hir.types.size(global.ty);
+        let address = self.module.statics.variable(&global.init, size, align);
         if self.module.statics.overflow() {
             return Err(too_large(global.span, "the variables of the userspace half", MAX_STATIC));
         }

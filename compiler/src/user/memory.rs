@@ -40,14 +40,14 @@ impl Statics {
         if let Some(address) = self.constants.get(bytes) {
             return *address;
         }
-        let address = self.variable(bytes, 8);
+        let address = self.variable(bytes, bytes.len() as u64, 8);
         self.constants.insert(bytes.to_vec(), address);
         address
     }
 
-    /// The address of a new variable with these first bytes.
-    pub fn variable(&mut self, init: &[u8], align: u32) -> u32 {
-        let address = self.reserve(init.len() as u64, align);
+    /// The address of a new variable of so many bytes; these first, then zeros.
+    pub fn variable(&mut self, init: &[u8], bytes: u64, align: u32) -> u32 {
+        let address = self.reserve(bytes, align);
         let used = init.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         if used > 0 && !self.overflow {
             self.segments.push((address, init[..used].to_vec()));
@@ -101,8 +101,8 @@ mod tests {
     fn constants_are_stored_once_and_zeros_not_at_all() {
         let mut statics = Statics::new();
         let first = statics.constant(b"page");
-        statics.variable(&[0; 100], 8);
-        let last = statics.variable(&[1, 0], 2);
+        statics.variable(&[], 100, 8);
+        let last = statics.variable(&[1, 0], 2, 2);
         assert_eq!(statics.constant(b"page"), first);
         assert_eq!(statics.segments(), [(first, b"page".to_vec()), (last, vec![1])]);
     }

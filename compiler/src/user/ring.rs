@@ -93,7 +93,7 @@ fn state(cx: &mut Cx<'_>, id: RingId) -> u32 {
     let record = cx.hir.types.size(ring.record) as u32;
     let words = [UNOPENED.cast_unsigned(), handler, 0, record, name.address, name.len];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let address = cx.module.statics.variable(&bytes, 4);
+    let address = cx.module.statics.variable(&bytes, bytes.len() as u64, 4);
     cx.rings.insert(id, address);
     address
 }

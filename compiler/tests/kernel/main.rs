@@ -29,7 +29,7 @@ fn build(
     let mut hir = checked.hir.unwrap_or_else(|| panic!("{errors:?} in\n{script}"));
     for global in hir.globals.iter_mut() {
         if let Some((_, bytes)) = inits.iter().find(|(name, _)| *name == global.name) {
-            assert_eq!(global.init.len(), bytes.len(), "{}", global.name);
+            assert_eq!(hir.types.size(global.ty), bytes.len() as u64, "{}", global.name);
             global.init = bytes.clone();
         }
     }

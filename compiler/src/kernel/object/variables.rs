@@ -35,14 +35,13 @@ impl Assembly<'_> {
 
     pub(super) fn add_global(&mut self, id: GlobalId) {
         let global = &self.hir.globals[id];
-        let is_zero = global.init.iter().all(|byte| *byte == 0);
         let types = &self.hir.types;
         // Copies of aggregates rely on this alignment.
         let align = types.scalar(global.ty).map_or(8, |int| int.bytes() as u32);
         let ty = self.ty(global.ty);
         let global = GlobalDef {
             name: global.name.clone(),
-            section: match is_zero {
+            section: match global.init.is_empty() {
                 _ if global.pinned => DataSection::Pinned,
                 true => DataSection::Bss,
                 false => DataSection::Data,
@@ -50,7 +49,7 @@ impl Assembly<'_> {
             ty,
             bytes: u32::try_from(types.size(global.ty)).unwrap_or(u32::MAX),
             align,
-            initial: if is_zero && !global.pinned { Vec::new() } else { global.init.clone() },
+            initial: global.init.clone(),
         };
         self.globals.insert(id, self.builder.add_global(global));
     }

@@ -70,8 +70,13 @@ impl Around {
             value: hir.types.size(map.value) as usize,
             entries: u64::from(map.max_entries),
         };
+        let content = |global: &crate::hir::Global| {
+            let mut bytes = global.init.clone();
+            bytes.resize(hir.types.size(global.ty) as usize, 0);
+            bytes
+        };
         Around {
-            globals: hir.globals.iter().map(|global| global.init.clone()).collect(),
+            globals: hir.globals.iter().map(content).collect(),
             configs: hir.configs.iter().map(|config| config.init.clone()).collect(),
             maps: hir.maps.iter().map(map).collect(),
             most_turns,
