@@ -102,7 +102,7 @@ fn best<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, Duration)> {
 fn compile(script: &Path) -> Result<Vec<u8>> {
     let text = std::fs::read(script)?;
     let mut checked = parse("script.ks", &text, Options::new("script"))?.check();
-    let Ok(built) = checked.build(Arch::HOST.map_or(Target::default(), Target::from)) else {
+    let Ok(built) = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users()) else {
         bail!("{}: {:?}", script.display(), checked.diagnostics);
     };
     let (_, object) = built.objects.into_iter().next().context("the script has a kernel half")?;

@@ -108,7 +108,8 @@ fn host() -> Result<PathBuf> {
 
 fn plugin(folder: &Path, name: &str, script: &str) -> Result<PathBuf> {
     let mut checked = pipeline::parse(&format!("{name}.ks"), script.as_bytes(), Options::new(name))?.check();
-    let built = checked.build(Target::default()).map_err(|_| anyhow::anyhow!("{name}.ks has errors"))?;
+    let built =
+        checked.build(Target::default().for_users()).map_err(|_| anyhow::anyhow!("{name}.ks has errors"))?;
     let file = folder.join(name).with_extension("wasm");
     std::fs::write(&file, built.plugin)?;
     Ok(file)

@@ -11,7 +11,7 @@ use crate::ast;
 use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::Hir;
-use crate::kernel::{self, Cpu, KernelVersion, Machine};
+use crate::kernel::{self, Checks, Cpu, KernelVersion, Machine};
 use crate::kernel_types::KernelTypes;
 use crate::lex::{self, Token};
 use crate::parse;
@@ -145,6 +145,8 @@ pub struct Target {
     pub cpu: Cpu,
     /// The oldest kernel that must take it; by default any that has what the script needs.
     pub kernel: Option<KernelVersion>,
+    /// What the compiler checks of its own work; every stage unless said otherwise.
+    pub checks: Checks,
 }
 
 impl From<Arch> for Target {
@@ -154,8 +156,13 @@ impl From<Arch> for Target {
 }
 
 impl Target {
+    /// The same, as a user compiles: only the last stage is checked.
+    pub fn for_users(self) -> Target {
+        Target { checks: Checks::LastStage, ..self }
+    }
+
     fn machine(self, arch: Arch) -> Machine {
-        Machine { arch, cpu: self.cpu, kernel: self.kernel }
+        Machine { arch, cpu: self.cpu, kernel: self.kernel, checks: self.checks }
     }
 }
 
@@ -201,7 +208,7 @@ impl Checked {
                 elf: object.elf().to_vec(),
             })
             .collect();
-        let plugin = plugin::assemble(&core, &records, &manifest)
+        let plugin = plugin::assemble(&core, &records, &manifest, target.checks)
             .expect("a module that the userspace back end made is a valid plugin");
         Ok(Built { plugin, core, objects })
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use ks_compiler::diag::render;
+use ks_compiler::kernel::Checks;
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
@@ -188,7 +189,7 @@ pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<
         tests: Vec::new(),
         configs: Vec::new(),
     };
-    Ok(ks_compiler::plugin::assemble(&core, objects, &manifest)?)
+    Ok(ks_compiler::plugin::assemble(&core, objects, &manifest, Checks::EveryStage)?)
 }
 
 /// The BPF objects of a script as they travel in a plugin.

@@ -74,6 +74,17 @@ impl std::str::FromStr for KernelVersion {
     }
 }
 
+/// How closely the compiler looks at its own work. What it makes is the same either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Checks {
+    /// MIR after every pass, registers by the allocator's own checker, the component by a Wasm validator: a mistake is
+    /// found where it is made. Takes about as long as compiling; the default, so that no test goes without.
+    #[default]
+    EveryStage,
+    /// MIR once, when all passes have run: no broken function becomes code, but which pass broke it is not known.
+    LastStage,
+}
+
 /// What the kernel half is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
@@ -83,11 +94,13 @@ pub struct Machine {
     pub cpu: Cpu,
     /// The oldest kernel that must take it; `None` for any that has what the script needs.
     pub kernel: Option<KernelVersion>,
+    /// What the compiler checks of its own work.
+    pub checks: Checks,
 }
 
 impl From<Arch> for Machine {
     fn from(arch: Arch) -> Machine {
-        Machine { arch, cpu: Cpu::default(), kernel: None }
+        Machine { arch, cpu: Cpu::default(), kernel: None, checks: Checks::default() }
     }
 }
 

@@ -21,7 +21,7 @@ mod section;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use machine::{Cpu, KernelVersion, Machine, NotAVersion};
+pub use machine::{Checks, Cpu, KernelVersion, Machine, NotAVersion};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
@@ -197,7 +197,7 @@ fn lower_with<'a>(
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let mut program = lower::lower(hir, split, machine, plan)?;
-    pass::run(&mut program, effort, watch).map_err(|error| {
+    pass::run(&mut program, effort, machine.checks, watch).map_err(|error| {
         let broken = program.functions.iter().find(|one| one.name == error.function);
         mistake(broken.map(|one| one.span), &error)
     })?;
@@ -224,7 +224,8 @@ impl<'a> Mir<'a> {
         for function in &self.program.functions {
             let selected = isel::select(function, self.machine.cpu);
             let span = Some(function.span);
-            let registers = regalloc::allocate(&selected).map_err(|error| mistake(span, &error))?;
+            let registers =
+                regalloc::allocate(&selected, self.machine.checks).map_err(|error| mistake(span, &error))?;
             let code = emit::emit(&selected, &registers, self.machine.cpu, function.span, &mut assembly)
                 .map_err(|error| mistake(span, &error))?;
             frames.insert(function.id, code.frame_bytes);

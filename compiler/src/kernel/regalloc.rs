@@ -8,6 +8,7 @@ use regalloc2::{
     RegallocOptions, VReg,
 };
 
+use super::Checks;
 use super::isel::{Base, Function, Inst, Kind, Rhs};
 use crate::bpf::Reg;
 
@@ -53,21 +54,18 @@ pub struct Registers {
     pub spill_slots: usize,
 }
 
-/// Allocates registers. Where debug assertions are on, the allocator's own checker proves the result.
+/// Allocates registers. Where every stage is checked, the allocator's own checker proves the result.
 ///
 /// # Errors
 /// See [`AllocationError`].
-pub fn allocate(function: &Function) -> Result<Registers, AllocationError> {
+pub fn allocate(function: &Function, checks: Checks) -> Result<Registers, AllocationError> {
     let graph = Graph::new(function);
     let environment = environment();
-    let options = RegallocOptions {
-        verbose_log: false,
-        validate_ssa: cfg!(debug_assertions),
-        algorithm: Algorithm::Ion,
-    };
+    let checked = checks == Checks::EveryStage;
+    let options = RegallocOptions { verbose_log: false, validate_ssa: checked, algorithm: Algorithm::Ion };
     let output = regalloc2::run(&graph, &environment, &options)
         .map_err(|error| AllocationError::Allocator(error.to_string()))?;
-    if cfg!(debug_assertions) {
+    if checked {
         let mut checker = regalloc2::checker::Checker::new(&graph, &environment);
         checker.prepare(&output);
         checker.run().map_err(|errors| AllocationError::Checker(format!("{errors:?}")))?;

@@ -9,6 +9,7 @@ use wasm_encoder::{ComponentSection, CustomSection};
 use wit_component::{ComponentEncoder, StringEncoding};
 
 use self::contract::World;
+use crate::kernel::Checks;
 
 /// Why no plugin file could be made. Both are mistakes of this compiler, or programs beyond what Wasm allows.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +37,14 @@ pub enum PluginError {
 ///
 /// # Errors
 /// See [`PluginError`].
-pub fn assemble(core: &[u8], bpf: &[BpfRecord], manifest: &Manifest) -> Result<Vec<u8>, PluginError> {
+pub fn assemble(
+    core: &[u8],
+    bpf: &[BpfRecord],
+    manifest: &Manifest,
+    checks: Checks,
+) -> Result<Vec<u8>, PluginError> {
     let world = if manifest.tests.is_empty() { World::Plugin } else { World::TestPlugin };
-    let mut plugin = component(core, world)?;
+    let mut plugin = component(core, world, checks)?;
     if !bpf.is_empty() {
         let records = bpf.iter().map(BpfRecord::to_bytes).collect::<Vec<_>>();
         append(&mut plugin, section::BPF, "a BPF object", &records)?;
@@ -47,12 +53,14 @@ pub fn assemble(core: &[u8], bpf: &[BpfRecord], manifest: &Manifest) -> Result<V
     Ok(plugin)
 }
 
-/// The component alone, checked.
-fn component(core: &[u8], world: World) -> Result<Vec<u8>, PluginError> {
+/// The component alone.
+fn component(core: &[u8], world: World, checks: Checks) -> Result<Vec<u8>, PluginError> {
     let (resolve, world) = contract::resolve(world);
     let mut module = core.to_vec();
     wit_component::embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8)
-        .and_then(|()| ComponentEncoder::default().module(&module)?.validate(true).encode())
+        .and_then(|()| {
+            ComponentEncoder::default().module(&module)?.validate(checks == Checks::EveryStage).encode()
+        })
         .map_err(|error| PluginError::Component(format!("{error:#}")))
 }
 

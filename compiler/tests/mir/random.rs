@@ -11,7 +11,7 @@ use ks_compiler::kernel::mir::{
     BinaryOp, Callee, Condition, Function, Helper, Kfunc, MapSymbol, Op, Origin, Program, Size, Slot, Type,
     Value,
 };
-use ks_compiler::kernel::{Effort, run_passes};
+use ks_compiler::kernel::{Checks, Effort, run_passes};
 use ks_compiler::source::{SourceMap, Span};
 
 const SEEDS: u64 = 200;
@@ -439,7 +439,8 @@ fn around() -> Around {
 fn check(seed: u64) -> Result<bool, String> {
     let mut program = program(seed);
     let mut stages = Vec::new();
-    run_passes(&mut program, Effort::Full, &mut |name, program| stages.push((name, program.clone())))
+    let mut keep = |name, program: &Program| stages.push((name, program.clone()));
+    run_passes(&mut program, Effort::Full, Checks::EveryStage, &mut keep)
         .map_err(|error| error.to_string())?;
     let entered = FuncId::new(FUNCTIONS - 1);
     let outcome = |program: &Program| run(program, entered, &[None], &around(), &mut Plain, FUEL);

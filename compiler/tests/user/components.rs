@@ -1,5 +1,6 @@
 //! Whole plugin files.
 
+use ks_compiler::kernel::Checks;
 use ks_compiler::plugin::assemble;
 use ks_wit::section::{self, Arch, BpfRecord};
 use wasmparser::{Parser, Payload, Validator};
@@ -25,7 +26,7 @@ fn main() -> i32 {
 "#;
 
 fn plugin(compiled: &Compiled, bpf: &[BpfRecord]) -> Vec<u8> {
-    let bytes = assemble(&compiled.core, bpf, &compiled.manifest).expect("a component");
+    let bytes = assemble(&compiled.core, bpf, &compiled.manifest, Checks::EveryStage).expect("a component");
     Validator::new().validate_all(&bytes).expect("a valid component");
     bytes
 }

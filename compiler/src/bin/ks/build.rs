@@ -86,7 +86,7 @@ fn target(args: &Args) -> Result<Target> {
     if let Some(kernel) = args.target_kernel.filter(|kernel| *kernel < cpu.since()) {
         bail!("--cpu v4 needs Linux {}, and --target-kernel is {kernel}: use --cpu v3", cpu.since());
     }
-    Ok(Target { arch, cpu, kernel: args.target_kernel })
+    Ok(Target { arch, cpu, kernel: args.target_kernel, ..Target::default() }.for_users())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

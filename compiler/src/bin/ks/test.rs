@@ -27,7 +27,7 @@ pub struct Args {
 /// Runs the tests. Exit code 0 if all passed; 1 if one failed or the script has errors.
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut checked = args.script.tests().parse()?.check();
-    let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from));
+    let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
     args.report.show_checked(&checked, args.script.verbose);
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     let host = args.host.unwrap_or_else(beside);

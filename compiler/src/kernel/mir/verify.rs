@@ -1,4 +1,5 @@
-//! Checks that a function keeps the rules of MIR. Run after lowering and after every pass where debug assertions are on.
+//! Checks that a function keeps the rules of MIR. Run after the last pass; where every stage is checked, after lowering
+//! and after every pass.
 //!
 //! For every block that can be reached:
 //!

@@ -24,6 +24,7 @@ mod values;
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
 pub use outline::has_large_loop;
 
+use super::Checks;
 use super::mir::verify::{VerifyError, verify};
 use super::mir::{Block, Function, Op, Program, Value};
 use crate::index::IndexVec;
@@ -89,46 +90,54 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Runs all passes on all functions until nothing changes.
 ///
 /// # Errors
-/// Where debug assertions are on: the pass after which a rule of MIR is broken. A mistake of this compiler.
-pub fn run(program: &mut Program, effort: Effort, watch: Watch<'_>) -> Result<(), VerifyError> {
+/// The pass after which a rule of MIR was found broken. A mistake of this compiler.
+pub fn run(
+    program: &mut Program,
+    effort: Effort,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
     watch(LOWERING, program);
     let calls = inline::calls(program);
     for at in 0..program.functions.len() {
-        check(&program.functions[at], LOWERING)?;
-        improve(program, at, effort, watch)?;
+        check(&program.functions[at], LOWERING, checks)?;
+        improve(program, at, effort, checks, watch)?;
         if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
             watch(INLINE, program);
-            check(&program.functions[at], INLINE)?;
-            improve(program, at, effort, watch)?;
+            check(&program.functions[at], INLINE, checks)?;
+            improve(program, at, effort, checks, watch)?;
         }
     }
     if effort != Effort::SmallFrames && inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
     }
     if effort == Effort::LoopsApart {
-        outline_all(program, watch)?;
+        outline_all(program, checks, watch)?;
     }
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
             if pass(&mut program.functions[at]) {
                 watch(name, program);
             }
-            check(&program.functions[at], name)?;
+            check(&program.functions[at], name, checks)?;
         }
+    }
+    if checks == Checks::LastStage {
+        program.functions.iter().try_for_each(|function| verified(function, "all passes"))?;
     }
     Ok(())
 }
 
 /// Makes functions of the bodies of loops in all functions.
-fn outline_all(program: &mut Program, watch: Watch<'_>) -> Result<(), VerifyError> {
+fn outline_all(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
         let made = outline::run(program, at);
         if made > 0 {
             watch(OUTLINE, program);
             for changed in at..=at + made {
-                check(&program.functions[changed], OUTLINE)?;
-                improve(program, changed, Effort::Full, watch)?;
+                check(&program.functions[changed], OUTLINE, checks)?;
+                improve(program, changed, Effort::Full, checks, watch)?;
             }
         }
         at += made + 1;
@@ -136,7 +145,13 @@ fn outline_all(program: &mut Program, watch: Watch<'_>) -> Result<(), VerifyErro
     Ok(())
 }
 
-fn improve(program: &mut Program, at: usize, effort: Effort, watch: Watch<'_>) -> Result<(), VerifyError> {
+fn improve(
+    program: &mut Program,
+    at: usize,
+    effort: Effort,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
     for _ in 0..MAX_ROUNDS {
         let mut changed = false;
         let wanted = |name: &str| match effort {
@@ -149,7 +164,7 @@ fn improve(program: &mut Program, at: usize, effort: Effort, watch: Watch<'_>) -
                 changed = true;
                 watch(name, program);
             }
-            check(&program.functions[at], name)?;
+            check(&program.functions[at], name, checks)?;
         }
         if !changed {
             break;
@@ -158,10 +173,15 @@ fn improve(program: &mut Program, at: usize, effort: Effort, watch: Watch<'_>) -
     Ok(())
 }
 
-fn check(function: &Function, after: &str) -> Result<(), VerifyError> {
-    if !cfg!(debug_assertions) {
-        return Ok(());
+/// Checks what is checked after every pass.
+fn check(function: &Function, after: &str, checks: Checks) -> Result<(), VerifyError> {
+    match checks {
+        Checks::EveryStage => verified(function, after),
+        Checks::LastStage => Ok(()),
     }
+}
+
+fn verified(function: &Function, after: &str) -> Result<(), VerifyError> {
     verify(function).map_err(|error| VerifyError { what: format!("after {after}: {}", error.what), ..error })
 }
 

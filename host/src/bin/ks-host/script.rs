@@ -33,7 +33,7 @@ pub(crate) fn compile(script: &Path, entry: Entry) -> anyhow::Result<Vec<u8>> {
         ..Options::new(project)
     };
     let mut checked = pipeline::parse(&name, &text, options)?.check();
-    let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from));
+    let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
     show(&checked);
     match built {
         Ok(built) => Ok(built.plugin),
