@@ -1,12 +1,17 @@
 //! The plugin file: a component around the core module, with the BPF objects and the manifest in custom sections.
 
+mod component;
 pub mod contract;
 pub mod manifest;
+mod shim;
+#[cfg(test)]
+mod tests;
+mod types;
 
 use ks_wit::manifest::Manifest;
 use ks_wit::section::{self, BpfRecord};
 use wasm_encoder::{ComponentSection, CustomSection};
-use wit_component::{ComponentEncoder, StringEncoding};
+use wasmparser::Validator;
 
 use self::contract::World;
 use crate::kernel::Checks;
@@ -44,24 +49,17 @@ pub fn assemble(
     checks: Checks,
 ) -> Result<Vec<u8>, PluginError> {
     let world = if manifest.tests.is_empty() { World::Plugin } else { World::TestPlugin };
-    let mut plugin = component(core, world, checks)?;
+    let mut plugin = component::component(core, world)?;
+    if checks == Checks::EveryStage {
+        let valid = Validator::new().validate_all(&plugin);
+        valid.map_err(|error| PluginError::Component(error.to_string()))?;
+    }
     if !bpf.is_empty() {
         let records = bpf.iter().map(BpfRecord::to_bytes).collect::<Vec<_>>();
         append(&mut plugin, section::BPF, "a BPF object", &records)?;
     }
     append(&mut plugin, section::MANIFEST, "the manifest", &[serde_json::to_vec(manifest)?])?;
     Ok(plugin)
-}
-
-/// The component alone.
-fn component(core: &[u8], world: World, checks: Checks) -> Result<Vec<u8>, PluginError> {
-    let (resolve, world) = contract::resolve(world);
-    let mut module = core.to_vec();
-    wit_component::embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8)
-        .and_then(|()| {
-            ComponentEncoder::default().module(&module)?.validate(checks == Checks::EveryStage).encode()
-        })
-        .map_err(|error| PluginError::Component(format!("{error:#}")))
 }
 
 fn append(

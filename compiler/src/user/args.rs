@@ -74,7 +74,7 @@ fn specs(cx: &mut Cx<'_>, fields: &[Field], kinds: &[OptionKind]) -> u32 {
 }
 
 /// Writes a variant's case, with a payload of 1 or 4 bytes if there is one.
-fn put_case(spec: &mut [u8], variant: Shape<'_>, case: &str, payload: Option<u32>) {
+fn put_case(spec: &mut [u8], variant: Shape, case: &str, payload: Option<u32>) {
     let (number, shape) = variant.case(case);
     put(spec, variant.offset, &[number as u8]);
     if let (Some(shape), Some(payload)) = (shape, payload) {
@@ -83,7 +83,7 @@ fn put_case(spec: &mut [u8], variant: Shape<'_>, case: &str, payload: Option<u32
 }
 
 /// Writes the value that an option has if it is not given: zero, false or empty unless the struct says another.
-fn put_default(cx: &mut Cx<'_>, spec: &mut [u8], variant: Shape<'_>, field: &Field, kind: &OptionKind) {
+fn put_default(cx: &mut Cx<'_>, spec: &mut [u8], variant: Shape, field: &Field, kind: &OptionKind) {
     put_case(spec, variant, kind.case, None);
     let (Some(default), Some(payload)) = (&field.default, variant.case(kind.case).1) else { return };
     if let TypeKind::Str(_) = cx.hir.types.kind(field.ty) {

@@ -64,7 +64,7 @@ pub struct Cx<'a> {
     /// The program.
     pub hir: &'a Hir,
     /// The contract's layouts.
-    pub abi: &'a Abi,
+    pub abi: Abi,
     /// The module under construction.
     pub module: Module,
     /// Where the host puts results that do not fit one value. Read at once after each call: never across two.
@@ -92,12 +92,12 @@ impl<'a> Cx<'a> {
     ///
     /// # Errors
     /// If the variables take more than the plugin's memory may have.
-    pub fn new(hir: &'a Hir, split: &Split, sources: &'a SourceMap, abi: &'a Abi) -> Lower<Cx<'a>> {
+    pub fn new(hir: &'a Hir, split: &Split, sources: &'a SourceMap) -> Lower<Cx<'a>> {
         let mut module = Module::new();
-        let returned = module.statics.reserve(u64::from(abi.largest_result()), 8);
+        let returned = module.statics.reserve(u64::from(Abi.largest_result()), 8);
         let mut cx = Cx {
             hir,
-            abi,
+            abi: Abi,
             module,
             returned,
             sources,

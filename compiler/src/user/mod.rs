@@ -51,7 +51,6 @@ mod variables;
 
 use wasm_encoder::{Instruction, ValType};
 
-use self::abi::Abi;
 use self::code::{Code, Var};
 use self::cx::{Cx, Kept, Lower, too_large};
 use self::expr::unsupported;
@@ -70,8 +69,7 @@ use crate::types::{IntType, StructId, TypeKind};
 /// # Errors
 /// What this version does not support, and variables that do not fit the plugin's memory; one per function at most.
 pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>, Vec<Diagnostic>> {
-    let abi = Abi::new();
-    let mut cx = Cx::new(hir, split, sources, &abi).map_err(|error| vec![*error])?;
+    let mut cx = Cx::new(hir, split, sources).map_err(|error| vec![*error])?;
     let mut errors = Vec::new();
     for id in &split.user {
         errors.extend(func::function(&mut cx, *id).err());

@@ -52,7 +52,7 @@ const NAME: &str = "kernelscript";
 pub struct Module {
     signatures: Vec<(Vec<ValType>, Vec<ValType>)>,
     imports: IndexVec<ImportId, (CoreImport, u32)>,
-    import_ids: BTreeMap<(String, String), ImportId>,
+    import_ids: BTreeMap<(&'static str, String), ImportId>,
     defined: IndexVec<DefinedId, Defined>,
     globals: Vec<i32>,
     exports: Vec<(&'static str, DefinedId)>,
@@ -91,11 +91,11 @@ impl Module {
 
     /// An import, added on first use.
     pub fn import(&mut self, import: CoreImport) -> ImportId {
-        let key = (import.module.clone(), import.name.clone());
+        let key = (import.module, import.name.clone());
         if let Some(id) = self.import_ids.get(&key) {
             return *id;
         }
-        let signature = self.signature(&import.params, &import.results);
+        let signature = self.signature(import.params, import.results);
         let id = self.imports.push((import, signature));
         self.import_ids.insert(key, id);
         id
@@ -192,7 +192,7 @@ impl Module {
     fn import_section(&self) -> wasm::ImportSection {
         let mut section = wasm::ImportSection::new();
         for (import, signature) in &self.imports {
-            section.import(&import.module, &import.name, wasm::EntityType::Function(*signature));
+            section.import(import.module, &import.name, wasm::EntityType::Function(*signature));
         }
         section
     }

@@ -51,7 +51,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Builds one value at `to`; `later` are the values behind it.
-    fn print_value(&mut self, value: Shape<'_>, arg: &Expr, later: &[Expr], to: Addr) -> Lower<()> {
+    fn print_value(&mut self, value: Shape, arg: &Expr, later: &[Expr], to: Addr) -> Lower<()> {
         let Some(case) = self.value_case(arg.ty) else {
             return Err(unsupported(arg.span, "printing a value of this type is"));
         };
@@ -82,7 +82,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Builds the value for an enum in its natural form: the name, or the number if no enumerator has it.
-    fn print_enum(&mut self, value: Shape<'_>, arg: &Expr, id: EnumId, to: Addr) -> Lower<()> {
+    fn print_enum(&mut self, value: Shape, arg: &Expr, id: EnumId, to: Addr) -> Lower<()> {
         let name = self.cx.routine(Routine::EnumName(id));
         let int = self.cx.hir.types.enum_def(id).repr;
         let (text, text_payload) = value.case("text");
@@ -110,7 +110,7 @@ impl FnCx<'_, '_> {
     }
 
     /// Builds the value for the text that a pointer leads to: up to a zero byte or the end of the memory.
-    fn print_text_at(&mut self, value: Shape<'_>, pointer: &Expr, to: Addr) -> Lower<()> {
+    fn print_text_at(&mut self, value: Shape, pointer: &Expr, to: Addr) -> Lower<()> {
         let (number, payload) = value.case("text");
         let payload = to.plus(payload.expect("a text has a payload").offset);
         let length = self.cx.routine(Routine::TextLength);

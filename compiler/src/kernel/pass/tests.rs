@@ -1,6 +1,6 @@
 //! What the passes make of small functions.
 
-use super::{Effort, run};
+use super::{Checks, Effort, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
@@ -40,7 +40,7 @@ fn optimised(function: Function) -> Function {
         bodies: 0,
         context: None,
     };
-    run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
+    run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");
     program.functions.remove(0)
 }
 
@@ -460,7 +460,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         bodies: 0,
         context: None,
     };
-    run(&mut program, Effort::Full, &mut |_, _| {}).expect("the rules of MIR are kept");
+    run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
     assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);
 }

@@ -36,7 +36,7 @@ pub fn snapshot_cpu(cx: &mut Cx<'_>, code: &mut Code) {
     store_group(cx, code, ok);
 }
 
-fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape<'_>) {
+fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape) {
     let entry = ok.field("entries").element();
     let [at, len, own] = [(); 3].map(|()| code.local(ValType::I32));
     let entries = ok.field("entries").offset;
@@ -56,7 +56,7 @@ fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape<'_>) {
 }
 
 /// Calls the host; a failure fills the result and returns.
-fn call<'a>(cx: &mut Cx<'a>, code: &mut Code, function: &str, builtin: &str, cpu: Option<Var>) -> Shape<'a> {
+fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Option<Var>) -> Shape {
     let abi = cx.abi;
     let shape = abi.result("perf", function);
     let host = cx.host("perf", function);
@@ -95,7 +95,7 @@ fn push_zeros(cx: &Cx<'_>, code: &mut Code) {
     code.get(TO).i32(0).u32(size).op(I::MemoryFill(0));
 }
 
-fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape<'_>) {
+fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape) {
     for (position, name) in [(reading::TIME_ENABLED, "time-enabled"), (reading::TIME_RUNNING, "time-running")]
     {
         code.get(TO).u32(cx.returned).op(I::I64Load(mem(ok.field(name).offset)));
@@ -104,7 +104,7 @@ fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape<'_>) {
 }
 
 /// Stores `raw` and `scaled` of this attachment.
-fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape<'_>, scaled: Shape<'_>) {
+fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape, scaled: Shape) {
     let count = cx.routine(Routine::PerfCount);
     code.get(TO).get(base).op(I::I64Load(mem(raw.offset))).get(ATTACHMENT).call(count);
     code.op(I::I64Store(mem(reading_field(cx, reading::RAW))));
@@ -114,7 +114,7 @@ fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape<'_>, sca
 }
 
 /// Pushes a scaled count; -1 if the event never ran, which the host says on standard error.
-fn push_scaled(cx: &mut Cx<'_>, code: &mut Code, base: Var, scaled: Shape<'_>) {
+fn push_scaled(cx: &mut Cx<'_>, code: &mut Code, base: Var, scaled: Shape) {
     let count = cx.routine(Routine::PerfCount);
     code.get(base).op(I::I32Load8U(mem(scaled.offset))).if_value(ValType::I64);
     code.get(base).op(I::I64Load(mem(scaled.some().offset))).get(ATTACHMENT).call(count);
@@ -138,7 +138,7 @@ fn cut(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, id: u32) {
     code.u32(most).set(len).end();
 }
 
-fn store_members(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, entry: Shape<'_>) {
+fn store_members(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, entry: Shape) {
     let values = reading_field(cx, reading::VALUES);
     let ids = reading_field(cx, reading::IDS);
     let end = code.local(ValType::I32);

@@ -1,0 +1,293 @@
+//! The contract as tables: what `src/plugin/contract` is of the WIT package, worked out once instead of by every `ks`.
+//!
+//! In: the WIT files of `ks-wit`. Out: `contract.rs` for `include!`, constants of the types that
+//! `src/plugin/contract/mod.rs` declares. Names, layouts, core signatures and what a function needs of the canonical
+//! ABI come from `wit-parser`; nothing of it is written down by hand.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::{env, fs, path::Path};
+
+use wit_parser::abi::{AbiVariant, WasmSignature, WasmType};
+use wit_parser::{
+    Function, Handle, InterfaceId, LiveTypes, PackageId, Resolve, SizeAlign, SourceMap, Type, TypeDefKind,
+    TypeId, TypeOwner, WorldItem,
+};
+
+/// The worlds of the contract, as `World` numbers them.
+const WORLDS: [&str; 2] = ["plugin", "test-plugin"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let (resolve, package) = parse();
+    let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
+    let file = Path::new(&folder).join("contract.rs");
+    fs::write(&file, Tables::new(&resolve, package).text()).expect("the output folder can be written");
+}
+
+fn parse() -> (Resolve, PackageId) {
+    let mut files = SourceMap::default();
+    for (name, text) in ks_wit::WIT_FILES {
+        files.push_str(name, *text);
+    }
+    let group = files.parse().unwrap_or_else(|(_, error)| panic!("the contract is not valid WIT: {error}"));
+    let mut resolve = Resolve::default();
+    let package = resolve.push_group(group).expect("the contract's names resolve");
+    (resolve, package)
+}
+
+struct Tables<'a> {
+    resolve: &'a Resolve,
+    package: PackageId,
+    sizes: SizeAlign,
+    /// In the order in which a component imports them.
+    interfaces: Vec<InterfaceId>,
+    /// The first of equal types without a name stands for all.
+    first: HashMap<TypeId, TypeId>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(resolve: &'a Resolve, package: PackageId) -> Tables<'a> {
+        let mut sizes = SizeAlign::default();
+        sizes.fill(resolve);
+        let imports = WORLDS.map(|name| {
+            let world = resolve.select_world(&[package], Some(name)).expect("the contract has the world");
+            let interface = |item: &WorldItem| match item {
+                WorldItem::Interface { id, .. } => *id,
+                _ => panic!("the contract's worlds import interfaces only"),
+            };
+            resolve.worlds[world].imports.values().map(interface).collect::<Vec<_>>()
+        });
+        let [interfaces, of_tests] = imports;
+        assert!(interfaces == of_tests, "both worlds import the same");
+        let mut tables = Tables { resolve, package, sizes, interfaces, first: HashMap::new() };
+        let mut seen = HashMap::new();
+        // A type comes behind those that it is made of.
+        for (id, def) in &resolve.types {
+            let same = match &def.name {
+                Some(_) => id,
+                None => *seen.entry(tables.kind(id)).or_insert(id),
+            };
+            tables.first.insert(id, same);
+        }
+        tables
+    }
+
+    fn text(&self) -> String {
+        let mut signatures: Vec<WasmSignature> = Vec::new();
+        let mut text = String::from(
+            "/// All types of the contract, each behind those that it is made of.\npub static TYPES: &[TypeDef] = &[\n",
+        );
+        for (id, def) in &self.resolve.types {
+            let owner = match def.owner {
+                TypeOwner::Interface(id) => Some(self.position(id)),
+                TypeOwner::World(_) | TypeOwner::None => None,
+            };
+            // A resource itself is no value; its handles are.
+            let size = u32::try_from(self.sizes.size(&Type::Id(id)).size_wasm32()).unwrap_or(0);
+            let (name, kind) = (&def.name, self.kind(id));
+            writeln!(text, "TypeDef {{ name: {name:?}, owner: {owner:?}, size: {size}, kind: {kind} }},")
+                .expect("text grows");
+        }
+        text += "];\n/// All interfaces of the contract, in the order in which a component imports them.\npub static INTERFACES: &[Interface] = &[\n";
+        for id in &self.interfaces {
+            text += &self.interface(*id, &mut signatures);
+        }
+        text += "];\nstatic EXPORTS: [&[Function]; 2] = [\n";
+        for name in WORLDS {
+            let world = self.resolve.select_world(&[self.package], Some(name)).expect("seen above");
+            let exports = self.resolve.worlds[world].exports.values();
+            let function = |item: &WorldItem| match item {
+                WorldItem::Function(function) => {
+                    self.function(function, AbiVariant::GuestExport, &mut signatures)
+                }
+                _ => panic!("the contract's worlds export functions only"),
+            };
+            writeln!(text, "&[{}],", exports.map(function).collect::<String>()).expect("text grows");
+        }
+        text += "];\n";
+        text
+    }
+
+    fn position(&self, interface: InterfaceId) -> usize {
+        let found = self.interfaces.iter().position(|id| *id == interface);
+        found.expect("a world imports every interface of the contract")
+    }
+
+    fn interface(&self, id: InterfaceId, signatures: &mut Vec<WasmSignature>) -> String {
+        let interface = &self.resolve.interfaces[id];
+        let name = interface.name.as_deref().expect("interfaces of the contract have names");
+        let types: String =
+            interface.types.iter().map(|(name, id)| format!("({name:?}, {}), ", self.id(*id))).collect();
+        let functions: String = interface
+            .functions
+            .values()
+            .map(|function| self.function(function, AbiVariant::GuestImport, signatures))
+            .collect();
+        let id = self.resolve.id_of(id).expect("interfaces of the contract have names");
+        format!(
+            "Interface {{ name: {name:?}, id: {id:?}, types: &[{types}], functions: &[\n{functions}] }},\n"
+        )
+    }
+
+    fn function(
+        &self,
+        function: &Function,
+        variant: AbiVariant,
+        signatures: &mut Vec<WasmSignature>,
+    ) -> String {
+        let signature = self.resolve.wasm_signature(variant, function);
+        assert!(!signature.indirect_params, "{}: too many parameters", function.name);
+        let known = signatures.iter().position(|one| *one == signature);
+        let number = known.unwrap_or_else(|| {
+            signatures.push(signature.clone());
+            signatures.len() - 1
+        });
+        let params: String = function
+            .params
+            .iter()
+            .map(|param| format!("({:?}, {}), ", param.name, self.ty(&param.ty)))
+            .collect();
+        let mut live = LiveTypes::default();
+        live.add_func(self.resolve, function);
+        let live: String = live.iter().map(|id| self.id(id) + ", ").collect();
+        format!(
+            "Function {{ name: {:?}, params: &[{params}], result: {}, live: &[{live}], signature: {number}, \
+             core_params: &[{}], core_results: &[{}], needs: {} }},\n",
+            function.name,
+            self.option(&function.result),
+            core(&signature.params),
+            core(&signature.results),
+            self.needs(function, variant, signature.retptr),
+        )
+    }
+
+    /// What goes into a call is read from memory, what comes out is written there, into room that is asked for.
+    fn needs(&self, function: &Function, variant: AbiVariant, indirect: bool) -> String {
+        let params = function.params.iter().fold((false, false), |found, param| {
+            let (text, list) = self.contents(&param.ty);
+            (found.0 || text, found.1 || list)
+        });
+        let result = function.result.as_ref().map_or((false, false), |ty| self.contents(ty));
+        let made = if variant == AbiVariant::GuestImport { result } else { params };
+        let memory = indirect || params.0 || params.1 || result.0 || result.1;
+        let (realloc, text) = (made.0 || made.1, params.0 || result.0);
+        format!("Needs {{ memory: {memory}, realloc: {realloc}, text: {text} }}")
+    }
+
+    /// Whether there is text, and whether there are lists, in a value of a type.
+    fn contents(&self, ty: &Type) -> (bool, bool) {
+        let Type::Id(id) = ty else { return (matches!(ty, Type::String), false) };
+        let any = |types: &mut dyn Iterator<Item = &Type>| {
+            types
+                .map(|ty| self.contents(ty))
+                .fold((false, false), |all, one| (all.0 || one.0, all.1 || one.1))
+        };
+        match &self.resolve.types[*id].kind {
+            TypeDefKind::Record(record) => any(&mut record.fields.iter().map(|field| &field.ty)),
+            TypeDefKind::Tuple(tuple) => any(&mut tuple.types.iter()),
+            TypeDefKind::Variant(variant) => {
+                any(&mut variant.cases.iter().filter_map(|case| case.ty.as_ref()))
+            }
+            TypeDefKind::Option(ty) | TypeDefKind::Type(ty) => self.contents(ty),
+            TypeDefKind::Result(result) => any(&mut result.ok.iter().chain(&result.err)),
+            TypeDefKind::List(ty) => (self.contents(ty).0, true),
+            TypeDefKind::Flags(_) | TypeDefKind::Enum(_) | TypeDefKind::Resource | TypeDefKind::Handle(_) => {
+                (false, false)
+            }
+            kind => panic!("the contract has no {}", kind.as_str()),
+        }
+    }
+
+    fn kind(&self, id: TypeId) -> String {
+        let tags = |cases: &mut dyn Iterator<Item = Option<&Type>>, tag| {
+            self.sizes.payload_offset(tag, cases).size_wasm32()
+        };
+        match &self.resolve.types[id].kind {
+            TypeDefKind::Record(record) => {
+                let offsets = self.sizes.field_offsets(record.fields.iter().map(|field| &field.ty));
+                let field =
+                    |(field, (offset, _)): (&wit_parser::Field, (wit_parser::ArchitectureSize, _))| {
+                        let (name, ty, offset) = (&field.name, self.ty(&field.ty), offset.size_wasm32());
+                        format!("Field {{ name: {name:?}, ty: {ty}, offset: {offset} }}, ")
+                    };
+                format!(
+                    "TypeKind::Record(&[{}])",
+                    record.fields.iter().zip(offsets).map(field).collect::<String>()
+                )
+            }
+            TypeDefKind::Variant(variant) => {
+                let payload = tags(&mut variant.cases.iter().map(|case| case.ty.as_ref()), variant.tag());
+                let case =
+                    |case: &wit_parser::Case| format!("({:?}, {}), ", case.name, self.option(&case.ty));
+                let cases: String = variant.cases.iter().map(case).collect();
+                format!("TypeKind::Variant {{ cases: &[{cases}], payload: {payload} }}")
+            }
+            TypeDefKind::Option(ty) => {
+                let payload = tags(&mut [Some(ty)].into_iter(), wit_parser::Int::U8);
+                format!("TypeKind::Option {{ some: {}, payload: {payload} }}", self.ty(ty))
+            }
+            TypeDefKind::Result(result) => {
+                let (ok, err) = (&result.ok, &result.err);
+                let payload = tags(&mut [ok.as_ref(), err.as_ref()].into_iter(), wit_parser::Int::U8);
+                let (ok, err) = (self.option(ok), self.option(err));
+                format!("TypeKind::Result {{ ok: {ok}, err: {err}, payload: {payload} }}")
+            }
+            TypeDefKind::Enum(cases) => {
+                let names: Vec<_> = cases.cases.iter().map(|case| &case.name).collect();
+                format!("TypeKind::Enum(&{names:?})")
+            }
+            TypeDefKind::Flags(flags) => {
+                let names: Vec<_> = flags.flags.iter().map(|flag| &flag.name).collect();
+                format!("TypeKind::Flags(&{names:?})")
+            }
+            TypeDefKind::Tuple(tuple) => {
+                let types: String = tuple.types.iter().map(|ty| self.ty(ty) + ", ").collect();
+                format!("TypeKind::Tuple(&[{types}])")
+            }
+            TypeDefKind::List(ty) => format!("TypeKind::List({})", self.ty(ty)),
+            TypeDefKind::Type(ty) => format!("TypeKind::Alias({})", self.ty(ty)),
+            TypeDefKind::Resource => "TypeKind::Resource".into(),
+            TypeDefKind::Handle(Handle::Own(id)) => format!("TypeKind::Own({})", self.id(*id)),
+            TypeDefKind::Handle(Handle::Borrow(id)) => format!("TypeKind::Borrow({})", self.id(*id)),
+            kind => panic!("the contract has no {}", kind.as_str()),
+        }
+    }
+
+    fn id(&self, id: TypeId) -> String {
+        format!("TypeId({})", self.first.get(&id).unwrap_or(&id).index())
+    }
+
+    fn option(&self, ty: &Option<Type>) -> String {
+        ty.as_ref().map_or_else(|| "None".into(), |ty| format!("Some({})", self.ty(ty)))
+    }
+
+    fn ty(&self, ty: &Type) -> String {
+        let primitive = match ty {
+            Type::Id(id) => return format!("Type::Id({})", self.id(*id)),
+            Type::Bool => "Bool",
+            Type::U8 => "U8",
+            Type::U16 => "U16",
+            Type::U32 => "U32",
+            Type::U64 => "U64",
+            Type::S8 => "S8",
+            Type::S16 => "S16",
+            Type::S32 => "S32",
+            Type::S64 => "S64",
+            Type::Char => "Char",
+            Type::String => "String",
+            Type::F32 | Type::F64 | Type::ErrorContext => panic!("the contract has none of these"),
+        };
+        let size = self.sizes.size(ty).size_wasm32();
+        format!("Type::Primitive {{ ty: PrimitiveValType::{primitive}, size: {size} }}")
+    }
+}
+
+fn core(types: &[WasmType]) -> String {
+    let name = |ty: &WasmType| match ty {
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => "ValType::I32, ",
+        WasmType::I64 | WasmType::PointerOrI64 => "ValType::I64, ",
+        WasmType::F32 | WasmType::F64 => panic!("the contract has no such numbers"),
+    };
+    types.iter().map(name).collect()
+}

@@ -1,0 +1,199 @@
+//! Types of the contract as a component writes them down: once in each interface that it imports.
+
+use std::collections::HashMap;
+
+use wasm_encoder::{
+    Alias, ComponentBuilder, ComponentExportKind, ComponentOuterAliasKind, ComponentTypeRef,
+    ComponentValType, InstanceType, TypeBounds,
+};
+
+use super::contract::{Function, Type, TypeId, TypeKind};
+
+/// The interfaces that the component has imported so far.
+#[derive(Debug, Default)]
+pub struct Instances {
+    by_interface: HashMap<usize, u32>,
+}
+
+impl Instances {
+    /// Notes an import.
+    pub fn set(&mut self, interface: usize, instance: u32) {
+        self.by_interface.insert(interface, instance);
+    }
+
+    /// The instance of an interface, by its position.
+    ///
+    /// # Panics
+    /// If nothing of it was found to be used.
+    pub fn of(&self, interface: usize) -> u32 {
+        *self.by_interface.get(&interface).expect("an interface is imported before it is used")
+    }
+
+    /// A type of an interface that was imported, under a number of the component.
+    ///
+    /// # Panics
+    /// If the type has no name.
+    pub fn alias(&self, builder: &mut ComponentBuilder, id: TypeId) -> u32 {
+        let def = id.def();
+        let (Some(owner), Some(name)) = (def.owner, def.name) else {
+            panic!("a type without a name is of no interface")
+        };
+        builder.alias_export(self.of(owner), name, ComponentExportKind::Type)
+    }
+}
+
+/// The type of an interface with these types and functions of it.
+pub fn instance(
+    builder: &mut ComponentBuilder,
+    instances: &Instances,
+    interface: usize,
+    types: &[TypeId],
+    functions: impl Iterator<Item = &'static Function>,
+) -> InstanceType {
+    let mut writer =
+        Writer { builder, instances, interface, ty: InstanceType::new(), written: HashMap::new() };
+    for id in types {
+        writer.named(*id);
+    }
+    let mut known: Vec<(&Function, u32)> = Vec::new();
+    for function in functions {
+        let same =
+            |one: &&(&Function, u32)| (one.0.params, one.0.result) == (function.params, function.result);
+        let index = match known.iter().find(same) {
+            Some((_, index)) => *index,
+            None => writer.function(function),
+        };
+        known.push((function, index));
+        writer.ty.export(function.name, ComponentTypeRef::Func(index));
+    }
+    writer.ty
+}
+
+/// The type of a function that the component exports.
+///
+/// # Panics
+/// If it is not made of primitive types; the tests of this module look at each.
+pub fn function(builder: &mut ComponentBuilder, function: &Function) -> u32 {
+    let primitive = |ty: Type| match ty {
+        Type::Primitive { ty, .. } => ComponentValType::Primitive(ty),
+        Type::Id(_) => panic!("{} has primitive types", function.name),
+    };
+    let params: Vec<_> = function.params.iter().map(|(name, ty)| (*name, primitive(*ty))).collect();
+    let (index, mut writer) = builder.type_function(None);
+    writer.params(params).result(function.result.map(primitive));
+    index
+}
+
+struct Writer<'a> {
+    builder: &'a mut ComponentBuilder,
+    instances: &'a Instances,
+    interface: usize,
+    ty: InstanceType,
+    written: HashMap<u16, u32>,
+}
+
+impl Writer<'_> {
+    fn function(&mut self, function: &Function) -> u32 {
+        let params: Vec<_> = function.params.iter().map(|(name, ty)| (*name, self.ty(*ty))).collect();
+        let result = function.result.map(|ty| self.ty(ty));
+        let index = self.ty.type_count();
+        self.ty.ty().function().params(params).result(result);
+        index
+    }
+
+    fn ty(&mut self, ty: Type) -> ComponentValType {
+        match ty {
+            Type::Primitive { ty, .. } => ComponentValType::Primitive(ty),
+            Type::Id(id) => self.named(id),
+        }
+    }
+
+    fn index(&mut self, id: TypeId) -> u32 {
+        match self.named(id) {
+            ComponentValType::Type(index) => index,
+            ComponentValType::Primitive(_) => panic!("a handle is one of a resource"),
+        }
+    }
+
+    /// A type under its number, written down if it was not yet.
+    fn named(&mut self, id: TypeId) -> ComponentValType {
+        if let Some(index) = self.written.get(&id.0) {
+            return ComponentValType::Type(*index);
+        }
+        let def = id.def();
+        let written = if def.owner.is_some_and(|owner| owner != self.interface) {
+            let index = self.instances.alias(self.builder, id);
+            self.ty.alias(Alias::Outer { kind: ComponentOuterAliasKind::Type, count: 1, index });
+            ComponentValType::Type(self.ty.type_count() - 1)
+        } else if let (TypeKind::Resource, Some(name)) = (&def.kind, def.name) {
+            ComponentValType::Type(self.export(name, TypeBounds::SubResource))
+        } else {
+            match (self.define(&def.kind), def.name) {
+                (ComponentValType::Type(index), Some(name)) => {
+                    ComponentValType::Type(self.export(name, TypeBounds::Eq(index)))
+                }
+                (ComponentValType::Primitive(ty), Some(name)) => {
+                    let index = self.ty.type_count();
+                    self.ty.ty().defined_type().primitive(ty);
+                    ComponentValType::Type(self.export(name, TypeBounds::Eq(index)))
+                }
+                (written, None) => written,
+            }
+        };
+        if let ComponentValType::Type(index) = written {
+            self.written.insert(id.0, index);
+        }
+        written
+    }
+
+    /// Exports a type under its name, which gives it another number.
+    fn export(&mut self, name: &str, bounds: TypeBounds) -> u32 {
+        let index = self.ty.type_count();
+        self.ty.export(name, ComponentTypeRef::Type(bounds));
+        index
+    }
+
+    fn define(&mut self, kind: &TypeKind) -> ComponentValType {
+        // What a type is made of has lower numbers.
+        match kind {
+            TypeKind::Alias(ty) => return self.ty(*ty),
+            TypeKind::Record(fields) => {
+                let fields: Vec<_> = fields.iter().map(|field| (field.name, self.ty(field.ty))).collect();
+                self.ty.ty().defined_type().record(fields);
+            }
+            TypeKind::Variant { cases, .. } => {
+                let cases: Vec<_> =
+                    cases.iter().map(|(name, ty)| (*name, ty.map(|ty| self.ty(ty)))).collect();
+                self.ty.ty().defined_type().variant(cases);
+            }
+            TypeKind::Option { some, .. } => {
+                let some = self.ty(*some);
+                self.ty.ty().defined_type().option(some);
+            }
+            TypeKind::Result { ok, err, .. } => {
+                let (ok, err) = (ok.map(|ty| self.ty(ty)), err.map(|ty| self.ty(ty)));
+                self.ty.ty().defined_type().result(ok, err);
+            }
+            TypeKind::Enum(names) => self.ty.ty().defined_type().enum_type(names.iter().copied()),
+            TypeKind::Flags(names) => self.ty.ty().defined_type().flags(names.iter().copied()),
+            TypeKind::Tuple(types) => {
+                let types: Vec<_> = types.iter().map(|ty| self.ty(*ty)).collect();
+                self.ty.ty().defined_type().tuple(types);
+            }
+            TypeKind::List(ty) => {
+                let ty = self.ty(*ty);
+                self.ty.ty().defined_type().list(ty);
+            }
+            TypeKind::Own(id) => {
+                let resource = self.index(*id);
+                self.ty.ty().defined_type().own(resource);
+            }
+            TypeKind::Borrow(id) => {
+                let resource = self.index(*id);
+                self.ty.ty().defined_type().borrow(resource);
+            }
+            TypeKind::Resource => panic!("a resource has a name"),
+        }
+        ComponentValType::Type(self.ty.type_count() - 1)
+    }
+}
