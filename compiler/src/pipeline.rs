@@ -11,7 +11,7 @@ use crate::ast;
 use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::Hir;
-use crate::kernel::{self, Checks, Cpu, KernelVersion, Machine};
+use crate::kernel::{self, Checks, Cpu, KernelVersion, Listings, Machine};
 use crate::kernel_types::KernelTypes;
 use crate::lex::{self, Token};
 use crate::parse;
@@ -147,6 +147,8 @@ pub struct Target {
     pub kernel: Option<KernelVersion>,
     /// What the compiler checks of its own work; every stage unless said otherwise.
     pub checks: Checks,
+    /// What is made besides the object.
+    pub listings: Listings,
 }
 
 impl From<Arch> for Target {
@@ -156,13 +158,14 @@ impl From<Arch> for Target {
 }
 
 impl Target {
-    /// The same, as a user compiles: only the last stage is checked.
+    /// The same, as a user compiles: only the last stage is checked, and nothing is made besides the plugin.
     pub fn for_users(self) -> Target {
-        Target { checks: Checks::LastStage, ..self }
+        Target { checks: Checks::LastStage, listings: Listings::None, ..self }
     }
 
     fn machine(self, arch: Arch) -> Machine {
-        Machine { arch, cpu: self.cpu, kernel: self.kernel, checks: self.checks }
+        let Target { cpu, kernel, checks, listings, .. } = self;
+        Machine { arch, cpu, kernel, checks, listings }
     }
 }
 

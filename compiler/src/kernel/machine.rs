@@ -85,6 +85,16 @@ pub enum Checks {
     LastStage,
 }
 
+/// What is made of the kernel half besides the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Listings {
+    /// MIR and instructions as text.
+    #[default]
+    Text,
+    /// Nothing.
+    None,
+}
+
 /// What the kernel half is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
@@ -96,11 +106,19 @@ pub struct Machine {
     pub kernel: Option<KernelVersion>,
     /// What the compiler checks of its own work.
     pub checks: Checks,
+    /// What is made besides the object.
+    pub listings: Listings,
 }
 
 impl From<Arch> for Machine {
     fn from(arch: Arch) -> Machine {
-        Machine { arch, cpu: Cpu::default(), kernel: None, checks: Checks::default() }
+        Machine {
+            arch,
+            cpu: Cpu::default(),
+            kernel: None,
+            checks: Checks::default(),
+            listings: Listings::default(),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ mod section;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use machine::{Checks, Cpu, KernelVersion, Machine, NotAVersion};
+pub use machine::{Checks, Cpu, KernelVersion, Listings, Machine, NotAVersion};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
@@ -60,12 +60,12 @@ impl Object {
         &self.elf
     }
 
-    /// All functions in SSA form, after all passes.
+    /// All functions in SSA form, after all passes; empty without [`Listings::Text`].
     pub fn mir(&self) -> &str {
         &self.mir
     }
 
-    /// All functions as BPF instructions.
+    /// All functions as BPF instructions; empty without [`Listings::Text`].
     pub fn disassembly(&self) -> &str {
         &self.disassembly
     }
@@ -142,8 +142,11 @@ fn programs_with_large_loops(functions: &[mir::Function]) -> BTreeSet<FuncId> {
 }
 
 fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
-    let disassembly = code.text();
-    Ok(Object { elf: code.object()?, mir: mir.text(), disassembly })
+    let (mir, disassembly) = match mir.machine.listings {
+        Listings::Text => (mir.text(), code.text()),
+        Listings::None => (String::new(), String::new()),
+    };
+    Ok(Object { elf: code.object()?, mir, disassembly })
 }
 
 /// Lowers the kernel half and runs all passes, with a look at the program before the first pass and after each that

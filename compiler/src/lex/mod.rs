@@ -72,6 +72,14 @@ macro_rules! spellings {
             pub fn text(self) -> &'static str {
                 match self { $($name::$variant => $text,)+ }
             }
+
+            /// The one with this spelling.
+            fn of(text: &[u8]) -> Option<$name> {
+                match std::str::from_utf8(text).ok()? {
+                    $($text => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
         }
     };
 }
@@ -165,9 +173,8 @@ fn word(rest: &[u8]) -> (TokenKind, usize) {
     let text = &rest[..len];
     // No reserved word is longer than eight letters or has a capital: most names need no search.
     let candidate = len <= 8 && text[0].is_ascii_lowercase();
-    let keyword =
-        candidate.then(|| Keyword::ALL.iter().find(|keyword| keyword.text().as_bytes() == text)).flatten();
-    (keyword.map_or(TokenKind::Ident, |keyword| TokenKind::Keyword(*keyword)), len)
+    let keyword = candidate.then(|| Keyword::of(text)).flatten();
+    (keyword.map_or(TokenKind::Ident, TokenKind::Keyword), len)
 }
 
 fn number(rest: &[u8]) -> usize {
@@ -211,10 +218,9 @@ fn character(rest: &[u8]) -> (TokenKind, usize) {
 }
 
 fn punct(rest: &[u8]) -> (TokenKind, usize) {
-    match Punct::ALL.iter().find(|punct| rest.starts_with(punct.text().as_bytes())) {
-        Some(punct) => (TokenKind::Punct(*punct), punct.text().len()),
-        None => (TokenKind::Error(LexError::Stray), stray(rest)),
-    }
+    let of_length = |len: usize| Some((TokenKind::Punct(Punct::of(rest.get(..len)?)?), len));
+    let found = of_length(2).or_else(|| of_length(1));
+    found.unwrap_or_else(|| (TokenKind::Error(LexError::Stray), stray(rest)))
 }
 
 /// A stray character is taken whole, so that a multi-byte one is reported once.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use ks_compiler::kernel::{self, Cpu, KernelVersion};
+use ks_compiler::kernel::{self, Cpu, KernelVersion, Listings};
 use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
@@ -86,7 +86,12 @@ fn target(args: &Args) -> Result<Target> {
     if let Some(kernel) = args.target_kernel.filter(|kernel| *kernel < cpu.since()) {
         bail!("--cpu v4 needs Linux {}, and --target-kernel is {kernel}: use --cpu v3", cpu.since());
     }
-    Ok(Target { arch, cpu, kernel: args.target_kernel, ..Target::default() }.for_users())
+    let listings = match args.emit.iter().any(|emit| matches!(emit.stage, Stage::Mir | Stage::Bpf)) {
+        true => Listings::Text,
+        false => Listings::None,
+    };
+    let target = Target { arch, cpu, kernel: args.target_kernel, ..Target::default() };
+    Ok(Target { listings, ..target.for_users() })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

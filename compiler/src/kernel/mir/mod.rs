@@ -21,9 +21,11 @@ pub mod print;
 pub mod verify;
 
 pub use self::callee::{Callee, Helper, Kfunc};
-pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op};
+pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
 pub use crate::bpf::Size;
+use smallvec::{SmallVec, smallvec};
+
 use crate::hir::FuncId;
 use crate::id_type;
 use crate::index::IndexVec;
@@ -155,20 +157,20 @@ pub enum Terminator {
 
 impl Terminator {
     /// The targets, in order.
-    pub fn targets(&self) -> Vec<&Target> {
+    pub fn targets(&self) -> SmallVec<[&Target; 2]> {
         match self {
-            Terminator::Jump(target) => vec![target],
-            Terminator::Branch { then, otherwise, .. } => vec![then, otherwise],
-            Terminator::Return(_) => Vec::new(),
+            Terminator::Jump(target) => smallvec![target],
+            Terminator::Branch { then, otherwise, .. } => smallvec![then, otherwise],
+            Terminator::Return(_) => SmallVec::new(),
         }
     }
 
     /// The targets, in order, to change.
-    pub fn targets_mut(&mut self) -> Vec<&mut Target> {
+    pub fn targets_mut(&mut self) -> SmallVec<[&mut Target; 2]> {
         match self {
-            Terminator::Jump(target) => vec![target],
-            Terminator::Branch { then, otherwise, .. } => vec![then, otherwise],
-            Terminator::Return(_) => Vec::new(),
+            Terminator::Jump(target) => smallvec![target],
+            Terminator::Branch { then, otherwise, .. } => smallvec![then, otherwise],
+            Terminator::Return(_) => SmallVec::new(),
         }
     }
 
@@ -184,12 +186,14 @@ impl Terminator {
     }
 
     /// The values it reads.
-    pub fn operands(&self) -> Vec<Value> {
-        let mut operands = Vec::new();
-        self.clone().map_operands(&mut |value| {
-            operands.push(value);
-            value
-        });
+    pub fn operands(&self) -> Operands {
+        let mut operands = Operands::new();
+        if let Terminator::Branch { cond: value, .. } | Terminator::Return(value) = self {
+            operands.push(*value);
+        }
+        for target in self.targets() {
+            operands.extend_from_slice(&target.args);
+        }
         operands
     }
 }

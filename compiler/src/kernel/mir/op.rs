@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::core::{CoreField, CoreQuestion};
 use super::{Callee, Size, Slot, Value};
 use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
+
+/// Values that an operation reads, in order: a call has at most five.
+pub type Operands = SmallVec<[Value; 5]>;
 
 /// Arithmetic. Both operands and the result have one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -302,13 +307,36 @@ impl Op {
     }
 
     /// The values it reads.
-    pub fn operands(&self) -> Vec<Value> {
-        let mut operands = Vec::new();
-        self.clone().map_operands(&mut |value| {
-            operands.push(value);
-            value
-        });
-        operands
+    pub fn operands(&self) -> Operands {
+        match self {
+            Op::Const(_)
+            | Op::StackAddr { .. }
+            | Op::GlobalAddr { .. }
+            | Op::MapAddr(_)
+            | Op::CountAddr(_)
+            | Op::Core(..) => Operands::new(),
+            Op::IsNull(value)
+            | Op::Narrow { value, .. }
+            | Op::SwapBytes { value, .. }
+            | Op::SignExtend(value)
+            | Op::ZeroExtend(value)
+            | Op::Truncate(value)
+            | Op::Below { value, .. }
+            | Op::NonNull(value)
+            | Op::InPacket { pointer: value, .. }
+            | Op::PacketEdge { context: value, .. }
+            | Op::LoadField { base: value, .. }
+            | Op::Load { base: value, .. } => smallvec![*value],
+            Op::Binary(_, a, b)
+            | Op::Compare(_, a, b)
+            | Op::PtrAdd(a, b)
+            | Op::PtrDiff(a, b)
+            | Op::Opaque { value: a, zero: b }
+            | Op::Within { pointer: a, end: b, .. }
+            | Op::Store { base: a, value: b, .. }
+            | Op::AtomicAdd { base: a, value: b, .. } => smallvec![*a, *b],
+            Op::Call { args, .. } => Operands::from_slice(args),
+        }
     }
 
     /// Replaces the values it reads.

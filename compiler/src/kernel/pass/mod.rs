@@ -152,21 +152,23 @@ fn improve(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    for _ in 0..MAX_ROUNDS {
-        let mut changed = false;
-        let wanted = |name: &str| match effort {
-            Effort::Full => true,
-            Effort::SmallFrames => SMALL_FRAMES.contains(&name),
-            Effort::LoopsApart => !MIXES_LOOPS.contains(&name),
-        };
-        for (name, pass) in PASSES.iter().filter(|(name, _)| wanted(name)) {
-            if pass(&mut program.functions[at]) {
-                changed = true;
-                watch(name, program);
-            }
-            check(&program.functions[at], name, checks)?;
+    let wanted = |name: &str| match effort {
+        Effort::Full => true,
+        Effort::SmallFrames => SMALL_FRAMES.contains(&name),
+        Effort::LoopsApart => !MIXES_LOOPS.contains(&name),
+    };
+    let passes: Vec<_> = PASSES.iter().filter(|(name, _)| wanted(name)).collect();
+    // A pass that changed nothing does not change what has not changed since.
+    let mut idle = 0;
+    for (name, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
+        if pass(&mut program.functions[at]) {
+            idle = 0;
+            watch(name, program);
+        } else {
+            idle += 1;
         }
-        if !changed {
+        check(&program.functions[at], name, checks)?;
+        if idle == passes.len() {
             break;
         }
     }

@@ -1,8 +1,10 @@
 //! What pointers lead to, as far as passes must know it to tell accesses apart.
 
+use smallvec::smallvec;
+
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Callee, Function, Helper, Op, Origin, Slot, Type, Value};
+use crate::kernel::mir::{Block, Callee, Function, Helper, Op, Operands, Origin, Slot, Type, Value};
 
 /// Where a pointer was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -141,10 +143,15 @@ impl<'a> Places<'a> {
 
     fn may_lead_to(&self, pointer: Value, place: Place) -> bool {
         match (self.origin(pointer), place.root) {
-            (Some(Origin::Stack | Origin::Memory), Root::Frame) => self.is_escaped(place),
+            (_, Root::Frame) => self.may_lead_to_frame(pointer) && self.is_escaped(place),
             (Some(Origin::Global | Origin::Memory), Root::Global(_)) => true,
             _ => false,
         }
+    }
+
+    /// Whether a pointer of unknown place may lead to bytes of the frame that [`Places::escaped`] names.
+    pub fn may_lead_to_frame(&self, pointer: Value) -> bool {
+        matches!(self.origin(pointer), Some(Origin::Stack | Origin::Memory))
     }
 
     /// Whether code that this analysis does not follow may touch the frame's bytes.
@@ -166,21 +173,24 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Whether a call may read the frame's bytes.
-    pub fn call_reads(&self, args: &[Value], place: Place) -> bool {
-        self.is_escaped(place)
-            || args.iter().any(|arg| {
-                matches!(self.function.values[*arg], Type::Ptr(_)) && self.overlap(self.argument(*arg), place)
-            })
+    /// What the pointers lead to that a call is given.
+    pub fn arguments(&self, args: &[Value]) -> impl Iterator<Item = Place> {
+        let pointers = args.iter().filter(|arg| matches!(self.function.values[**arg], Type::Ptr(_)));
+        pointers.map(|arg| self.argument(*arg))
+    }
+
+    /// For each byte of the frame, whether code that this analysis does not follow may touch it.
+    pub fn escaped(&self) -> &[bool] {
+        &self.escaped
     }
 }
 
 /// The pointers that an instruction leads out of this analysis.
-fn escaping(op: &Op) -> Vec<Value> {
+fn escaping(op: &Op) -> Operands {
     match op {
-        Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => Vec::new(),
-        Op::Store { value, .. } => vec![*value],
-        Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_), .. } => Vec::new(),
+        Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => Operands::new(),
+        Op::Store { value, .. } => smallvec![*value],
+        Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_), .. } => Operands::new(),
         other => other.operands(),
     }
 }

@@ -79,10 +79,9 @@ impl Needs<'_> {
                 self.read(self.places.access(*base, *offset, size.bytes().into()), needed);
             }
             Op::Call { args, .. } => {
-                for (byte, needed) in needed.iter_mut().enumerate() {
-                    let byte =
-                        Place { root: Root::Frame, start: byte as i64, end: byte as i64 + 1, exact: true };
-                    *needed |= self.places.call_reads(args, byte);
+                self.escaped(needed);
+                for place in self.places.arguments(args) {
+                    self.read(place, needed);
                 }
             }
             _ => {}
@@ -90,9 +89,15 @@ impl Needs<'_> {
     }
 
     fn read(&self, place: Place, needed: &mut [bool]) {
-        for (byte, needed) in needed.iter_mut().enumerate() {
-            let byte = Place { root: Root::Frame, start: byte as i64, end: byte as i64 + 1, exact: true };
-            *needed |= self.places.overlap(byte, place);
+        match place.root {
+            Root::Frame => needed[self.range(place)].fill(true),
+            Root::Global(_) => {}
+            Root::Pointer(pointer) if self.places.may_lead_to_frame(pointer) => self.escaped(needed),
+            Root::Pointer(_) => {}
         }
+    }
+
+    fn escaped(&self, needed: &mut [bool]) {
+        needed.iter_mut().zip(self.places.escaped()).for_each(|(needed, escaped)| *needed |= escaped);
     }
 }
