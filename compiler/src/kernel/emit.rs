@@ -63,17 +63,16 @@ pub fn emit(
         known: Vec::new(),
         known_bound: 0,
     };
+    let spill_bytes = 8 * registers.spill_slots as u32;
+    let frame_bytes = function.slot_bytes.saturating_add(spill_bytes);
+    if function.calls_functions() {
+        emitter.touch_frame(frame_bytes);
+    }
     let order = emitter.layout();
     for (at, block) in order.iter().enumerate() {
         emitter.block(*block, order.get(at + 1).copied());
     }
-    let spill_bytes = 8 * registers.spill_slots as u32;
-    Ok(Code {
-        insns: emitter.asm.finish()?,
-        spans: emitter.spans,
-        relos: emitter.relos,
-        frame_bytes: function.slot_bytes.saturating_add(spill_bytes),
-    })
+    Ok(Code { insns: emitter.asm.finish()?, spans: emitter.spans, relos: emitter.relos, frame_bytes })
 }
 
 fn first_insts(function: &Function) -> Vec<usize> {
@@ -102,6 +101,14 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
+    /// Writes to the end of the frame. Where two ways meet in a called function, and only one of them has used the frame
+    /// of the caller that far, Linux 6.18 stops with "verifier bug: stack slot 5, total slots 0".
+    fn touch_frame(&mut self, bytes: u32) {
+        if let Ok(end @ 1..) = i16::try_from(bytes) {
+            self.push(Insn::store(Size::DW, Reg::R10, -end, 0));
+        }
+    }
+
     /// The order of blocks: as they are, without those that only lead elsewhere.
     fn layout(&self) -> Vec<usize> {
         let blocks = 0..self.function.blocks.len();

@@ -142,3 +142,11 @@ pub struct Function {
     /// Bytes of the frame's slots, which end at the top of the frame.
     pub slot_bytes: u32,
 }
+
+impl Function {
+    /// Whether it calls functions of the object.
+    pub fn calls_functions(&self) -> bool {
+        let mut insts = self.blocks.iter().flat_map(|block| &block.insts);
+        insts.any(|inst| matches!(inst.kind, Kind::Call { target: Target::Function(_), .. }))
+    }
+}

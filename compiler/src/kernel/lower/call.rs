@@ -141,13 +141,12 @@ impl Lowerer<'_> {
         }
         let ret = self.hir.functions[func].ret;
         let mut values = Vec::new();
-        if !self.is_scalar(ret) {
-            let to = match sink {
-                Sink::Memory(to) => to,
-                _ => Addr::of(Base::Slot(self.builder.slot(self.size(ret, span)?))),
-            };
-            values.push(self.pointer(to));
-        }
+        let result_memory = match sink {
+            _ if self.is_scalar(ret) => None,
+            Sink::Memory(to) if to.is_aligned() => Some(to),
+            _ => Some(Addr::of(Base::Slot(self.builder.slot(self.size(ret, span)?)))),
+        };
+        values.extend(result_memory.map(|to| self.pointer(to)));
         let status = self.may_fail(func).then(|| self.clear_status());
         values.extend(status);
         if self.program.uses_scratch(func) {
@@ -165,6 +164,11 @@ impl Lowerer<'_> {
         let result = self.builder.call(ty, Callee::Function(func), values);
         if let Some(status) = status {
             self.look_at_status(status, func);
+        }
+        if let (Sink::Memory(to), Some(from)) = (sink, result_memory)
+            && !to.is_aligned()
+        {
+            self.copy(to, from, self.size(ret, span)?, span)?;
         }
         if let Sink::Scalar(variable) = sink {
             self.builder.set(variable, result);

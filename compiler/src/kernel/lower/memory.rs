@@ -46,6 +46,11 @@ impl Addr {
         Addr { offset: self.offset.saturating_add(bytes), ..self }
     }
 
+    /// Whether it is such a start for whoever is given the address alone.
+    pub(super) fn is_aligned(self) -> bool {
+        self.align >= BASE_ALIGN && self.align < ANYWHERE && self.offset.is_multiple_of(BASE_ALIGN)
+    }
+
     /// The same, accessed by bytes.
     pub(super) fn unaligned(self) -> Addr {
         Addr { align: 1, ..self }
