@@ -1,0 +1,132 @@
+//! CPUs that are taken away and brought back while plugins count on all of them, in an emulated machine with two.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options};
+use ks_tests::emulated::{Kernel, Machine, inside};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, getppid};
+
+#[test]
+fn kernel_6_12() {
+    Machine::new(Kernel::V6_12).run_tests(&["guest_"]);
+}
+
+fn set_online(online: bool) {
+    let value = if online { "1" } else { "0" };
+    std::fs::write("/sys/devices/system/cpu/cpu1/online", value).expect("this CPU can be taken away");
+}
+
+/// Calls that are counted, on one CPU. Afterwards this thread may run anywhere.
+fn ask(cpu: usize, times: u32) {
+    let pin = |cpus: &[usize]| {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu).expect("the number of a CPU"));
+        sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
+    };
+    pin(&[cpu]);
+    for _ in 0..times {
+        getppid();
+    }
+    pin(&[0, 1]);
+}
+
+fn calls() -> Event {
+    Catalog::default().tracepoint("syscalls/sys_enter_getppid").expect("the kernel has it")
+}
+
+/// Every task, or the own thread, on every CPU.
+fn everywhere(pid: i32) -> Options {
+    Options { pid, every_cpu: true, ..Options::default() }
+}
+
+fn raw(attachments: &mut Attachments, id: AttachmentId) -> u64 {
+    attachments.read(id).unwrap_or_else(|error| panic!("{error}")).raw
+}
+
+/// What was told, as the CPUs it is about: below 0 those that went.
+fn told(attachments: &mut Attachments) -> Vec<i32> {
+    let cpu = |notice: Notice| match notice {
+        Notice::CpuGone { cpu, .. } => -cpu,
+        Notice::CpuCame { cpu, .. } => cpu,
+        other => panic!("{other}"),
+    };
+    attachments.take_notices().into_iter().map(cpu).collect()
+}
+
+#[test]
+fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
+    if inside().is_none() {
+        return;
+    }
+    for pid in [-1, 0] {
+        let mut attachments = Attachments::new();
+        let leader = attachments.open(&calls(), &everywhere(pid), None, None).unwrap();
+        let clock = Event::named("page_faults").unwrap();
+        let member = attachments.open(&clock, &everywhere(pid), Some(leader), None).unwrap();
+        let stopped = attachments.open(&calls(), &everywhere(pid), Some(leader), None).unwrap();
+        attachments.disable(stopped).unwrap();
+        ask(1, 10);
+        ask(0, 5);
+        assert_eq!(raw(&mut attachments, leader), 15);
+        let faults = raw(&mut attachments, member);
+        assert!(told(&mut attachments).is_empty());
+
+        set_online(false);
+        assert_eq!(raw(&mut attachments, leader), 15, "what was counted there stays");
+        assert_eq!(told(&mut attachments), [-1]);
+        assert!(raw(&mut attachments, member) >= faults);
+        ask(0, 3);
+        assert_eq!(raw(&mut attachments, leader), 18);
+        assert!(attachments.snapshot_cpu(leader, 1).is_err());
+
+        set_online(true);
+        ask(1, 100);
+        assert_eq!(raw(&mut attachments, leader), 18, "what happened before the kernel was asked is the gap");
+        assert_eq!(told(&mut attachments), [1], "which is told with the reading");
+        ask(1, 4);
+        ask(0, 2);
+        let snapshot = attachments.snapshot(member).unwrap();
+        assert_eq!((snapshot.entries[0].raw, snapshot.own, snapshot.entries.len()), (24, 1, 3));
+        assert_eq!(attachments.snapshot_cpu(leader, 1).unwrap().entries[0].raw, 4);
+        assert_eq!(raw(&mut attachments, stopped), 0, "what was stopped stays so on a CPU that comes");
+        attachments.reset(leader).unwrap();
+        ask(1, 7);
+        assert_eq!(raw(&mut attachments, leader), 7, "a reset forgets what had gone, too");
+    }
+}
+
+/// A CPU that goes and comes while somebody reads all the time: no count is lost but those of the gap, none comes twice.
+#[test]
+fn guest_readings_never_go_back() {
+    if inside().is_none() {
+        return;
+    }
+    let (done, ended) = mpsc::channel::<()>();
+    let reader = std::thread::spawn(move || {
+        let mut attachments = Attachments::new();
+        let id = attachments.open(&calls(), &everywhere(-1), None, None).unwrap();
+        let (mut last, mut readings) = (0, 0);
+        while ended.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
+            ask(0, 1);
+            let now = raw(&mut attachments, id);
+            assert!(now > last, "{now} after {last}");
+            (last, readings) = (now, readings + 1);
+        }
+        assert_eq!(last, readings);
+        told(&mut attachments)
+    });
+    for _ in 0..5 {
+        set_online(false);
+        std::thread::sleep(Duration::from_millis(20));
+        set_online(true);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(done);
+    let told = reader.join().expect("the reader does not panic");
+    assert!(!told.is_empty());
+    for (one, next) in told.iter().zip(&told[1..]) {
+        assert_eq!(*one, -next, "it goes and comes in turn");
+    }
+}
