@@ -3,11 +3,12 @@
 mod perf_support;
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use ks_host::perf::{Attachments, ErrorKind, Notice, Options, PerfError};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use perf_support::{named, own_thread, program, some_descriptor, store, stores_to};
+use perf_support::{named, own_thread, program, some_descriptor, spin, store, stores_to};
 
 fn refused(event: &str, options: Options) -> PerfError {
     Attachments::new().open(&named(event), &options, None, None).unwrap_err()
@@ -52,6 +53,24 @@ fn root_exclude_idle_comes_with_a_warning() {
     let options = Options { exclude_idle: true, ..own_thread() };
     attachments.open(&named("page_faults"), &options, None, None).unwrap();
     assert_eq!(attachments.take_notices(), [Notice::IdleCounts { event: "page_faults".to_owned() }]);
+}
+
+/// The kernel takes the option, which users without rights must give, and counts on.
+#[test]
+fn root_clocks_count_user_code_and_the_kernel_alike() {
+    for event in ["task_clock", "cpu_clock"] {
+        let mut attachments = Attachments::new();
+        let whole = attachments.open(&named(event), &own_thread(), None, None).unwrap();
+        let kernel = Options { exclude_user: true, ..own_thread() };
+        attachments.open(&named(event), &kernel, Some(whole), None).unwrap();
+        assert_eq!(attachments.take_notices(), [Notice::ClockCounts { event: event.to_owned() }]);
+        spin(Duration::from_millis(10));
+        let entries = attachments.snapshot(whole).unwrap().entries;
+        let (whole, kernel) = (entries[0].raw, entries[1].raw);
+        assert!(kernel > whole / 10 * 9, "{kernel} of {whole} ns, nearly all of them in user code");
+        attachments.open(&named("page_faults"), &own_thread(), None, None).unwrap();
+        assert_eq!(attachments.take_notices(), []);
+    }
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl Attachments {
         let refused = |refusal| refused(&plan, refusal);
         places::check(event, &plan.options).map_err(refused)?;
         let target = Target::of(&plan.options);
-        let idle = plan.options.exclude_idle;
+        let told = Notice::of_options(event, &plan.options);
         let mut leader = leader;
         if let Some(led_by) = leader {
             match self.join(led_by, &plan, &target) {
@@ -162,9 +162,7 @@ impl Attachments {
         }
         self.last_id = id.0;
         self.leader_of.insert(id, leader.unwrap_or(id));
-        if idle {
-            self.notices.push(Notice::IdleCounts { event: event.name().to_owned() });
-        }
+        self.notices.extend(told);
         Ok(id)
     }
 

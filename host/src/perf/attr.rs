@@ -43,7 +43,7 @@ pub struct Options {
     pub wakeup: u32,
     /// Count children that the task creates later, too. The same in a whole group.
     pub inherit: bool,
-    /// Do not count while the CPU runs the kernel.
+    /// Do not count while the CPU runs the kernel. The clocks of the kernel count all time whatever this says.
     pub exclude_kernel: bool,
     /// Do not count while the CPU runs user code.
     pub exclude_user: bool,

@@ -250,6 +250,21 @@ impl Event {
         }
     }
 
+    /// Whether it is a clock of the kernel: it counts time in user code and in the kernel alike, whatever is left out.
+    /// Only whether a sample is taken depends on it.
+    ///
+    /// Source: `task_clock_event_init`, `task_clock_event_update` and `perf_swevent_hrtimer` in
+    /// `kernel/events/core.c`, v6.18.
+    pub(super) fn is_clock(&self) -> bool {
+        let clocks = [bindings::PERF_COUNT_SW_CPU_CLOCK, bindings::PERF_COUNT_SW_TASK_CLOCK].map(u64::from);
+        match &self.kind {
+            Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => {
+                clocks.contains(config)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the CPU counts it, so that modes of the CPU can be left out.
     pub(super) fn is_counted_by_hardware(&self) -> bool {
         matches!(self.class(), EventClass::Hardware | EventClass::Pmu)

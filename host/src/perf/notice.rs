@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::attr::Options;
+use super::event::Event;
+
 /// One such thing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Notice {
@@ -38,6 +41,11 @@ pub enum Notice {
         /// The event's name.
         event: String,
     },
+    /// Modes of the CPU were to be left out of a clock, which takes no notice.
+    ClockCounts {
+        /// The event's name.
+        event: String,
+    },
     /// A CPU went offline: nothing is counted there from now on.
     CpuGone {
         /// The event's name.
@@ -61,6 +69,21 @@ pub enum Notice {
         /// The error.
         because: String,
     },
+}
+
+impl Notice {
+    /// What the options ask for and the kernel may count nevertheless.
+    pub(super) fn of_options(event: &Event, options: &Options) -> Vec<Notice> {
+        let name = || event.name().to_owned();
+        let mut notices = Vec::new();
+        if options.exclude_idle {
+            notices.push(Notice::IdleCounts { event: name() });
+        }
+        if event.is_clock() && (options.exclude_kernel || options.exclude_user) {
+            notices.push(Notice::ClockCounts { event: name() });
+        }
+        notices
+    }
 }
 
 impl fmt::Display for Notice {
@@ -91,6 +114,11 @@ impl fmt::Display for Notice {
             Notice::IdleCounts { event } => write!(
                 f,
                 "`exclude_idle` of `{event}` was taken by the kernel, but few PMUs honour it: idle time may be counted"
+            ),
+            Notice::ClockCounts { event } => write!(
+                f,
+                "`exclude_kernel` and `exclude_user` of `{event}` were taken by the kernel, which counts all of the time \
+                 nevertheless"
             ),
             Notice::CpuGone { event, cpu } => {
                 write!(f, "cpu {cpu} went offline: `{event}` keeps what it counted there")
