@@ -183,6 +183,13 @@ impl Run {
     }
 }
 
+/// Memory of this process, in KiB.
+fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 fn churn(calls: Event) {
     unshare(CloneFlags::CLONE_FILES).unwrap();
     let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
@@ -195,7 +202,12 @@ fn churn(calls: Event) {
         enabled: BTreeMap::new(),
         attaches: 0,
     };
+    // What the first part needed is there for the rest.
+    let mut memory = None;
     while run.attaches < ATTACHES {
+        if run.attaches > ATTACHES / 4 {
+            memory.get_or_insert_with(resident_kib);
+        }
         match run.random.below(12) {
             0..4 if run.model.len() < MOST => run.attach(),
             0..6 => run.detach(),
@@ -206,6 +218,9 @@ fn churn(calls: Event) {
         }
     }
     drop(run);
+    let grown = resident_kib().saturating_sub(memory.expect("it went so far"));
+    // Less than a hundred bytes for each attachment.
+    assert!(grown < 750, "{grown} KiB more after the last three quarters");
     assert_eq!(open(), before, "descriptors are left");
 }
 
