@@ -269,6 +269,8 @@ fn the_doctor_looks_at_what_plugins_depend_on() {
         );
         assert_eq!(finding.get("do").is_some(), matches!(state, "limited" | "missing"), "{finding}");
     }
+    let probed = |args: &[&str]| doctor(args).contains("free counters of breakpoint");
+    assert!(probed(&["--probe-pmu"]) && !probed(&[]), "only who asks for it takes counters");
     let pmu = findings.iter().find(|finding| finding["topic"] == "hardware PMU").expect("it is looked at");
     let published = ["cpu", "cpu_core", "armv8_pmuv3"]
         .iter()

@@ -74,6 +74,17 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
+/// How many events of this name a PMU can count beside what is counted already.
+pub fn free_counters(pmu: &str, event: &str, counters: u32) -> Finding {
+    let topic = format!("free counters of {pmu}");
+    match counters {
+        0 => Finding::new(&topic, State::Limited, format!("none for {event}"))
+            .means("what is pinned gets no counter, and all else takes turns with what others count")
+            .remedy("end the other profilers; sysctl kernel.nmi_watchdog=0 while you count"),
+        _ => Finding::new(&topic, State::Good, format!("{counters} for {event}")),
+    }
+}
+
 fn kernel(facts: &Facts) -> Finding {
     let topic = "kernel";
     let Some((major, minor)) = facts.kernel else {

@@ -233,8 +233,13 @@ impl Catalog {
 
     /// The PMU of the CPU's cores; the first of several.
     pub(super) fn core_pmu(&self) -> Option<Pmu> {
-        let pmus = self.sysfs.pmu_names();
-        pmus.iter().filter_map(|name| self.sysfs.pmu(name)).find(|pmu| pmu.core)
+        self.core_pmus().next()
+    }
+
+    /// The PMUs of the CPU's cores: one for each kind of core.
+    pub(super) fn core_pmus(&self) -> impl Iterator<Item = Pmu> {
+        let pmus = self.sysfs.pmu_names().into_iter();
+        pmus.filter_map(|name| self.sysfs.pmu(&name)).filter(|pmu| pmu.core)
     }
 
     /// The name of a hardware or cache event, after its PMU if the upper half of the config names one.

@@ -205,6 +205,26 @@ fn a_pinned_event_without_a_counter_is_an_error() {
 }
 
 #[test]
+fn free_counters_are_counted() {
+    if !has_pmu() {
+        return;
+    }
+    let of_core = || {
+        let found = Catalog::default().free_counters();
+        let core = found.into_iter().find(|free| free.event == "instructions");
+        core.expect("the PMU of the cores").counters
+    };
+    let free = of_core();
+    assert!(free > 0);
+    let mut attachments = Attachments::new();
+    let pinned = Options { pinned: true, ..user() };
+    attachments.open(&instructions(), &pinned, None, None).unwrap();
+    if is_emulated() {
+        assert_eq!((free, of_core()), (6, 5));
+    }
+}
+
+#[test]
 fn codes_of_the_manual_and_terms_of_the_pmu_count_the_same() {
     if !has_pmu() || !is_emulated() {
         return;

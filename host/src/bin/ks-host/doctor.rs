@@ -3,14 +3,18 @@
 use std::fmt::Write as _;
 
 use ks_host::explain::Machine;
-use ks_host::explain::doctor::{Finding, State, examine};
+use ks_host::explain::doctor::{Finding, State, examine, free_counters};
+use ks_host::perf::Catalog;
 
 use crate::output;
 
 /// How to show it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ks-host doctor\n  ks-host doctor --json")]
+#[command(after_help = "Examples:\n  ks-host doctor\n  ks-host doctor --json --probe-pmu")]
 pub(crate) struct Args {
+    /// Counts the free counters of each PMU, too, by taking them: what others count may lose its counters for a moment.
+    #[arg(long)]
+    probe_pmu: bool,
     /// Writes JSON, for tools: a list of objects with `topic`, `state` (good, limited, missing, unknown), `found`, and
     /// where something is not good `means` and `do`.
     #[arg(long)]
@@ -19,7 +23,11 @@ pub(crate) struct Args {
 
 /// Shows the findings. The exit code is 0 whatever they are: the report is what was asked for.
 pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
-    let findings = examine(&Machine::read());
+    let mut findings = examine(&Machine::read());
+    if args.probe_pmu {
+        let free = Catalog::default().free_counters().into_iter();
+        findings.extend(free.map(|free| free_counters(&free.pmu, &free.event, free.counters)));
+    }
     if args.json {
         output::show_json(&findings)?
     } else {
