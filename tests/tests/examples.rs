@@ -96,24 +96,44 @@ fn root_group_shows_each_member_beside_the_snapshot() {
     assert!(counts[0] >= 511 && (5..500).contains(&counts[1]) && counts[2] > 100_000, "{outcome:#?}");
 }
 
+fn has_pmu() -> bool {
+    ["cpu", "armv8_pmuv3", "cpu_core"]
+        .iter()
+        .any(|name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists())
+}
+
 /// On a machine with a PMU both are counted; elsewhere one line says why not, and what to count instead.
 #[test]
-fn root_cache_misses_counts_or_says_what_to_count_instead() {
-    let outcome = build_and_run("cache_misses.ks");
-    let pmu = ["cpu", "armv8_pmuv3", "cpu_core"]
-        .iter()
-        .any(|name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists());
-    if pmu {
-        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-        assert!(outcome.numbers("cache_misses")[0] > 0, "{outcome:#?}");
-    } else {
-        assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{outcome:#?}");
-        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
-        assert!(
-            outcome.stderr.contains("`cache_misses`") && outcome.stderr.contains("`page_faults`"),
-            "{outcome:#?}"
-        );
+fn root_cache_events_are_counted_or_what_to_count_instead_is_said() {
+    for (name, event) in [("cache_misses.ks", "cache_misses"), ("llcstat.ks", "cache_references")] {
+        let outcome = build_and_run(name);
+        if has_pmu() {
+            assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+            assert!(outcome.stdout.lines().count() > 1, "{outcome:#?}");
+        } else {
+            assert_eq!((outcome.code, outcome.stdout.as_str()), (1, ""), "{outcome:#?}");
+            assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+            let said = outcome.stderr.contains(&format!("`{event}`"));
+            assert!(said && outcome.stderr.contains("`page_faults`"), "{outcome:#?}");
+        }
     }
+}
+
+/// The same script with events that every machine counts: who switches and faults is in the table, with sums.
+#[test]
+fn root_llcstat_shows_processes() {
+    let script = std::fs::read_to_string(example("llcstat.ks")).expect("readable");
+    let script = script.replace("event: cache_references", "event: context_switches");
+    let script =
+        script.replace("event: cache_misses", "event: page_faults").replace("period: 100", "period: 1");
+    let outcome = ks_tests::run_script::<&str>("llcstat", &script, &[]);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let rows: Vec<Vec<&str>> =
+        outcome.stdout.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+    let own =
+        rows.iter().find(|row| row.get(1) == Some(&"ks-host")).unwrap_or_else(|| panic!("{outcome:#?}"));
+    assert!(own[2].parse::<u64>().is_ok_and(|count| count >= 100), "a sample stands for 100: {own:?}");
+    assert!(own.len() == 6 && own[5] == "%", "{own:?}");
 }
 
 /// Anyone may count user code of an own thread; what is missing for more is said in one line.
