@@ -14,7 +14,7 @@ use super::notice::Notice;
 use super::places::{self, Surroundings, Target};
 use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
-use super::reading::{Entry, Reading, Snapshot};
+use super::reading::{Reading, Snapshot};
 use super::scale::{State, Tally};
 use crate::explain::perf::{Action, Call};
 
@@ -188,7 +188,14 @@ impl Attachments {
             plan.link = None;
             return Err(PerfError::Refused { attempt: Box::new(plan.attempt(action, None)), refusal });
         }
-        fan.join(plan.clone(), &self.surroundings)
+        match fan.join(plan.clone(), &self.surroundings) {
+            // A CPU went after the groups were looked at: there is none on it any more.
+            Err(error) if error.errno() == Some(Errno::ENODEV) => {
+                self.notices.extend(fan.follow_cpus(&self.surroundings));
+                fan.join(plan.clone(), &self.surroundings)
+            }
+            joined => joined,
+        }
     }
 
     /// Reads this attachment's own counter, now, without stopping it, by one system call for each place that it
@@ -218,7 +225,7 @@ impl Attachments {
         let entries = fan.read_all()?;
         let own = position(fan, id)?;
         self.note(id, &entries[own].1);
-        Ok(snapshot(&entries, own))
+        Ok(Snapshot::of(&entries, own))
     }
 
     /// As [`Attachments::snapshot`], of what the attachment counts on one CPU.
@@ -229,7 +236,7 @@ impl Attachments {
         let fan = self.fan_of(id)?;
         let own = position(fan, id)?;
         match fan.read_cpu(cpu)? {
-            Some(entries) => Ok(snapshot(&entries, own)),
+            Some(entries) => Ok(Snapshot::of(&entries, own)),
             None => {
                 let attempt = fan.plans()[own].attempt(Action::Read, None);
                 Err(PerfError::NotOnCpu { attempt: Box::new(attempt), cpu })
@@ -365,21 +372,6 @@ fn has_no_room(error: &PerfError) -> bool {
 
 fn position(fan: &Fan, id: AttachmentId) -> Result<usize, PerfError> {
     fan.plans().iter().position(|plan| plan.id == id).ok_or(PerfError::Stale(id))
-}
-
-fn snapshot(entries: &[(u64, Tally)], own: usize) -> Snapshot {
-    let reading = Reading::of(&entries[own].1);
-    Snapshot {
-        time_enabled: reading.time_enabled,
-        time_running: reading.time_running,
-        state: reading.state,
-        partial: reading.partial,
-        own,
-        entries: entries
-            .iter()
-            .map(|(id, tally)| Entry { id: *id, raw: tally.raw, scaled: tally.scaled() })
-            .collect(),
-    }
 }
 
 fn describe(plan: &Plan, leader: AttachmentId, fan: &Fan) -> Live {

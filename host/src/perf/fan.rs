@@ -5,8 +5,6 @@
 //! stays what it says; what was not counted meanwhile is told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 
@@ -15,9 +13,9 @@ use super::attr::Options;
 use super::error::{PerfError, Refusal};
 use super::group::{Counter, Group};
 use super::notice::Notice;
+use super::online::Online;
 use super::places::{self, Place, Surroundings, Target};
 use super::plan::Plan;
-use super::pmu;
 use super::scale::Tally;
 use crate::explain::perf::{Action, Call};
 
@@ -81,40 +79,12 @@ impl Drop for Fan {
     }
 }
 
-/// Which CPUs are online, as the kernel wrote it when it was last asked.
-struct Online {
-    file: File,
-    list: Vec<u8>,
-}
-
-impl Online {
-    fn of(surroundings: &Surroundings) -> Option<Online> {
-        let file = File::open(surroundings.sysfs.online_file()).ok()?;
-        let mut online = Online { file, list: Vec::new() };
-        online.has_changed();
-        Some(online)
-    }
-
-    fn has_changed(&mut self) -> bool {
-        let mut list = [0; 4096];
-        let Ok(length) = self.file.read_at(&mut list, 0) else { return false };
-        let changed = self.list != list[..length];
-        if changed {
-            self.list = list[..length].to_vec();
-        }
-        changed
-    }
-
-    fn cpus(&self) -> Vec<i32> {
-        std::str::from_utf8(&self.list).ok().and_then(pmu::cpus).unwrap_or_default()
-    }
-}
-
 impl Fan {
     /// Opens a leader at every place and starts it.
     pub(super) fn open(plan: Plan, target: Target, surroundings: &Surroundings) -> Result<Fan, PerfError> {
-        let branches = open_branches(&plan, surroundings)?;
+        // Before the CPUs are listed to open the event: what changes from now on is seen by the next call.
         let online = plan.options.every_cpu.then(|| Online::of(surroundings)).flatten();
+        let branches = open_branches(&plan, surroundings)?;
         let mut fan = Fan {
             target,
             plans: vec![plan],
@@ -362,7 +332,7 @@ fn open_branches(plan: &Plan, surroundings: &Surroundings) -> Result<Vec<Branch>
     let list = || places::places(&plan.event, &plan.options, surroundings).map_err(refused);
     let mut places = list()?;
     for _ in 0..LISTINGS {
-        let branches = open_at(plan, &places)?;
+        let branches = open_at(plan, &places, surroundings)?;
         if !plan.options.follow {
             return Ok(branches);
         }
@@ -376,8 +346,10 @@ fn open_branches(plan: &Plan, surroundings: &Surroundings) -> Result<Vec<Branch>
     Err(refused(Refusal::TooManyThreads(plan.options.pid)))
 }
 
-fn open_at(plan: &Plan, places: &[Place]) -> Result<Vec<Branch>, PerfError> {
+fn open_at(plan: &Plan, places: &[Place], surroundings: &Surroundings) -> Result<Vec<Branch>, PerfError> {
     let fleeting = is_fleeting(&plan.options);
+    // A CPU may go after it was listed.
+    let is_gone = |cpu| plan.options.every_cpu && !surroundings.sysfs.online_cpus().contains(&cpu);
     let mut branches = Vec::with_capacity(places.len());
     let mut ended = None;
     for place in places {
@@ -387,6 +359,7 @@ fn open_at(plan: &Plan, places: &[Place]) -> Result<Vec<Branch>, PerfError> {
                 branches.push(Branch { place: place.clone(), group });
             }
             Err(error) if fleeting && error.errno() == Some(Errno::ESRCH) => ended = Some(error),
+            Err(error) if error.errno() == Some(Errno::ENODEV) && is_gone(place.cpu) => ended = Some(error),
             Err(error) => return Err(error),
         }
     }

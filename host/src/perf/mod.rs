@@ -27,6 +27,7 @@ mod list;
 mod modifiers;
 mod names;
 mod notice;
+mod online;
 mod page;
 mod places;
 mod plan;

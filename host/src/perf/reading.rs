@@ -63,3 +63,21 @@ pub struct Snapshot {
     /// The leader, then the live members in the order in which they joined.
     pub entries: Vec<Entry>,
 }
+
+impl Snapshot {
+    /// Of all events, each with the kernel's id; that at `own` was read.
+    pub(super) fn of(entries: &[(u64, Tally)], own: usize) -> Snapshot {
+        let reading = Reading::of(&entries[own].1);
+        Snapshot {
+            time_enabled: reading.time_enabled,
+            time_running: reading.time_running,
+            state: reading.state,
+            partial: reading.partial,
+            own,
+            entries: entries
+                .iter()
+                .map(|(id, tally)| Entry { id: *id, raw: tally.raw, scaled: tally.scaled() })
+                .collect(),
+        }
+    }
+}
