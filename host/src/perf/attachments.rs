@@ -189,11 +189,14 @@ impl Attachments {
             return Err(PerfError::Refused { attempt: Box::new(plan.attempt(action, None)), refusal });
         }
         match fan.join(plan.clone(), &self.surroundings) {
-            // A CPU went after the groups were looked at: there is none on it any more.
-            Err(error) if error.errno() == Some(Errno::ENODEV) => {
-                self.notices.extend(fan.follow_cpus(&self.surroundings));
-                fan.join(plan.clone(), &self.surroundings)
-            }
+            // A CPU may have gone after the groups were looked at: then there is none on it any more.
+            Err(error) => match fan.follow_cpus(&self.surroundings) {
+                told if told.is_empty() => Err(error),
+                told => {
+                    self.notices.extend(told);
+                    fan.join(plan.clone(), &self.surroundings)
+                }
+            },
             joined => joined,
         }
     }

@@ -64,11 +64,15 @@ fn instructions_of_user_code_are_exact() {
     }
     let mut attachments = Attachments::new();
     let id = attachments.open(&instructions(), &user(), None, None).unwrap();
-    // The first read finds room for its answer, which later ones have.
-    counted(&mut attachments, id, 1);
-    let around = counted(&mut attachments, id, 1).raw - PER_ROUND;
-    for rounds in [1000, 250_000, 5_000_000, 1000] {
-        let reading = counted(&mut attachments, id, rounds);
+    // What the host does around the loop is not always the same: it finds room for the answer, for example. The least
+    // is the loop's.
+    let mut least = |rounds| {
+        let readings = (0..7).map(|_| counted(&mut attachments, id, rounds));
+        readings.min_by_key(|reading| reading.raw).unwrap()
+    };
+    let around = least(1).raw - PER_ROUND;
+    for rounds in [1000, 250_000, 2_000_000, 1000] {
+        let reading = least(rounds);
         assert_near(reading.raw, around + PER_ROUND * rounds, "instructions");
         assert_eq!((reading.state, reading.scaled), (State::Counted, Some(reading.raw)));
     }
