@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
 use crate::hir::FuncId;
-use crate::kernel::mir::Function;
+use crate::kernel::mir::{Function, Program};
 use crate::kernel::scratch::callees;
+use crate::source::Span;
 
 /// Bytes of stack, of one frame and of all frames of a chain of calls together.
 /// Source: include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
@@ -23,23 +24,32 @@ pub fn overfull(functions: &[Function], frames: &BTreeMap<FuncId, u32>) -> BTree
 }
 
 /// Refuses programs whose chain of calls needs more stack or frames than there are.
-pub fn stack(functions: &[Function], frames: &BTreeMap<FuncId, u32>) -> Vec<Diagnostic> {
+pub fn stack(program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Diagnostic> {
+    let functions = &program.functions;
     let calls = Calls::new(functions, frames);
     let mut errors = Vec::new();
-    for program in functions.iter().filter(|one| one.is_program) {
-        let chain = calls.deepest(program.id);
+    for one in functions.iter().filter(|one| one.is_program) {
+        let chain = calls.deepest(one.id);
         if chain.bytes > STACK_BYTES {
             let what = format!("a program that needs {} bytes of stack with what it calls is", chain.bytes);
             let hint =
                 format!("the kernel allows {STACK_BYTES}; keep large values in a map or a global variable");
-            errors.push(Diagnostic::not_yet(program.span, &what).help(hint));
+            errors.push(Diagnostic::not_yet(one.span, &what).help(hint));
         } else if chain.frames > MAX_FRAMES {
-            let what = format!("a chain of {} calls is", chain.frames);
-            let hint = format!("the kernel allows {MAX_FRAMES}");
-            errors.push(Diagnostic::not_yet(program.span, &what).help(hint));
+            errors.push(too_deep(one.span, chain.frames, program.loops.called));
         }
     }
     errors
+}
+
+fn too_deep(span: Span, frames: u32, loops_called: bool) -> Diagnostic {
+    let hint = format!("the kernel allows {MAX_FRAMES}");
+    if loops_called {
+        let what = format!("{frames} calls and loops within each other need Linux 6.4");
+        let note = "older kernels call a function for each loop";
+        return Diagnostic::error(1005, span, what).note(note).help(hint);
+    }
+    Diagnostic::not_yet(span, &format!("a chain of {frames} calls is")).help(hint)
 }
 
 #[derive(Default, Clone, Copy)]

@@ -128,27 +128,48 @@ impl Machine {
         self.cpu >= Cpu::V4
     }
 
+    /// Whether loops are calls of `bpf_loop`: the kernel has that and no iterators.
+    pub(super) fn calls_loops(self) -> bool {
+        self.kernel.is_some_and(|kernel| (LOOP_SINCE..ITERATORS_SINCE).contains(&kernel))
+    }
+
+    /// Whether there are ordinary loops only: the verifier walks through each turn (Linux 5.3).
+    pub(super) fn walks_loops(self) -> bool {
+        self.kernel.is_some_and(|kernel| kernel < LOOP_SINCE)
+    }
+
     /// What of a program the kernel lacks, each call once.
     pub(super) fn refusals(self, program: &Program) -> Vec<Diagnostic> {
         let Some(kernel) = self.kernel else { return Vec::new() };
         let insts = program.functions.iter().flat_map(|one| &one.blocks).flat_map(|block| &block.insts);
-        let mut found: Vec<Diagnostic> = insts.filter_map(|inst| too_new(inst, kernel)).collect();
+        let mut found: Vec<Diagnostic> = insts.filter_map(|inst| too_new(inst, kernel, program)).collect();
         found.dedup_by_key(|one| one.primary.span);
         found
     }
 }
 
-fn too_new(inst: &Inst, kernel: KernelVersion) -> Option<Diagnostic> {
-    let Op::Call { callee, .. } = &inst.op else { return None };
-    let (since, name) = match callee {
-        Callee::Kfunc(Kfunc::IterNumNew) => (KernelVersion::new(6, 4), "a loop of this length"),
-        // All helpers here are older than 5.15.
-        Callee::Helper(_) | Callee::Kfunc(_) | Callee::Function(_) => return None,
-    };
-    let headline = format!("{name} needs Linux {since}, and this is compiled for {kernel}");
-    (since > kernel).then(|| {
-        Diagnostic::error(1005, inst.span, &headline)
-            .note("the verifier of older kernels walks through every turn, and has no iterators")
-            .help("give the loop a small constant range, or compile for a newer kernel")
+/// The first kernel with `bpf_loop`.
+const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17);
+/// The first kernel with `bpf_iter_num_new` and its kin.
+const ITERATORS_SINCE: KernelVersion = KernelVersion::new(6, 4);
+
+fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diagnostic> {
+    // All helpers here but `bpf_loop` are older than 5.15.
+    let Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. } = &inst.op else { return None };
+    if kernel >= ITERATORS_SINCE {
+        return None;
+    }
+    let headline =
+        |what: &str, since| format!("{what} needs Linux {since}, and this is compiled for {kernel}");
+    let kept = program.loops.kept.iter().find(|(span, _)| *span == inst.span);
+    Some(match kept {
+        Some((_, kept)) => {
+            Diagnostic::error(1005, inst.span, headline("this loop", ITERATORS_SINCE))
+                .note(format!("older kernels run it by bpf_loop, which it cannot be called by: {}", kept.reason()))
+                .help("give the loop a small constant range, or compile for a newer kernel")
+        }
+        None => Diagnostic::error(1005, inst.span, headline("a loop of this length", LOOP_SINCE))
+            .note("the verifier of older kernels walks through every turn, and has neither bpf_loop nor iterators")
+            .help("give the loop a small constant range, or compile for a newer kernel"),
     })
 }

@@ -90,12 +90,13 @@ pub fn compile(
     let machine = machine.into();
     let mir = lower_with(hir, split, machine, Effort::Full, None, &mut |_, _| {})?;
     let refused = machine.refusals(&mir.program);
-    if !refused.is_empty() {
+    if !refused.is_empty() && !machine.calls_loops() {
         return Err(refused);
     }
     let code = mir.code(split, sources)?;
-    let mut errors = limits::stack(&mir.program.functions, &code.frames);
-    let looping = programs_with_large_loops(&mir.program.functions);
+    let stack = limits::stack(&mir.program, &code.frames);
+    let mut errors = if refused.is_empty() { stack } else { refused };
+    let looping = programs_with_large_loops(&mir.program);
     if errors.is_empty() && looping.is_empty() {
         return object(&mir, code);
     }
@@ -104,20 +105,22 @@ pub fn compile(
     if !looping.is_empty() {
         let apart = lower_apart(hir, split, machine, &plain.functions, &looping, &mut |_, _| {})?;
         let apart_code = apart.code(split, sources)?;
-        if limits::stack(&apart.program.functions, &apart_code.frames).is_empty()
-            && apart.program.scratch_bytes <= scratch::MAX_BYTES
-        {
+        let left = apart.refusals(&apart_code);
+        if left.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
             return object(&apart, apart_code);
         }
         if errors.is_empty() {
             return object(&mir, code);
+        }
+        if !left.is_empty() {
+            errors = left;
         }
     }
     for (least, effort) in WITH_SCRATCH {
         let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
         let mir = lower_with(hir, split, machine, *effort, Some(&plan), &mut |_, _| {})?;
         let code = mir.code(split, sources)?;
-        let left = limits::stack(&mir.program.functions, &code.frames);
+        let left = mir.refusals(&code);
         if left.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
             return object(&mir, code);
         }
@@ -128,17 +131,19 @@ pub fn compile(
     Err(errors)
 }
 
-/// The programs that run a loop which the verifier should look at on its own.
-fn programs_with_large_loops(functions: &[mir::Function]) -> BTreeSet<FuncId> {
+/// The programs that run a loop which the verifier should look at on its own, or one that needs the frame elsewhere.
+fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
     let mut found: BTreeSet<FuncId> = BTreeSet::new();
     // Helpers come before those that call them.
-    for function in functions {
+    for function in &program.functions {
         let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
-        if calls_one || pass::has_large_loop(function) {
+        let is_kept = program.loops.called && pass::has_iterator(function);
+        if calls_one || is_kept || pass::has_large_loop(program, function) {
             found.insert(function.id);
         }
     }
-    functions.iter().filter(|one| one.is_program && found.contains(&one.id)).map(|one| one.id).collect()
+    let programs = program.functions.iter().filter(|one| one.is_program && found.contains(&one.id));
+    programs.map(|one| one.id).collect()
 }
 
 fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
@@ -211,6 +216,12 @@ impl<'a> Mir<'a> {
     /// As text.
     pub fn text(&self) -> String {
         mir::print::program(&self.program, self.hir)
+    }
+
+    /// What the machine's kernel would not take.
+    fn refusals(&self, code: &Code<'_>) -> Vec<Diagnostic> {
+        let refused = self.machine.refusals(&self.program);
+        if refused.is_empty() { limits::stack(&self.program, &code.frames) } else { refused }
     }
 
     /// Selects instructions and registers.

@@ -81,7 +81,10 @@ impl<'a> Assembly<'a> {
     fn declare(&mut self, declared: &mir::Function, program: &mir::Program) {
         let id = declared.id;
         let Some(function) = self.hir.functions.get(id) else {
-            return self.declare_body(declared, program);
+            return match program.loops.callbacks.contains(&id) {
+                true => self.declare_callback(declared),
+                false => self.declare_body(declared, program),
+            };
         };
         let (section, linkage) = if function.kind.is_program() {
             (CodeSection::Program(section::of(function, self.arch)), FuncLinkage::Global)
@@ -121,13 +124,33 @@ impl<'a> Assembly<'a> {
         self.builder.btf().ptr(pointed)
     }
 
+    /// The function that `bpf_loop` calls in each turn. Source: include/uapi/linux/bpf.h, `bpf_loop`, v6.12.
+    fn declare_callback(&mut self, callback: &mir::Function) {
+        let name = self.body_name(callback);
+        let btf = self.builder.btf();
+        let index = btf.int("u32", 4, IntEncoding::Unsigned);
+        let captured = btf.ptr(btf::TypeId::VOID);
+        let params: Vec<_> = callback.params.iter().map(String::as_str).zip([index, captured]).collect();
+        let result = btf.int("i32", 4, IntEncoding::Signed);
+        let proto = btf.func_proto(result, &params);
+        let decl = FunctionDecl { name, section: CodeSection::Text, linkage: FuncLinkage::Static, proto };
+        self.functions.insert(callback.id, self.builder.declare_function(decl));
+    }
+
+    fn body_name(&self, body: &mir::Function) -> String {
+        self.unused_name(&format!("{}_{}", body.name, body.id.index() - self.hir.functions.len()))
+    }
+
     /// The function of a loop's body, which the verifier looks at on its own: it needs to know the parameters.
     fn declare_body(&mut self, body: &mir::Function, program: &mir::Program) {
-        let name = self.unused_name(&format!("{}_{}", body.name, body.id.index() - self.hir.functions.len()));
+        let name = self.body_name(body);
         let btf = self.builder.btf();
         let byte = btf.int("u8", 1, IntEncoding::Unsigned);
         let scratch = btf.array(byte, program.scratch_bytes.next_multiple_of(8));
-        let scratch = btf.ptr(scratch);
+        let scratch = match program.loops.called {
+            true => btf.int("u32", 4, IntEncoding::Unsigned),
+            false => btf.ptr(scratch),
+        };
         let context = btf.structure(program.context.unwrap_or("__ctx"), 0, &[]);
         let context = btf.ptr(context);
         let params: Vec<_> = body.params.iter().map(String::as_str).zip([scratch, context]).collect();
@@ -212,6 +235,7 @@ impl Symbols for Assembly<'_> {
         match symbol {
             Symbol::Map(map) => Imm64::Map(self.map(map)),
             Symbol::Count(count) => Imm64::Global { global: self.count(count), offset: 0 },
+            Symbol::Function(id) => Imm64::Function(self.functions[&id]),
             Symbol::Global(id, offset) => Imm64::Global { global: self.globals[&id], offset },
         }
     }

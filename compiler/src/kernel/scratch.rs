@@ -24,8 +24,11 @@ use crate::index::IndexVec;
 /// softirq within a task that preempted others.
 pub const SLOTS: u32 = 8;
 
-/// Bytes of the mark at the start of each slot, which says whether it is in use.
-pub const MARK_BYTES: u32 = 8;
+/// Bytes at the start of each slot: the mark, which says whether it is in use, and from [`NUMBER_OFFSET`] on its number.
+pub const HEAD_BYTES: u32 = 16;
+
+/// Where a slot's number is: 32 bits, if loops are called.
+pub const NUMBER_OFFSET: i16 = 8;
 
 /// Most bytes of a slot. Source: include/linux/percpu.h, `PCPU_MIN_UNIT_SIZE`, v6.12, which bounds the values of per-CPU
 /// maps.
@@ -107,7 +110,7 @@ impl Plan {
 pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, plan: &Plan) -> u32 {
     let mut moved = BTreeMap::new();
     let mut starts: BTreeMap<FuncId, u32> = BTreeMap::new();
-    let mut total = MARK_BYTES;
+    let mut total = HEAD_BYTES;
     // Callers come first, so that where a function's bytes start is known when its turn comes.
     for function in functions.iter().rev() {
         let Some(base) = bases.get(&function.id) else { continue };
@@ -116,7 +119,7 @@ pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, pl
         } else {
             BTreeSet::new()
         };
-        let start = starts.get(&function.id).copied().unwrap_or(MARK_BYTES);
+        let start = starts.get(&function.id).copied().unwrap_or(HEAD_BYTES);
         let positions = Compact::new(function, |slot| slots.contains(&slot));
         let end = start.saturating_add(positions.bytes);
         for callee in callees(function) {
@@ -134,10 +137,10 @@ pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, pl
     total
 }
 
-/// The functions of the object that a function calls, in order.
+/// The functions of the object that a function calls, itself or through a helper, in order.
 pub fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
     function.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
-        Op::Call { callee: Callee::Function(id), .. } => Some(id),
+        Op::Call { callee: Callee::Function(id), .. } | Op::FunctionAddr(id) => Some(id),
         _ => None,
     })
 }

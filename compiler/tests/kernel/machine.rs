@@ -3,6 +3,7 @@
 use ks_compiler::kernel::{Cpu, KernelVersion, Machine, Object};
 use ks_wit::section::Arch;
 
+use crate::kernel::Loaded;
 use crate::{build, object_for, perf_program};
 
 /// Whether the text of an instruction works on 32 bits of a register.
@@ -39,9 +40,9 @@ fn signs_cost_one_instruction_where_there_is_one() {
 }
 
 #[test]
-fn a_loop_without_a_known_end_needs_iterators() {
+fn a_loop_without_a_known_end_needs_the_kernels_help() {
     let script = perf_program("var n: u32 = 9\nvar sum: u64 = 0", "for (i in 0..n) { sum += i }\nreturn 0");
-    for (major, minor, fine) in [(5, 15, false), (6, 1, false), (6, 6, true), (6, 18, true)] {
+    for (major, minor, fine) in [(5, 15, false), (5, 17, true), (6, 1, true), (6, 6, true), (6, 18, true)] {
         let kernel = Some(KernelVersion::new(major, minor));
         let built = build(&script, &[], Machine { kernel, ..Arch::X86_64.into() });
         let codes: Vec<_> = built.err().into_iter().flatten().map(|one| one.code.to_string()).collect();
@@ -50,4 +51,45 @@ fn a_loop_without_a_known_end_needs_iterators() {
     let short = perf_program("var sum: u64 = 0", "for (i in 0..9) { sum += i }\nreturn 0");
     let kernel = Some(KernelVersion::new(5, 15));
     assert!(build(&short, &[], Machine { kernel, ..Arch::X86_64.into() }).is_ok());
+    let long = perf_program("var sum: u64 = 0", "for (i in 0..1000) { sum += i }\nreturn 0");
+    let object = build(&long, &[], Machine { kernel, ..Arch::X86_64.into() }).expect("the verifier walks it");
+    assert!(!object.mir().contains("bpf_"), "{}", object.mir());
+}
+
+#[test]
+fn root_a_long_loop_without_decisions_is_walked_by_the_verifier() {
+    let script = perf_program("var sum: u64 = 0", "for (i in 0..4096) { sum += i }\nreturn 0");
+    let kernel = Some(KernelVersion::new(5, 15));
+    let object =
+        build(&script, &[], Machine { kernel, ..Arch::X86_64.into() }).expect("no iterator is needed");
+    Loaded::load(object.elf());
+}
+
+#[test]
+fn loops_are_calls_where_there_are_no_iterators() {
+    let body = "for (i in 0..n) { sum += i }\nreturn 0";
+    let script = perf_program("var n: u32 = 9\nvar sum: u64 = 0", body);
+    let built = |minor| {
+        let kernel = Some(KernelVersion::new(6, minor));
+        build(&script, &[], Machine { kernel, ..Arch::X86_64.into() }).expect("the kernel has one of both")
+    };
+    let (old, new) = (built(1), built(6));
+    assert!(
+        old.mir().contains("call bpf_loop(") && old.mir().contains("function_addr loop_body_0"),
+        "{}",
+        old.mir()
+    );
+    assert!(old.disassembly().contains("call bpf_loop"), "{}", old.disassembly());
+    assert!(!old.mir().contains("bpf_iter_num") && !new.mir().contains("bpf_loop"), "{}", new.mir());
+}
+
+#[test]
+fn a_binding_that_changes_from_turn_to_turn_is_refused_with_the_reason() {
+    let items = "struct Entry { value: u64 }\nvar m: hash<u32, Entry>(4)\nvar n: u32 = 3";
+    let body = "var x = m[0]\nfor (i in 0..n) { x.value += 1\nx = m[i] }\nreturn 0";
+    let kernel = Some(KernelVersion::new(6, 1));
+    let errors = build(&perf_program(items, body), &[], Machine { kernel, ..Arch::X86_64.into() });
+    let errors = errors.expect_err("a callback cannot hand a pointer on");
+    assert_eq!(errors[0].code.to_string(), "KS1005");
+    assert!(errors[0].notes.iter().any(|note| note.contains("pointer or binding")), "{errors:#?}");
 }

@@ -8,8 +8,8 @@ use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
 use ks_compiler::kernel::mir::interp::{Around, MapShape, Plain, Stuck, run};
 use ks_compiler::kernel::mir::{
-    BinaryOp, Callee, Condition, Function, Helper, Kfunc, MapSymbol, Op, Origin, Program, Size, Slot, Type,
-    Value,
+    BinaryOp, Callee, Condition, Function, Helper, Kfunc, Loops, MapSymbol, Op, Origin, Program, Size, Slot,
+    Type, Value,
 };
 use ks_compiler::kernel::{Checks, Effort, run_passes};
 use ks_compiler::source::{SourceMap, Span};
@@ -420,6 +420,7 @@ fn program(seed: u64) -> Program {
         arrays: Vec::new(),
         script_functions: FUNCTIONS,
         bodies: 0,
+        loops: Loops::default(),
         context: None,
     }
 }
@@ -436,8 +437,9 @@ fn around() -> Around {
 }
 
 /// What went wrong, if anything; and whether the function ended at all.
-fn check(seed: u64) -> Result<bool, String> {
+fn check(seed: u64, called: bool) -> Result<bool, String> {
     let mut program = program(seed);
+    program.loops.called = called;
     let mut stages = Vec::new();
     let mut keep = |name, program: &Program| stages.push((name, program.clone()));
     run_passes(&mut program, Effort::Full, Checks::EveryStage, &mut keep)
@@ -470,7 +472,11 @@ fn every_pass_keeps_what_random_functions_do() {
     let count = seeds.end - seeds.start;
     let mut ended = 0;
     for seed in seeds {
-        ended += u64::from(check(seed).unwrap_or_else(|what| panic!("KS_SEED={seed}: {what}")));
+        for called in [false, true] {
+            let fine = check(seed, called);
+            let fine = fine.unwrap_or_else(|what| panic!("KS_SEED={seed}, loops called {called}: {what}"));
+            ended += u64::from(fine && !called);
+        }
     }
     assert!(ended * 10 >= count * 9, "{ended} of {count} functions end");
 }

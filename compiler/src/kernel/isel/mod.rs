@@ -49,6 +49,8 @@ pub enum Symbol {
     Count(Count),
     /// A byte of a global variable.
     Global(GlobalId, u32),
+    /// A function that the kernel calls.
+    Function(FuncId),
 }
 
 /// What is called.

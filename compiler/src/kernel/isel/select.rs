@@ -201,6 +201,10 @@ impl Selector<'_> {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Map(*map) })
             }
+            Some(Op::FunctionAddr(id)) => {
+                let dst = self.fresh();
+                (dst, Kind::Address { dst, symbol: Symbol::Function(*id) })
+            }
             Some(Op::CountAddr(count)) => {
                 let dst = self.fresh();
                 (dst, Kind::Address { dst, symbol: Symbol::Count(*count) })

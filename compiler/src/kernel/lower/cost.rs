@@ -4,20 +4,31 @@ use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, LocalId, Place, PlaceKind, Stmt, StmtKind};
 use crate::types::Types;
 
-/// Most turns of an ordinary loop.
-const MAX_TURNS: u64 = 64;
-/// Most parts of statements and expressions that all turns together may walk. The verifier walks a million instructions.
-const MAX_PARTS: u64 = 2048;
+/// What an ordinary loop may have at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    turns: u64,
+    /// Parts of statements and expressions that all turns together may walk. The verifier walks a million instructions.
+    parts: u64,
+}
+
+impl Limits {
+    /// Where other loops can run, too.
+    pub(super) const USUAL: Limits = Limits { turns: 64, parts: 2048 };
+    /// Where no others can.
+    pub(super) const ALONE: Limits = Limits { turns: 4096, parts: 32_768 };
+}
+
 /// Most decisions on one path through all turns: each may double the paths.
 const MAX_DECISIONS: u64 = 6;
 
 /// Whether a loop may be left to the verifier as it is.
-pub(super) fn is_small(types: &Types, variable: LocalId, turns: u64, body: &[Stmt]) -> bool {
+pub(super) fn is_small(types: &Types, variable: LocalId, turns: u64, body: &[Stmt], limits: Limits) -> bool {
     let mut cost = Cost { types, variable, parts: 0, decisions: 0, has_loop: false };
     body.iter().for_each(|stmt| visit::stmt(&mut cost, stmt));
     !cost.has_loop
-        && turns <= MAX_TURNS
-        && turns.saturating_mul(cost.parts) <= MAX_PARTS
+        && turns <= limits.turns
+        && turns.saturating_mul(cost.parts) <= limits.parts
         && turns.saturating_mul(cost.decisions) <= MAX_DECISIONS
 }
 

@@ -15,6 +15,9 @@
 //! ```
 //!
 //! The verifier's work doubles with each branch in such a loop, so large bodies become functions later (`pass::outline`).
+//! Kernels without iterators get a call of `bpf_loop` instead (`pass::callbacks`), and those without both only ordinary loops,
+//! which then may be longer.
+//!
 //! "Nothing new" needs values that do not differ from turn to turn in the verifier's eyes: see [`Op::Opaque`].
 
 use std::collections::BTreeSet;
@@ -197,7 +200,7 @@ impl Lowerer<'_> {
         let limit = self.scalar(end)?;
         let turns = Turns { variable, int, constant, first, limit };
         let body = Body { variable, int, shown, element: None, stmts: body };
-        if constant.is_some_and(|turns| cost::is_small(self.types(), local, turns, body.stmts)) {
+        if constant.is_some_and(|turns| self.is_small(local, turns, body.stmts)) {
             return self.ordinary_loop(&turns, &body);
         }
         self.iterated_loop(&turns, &body)
@@ -223,10 +226,17 @@ impl Lowerer<'_> {
         let turns = Turns { variable, int, constant: Some(len), first, limit };
         let body = Body { variable, int, shown, element: Some(Element { array, len, value }), stmts: body };
         let bytes = self.types().size(self.active.source.locals[value].ty);
-        if len.saturating_mul(bytes) <= 64 && cost::is_small(self.types(), key, len, body.stmts) {
+        if len.saturating_mul(bytes) <= 64 && self.is_small(key, len, body.stmts) {
             return self.ordinary_loop(&turns, &body);
         }
         self.iterated_loop(&turns, &body)
+    }
+
+    /// Whether a loop of so many turns may be left to the verifier as it is.
+    fn is_small(&self, variable: LocalId, turns: u64, body: &[Stmt]) -> bool {
+        let alone = self.program.machine.walks_loops();
+        let limits = if alone { cost::Limits::ALONE } else { cost::Limits::USUAL };
+        cost::is_small(self.types(), variable, turns, body, limits)
     }
 
     fn loop_variable(&mut self, local: LocalId, int: IntType) -> Lower<(Variable, Option<Base>)> {

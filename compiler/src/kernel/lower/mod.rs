@@ -103,7 +103,8 @@ pub fn lower(
     if errors.is_empty() {
         let context = context_of(hir, &functions);
         let arrays = program.arrays;
-        Ok(mir::Program { functions, scratch_bytes, script_functions, bodies: 0, context, arrays })
+        let loops = mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() };
+        Ok(mir::Program { functions, scratch_bytes, script_functions, bodies: 0, loops, context, arrays })
     } else {
         Err(errors)
     }

@@ -1,7 +1,7 @@
 //! How a program gets a scratch slot when it starts; `kernel::scratch` says what for, and gives it back.
 
 use super::super::mir::{BinaryOp, Block, Condition, MapSymbol, Op, Origin, Size, Type, Value};
-use super::super::scratch::{Base, SLOTS};
+use super::super::scratch::{Base, NUMBER_OFFSET, SLOTS};
 use super::Lowerer;
 use super::memory::{Addr, Base as Memory};
 
@@ -48,6 +48,10 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(none_free);
         self.end_by_fault();
         self.builder.switch_to_sealed(claimed);
+        if self.program.machine.calls_loops() {
+            let op = Op::Store { size: Size::W, base: pointer, offset: NUMBER_OFFSET, value: index };
+            self.builder.effect(op);
+        }
         Claim { base: Base { pointer, before: Some(key) }, none_free }
     }
 

@@ -46,6 +46,9 @@ pub enum Helper {
     ProbeReadKernel,
     /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
     ProbeReadUser,
+    /// `(turns, function, captured, 0) -> turns that were run` (Linux 5.17): calls `function(index, captured)`, whose index
+    /// has 32 bits and zeros above, until it gives 1; `captured` points to the stack
+    Loop,
 }
 
 impl Helper {
@@ -72,6 +75,7 @@ impl Helper {
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
             Helper::ProbeReadKernel => "bpf_probe_read_kernel",
             Helper::ProbeReadUser => "bpf_probe_read_user",
+            Helper::Loop => "bpf_loop",
         }
     }
 
@@ -98,6 +102,7 @@ impl Helper {
             Helper::GetCurrentCgroupId => 80,
             Helper::ProbeReadUser => 112,
             Helper::ProbeReadKernel => 113,
+            Helper::Loop => 181,
         }
     }
 
@@ -127,6 +132,7 @@ impl Helper {
                 | Helper::TailCall
                 | Helper::ProbeReadKernel
                 | Helper::ProbeReadUser
+                | Helper::Loop
         )
     }
 }

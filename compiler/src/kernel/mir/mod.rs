@@ -16,11 +16,13 @@ mod callee;
 pub mod core;
 pub mod dominators;
 pub mod interp;
+mod loops;
 mod op;
 pub mod print;
 pub mod verify;
 
 pub use self::callee::{Callee, Helper, Kfunc};
+pub use self::loops::{Kept, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
 pub use crate::bpf::Size;
@@ -57,6 +59,8 @@ pub enum Origin {
     MemoryOrNull,
     /// A map, as helpers take it.
     Map,
+    /// A function, as helpers take it.
+    Function,
     /// The program's context: read and written at constant offsets only, each member in its own size.
     Context,
     /// The counter inside an iterator, or null: to be tested before use.
@@ -299,6 +303,8 @@ pub struct Program {
     pub script_functions: usize,
     /// How many bodies of loops there are.
     pub bodies: usize,
+    /// How loops run whose turns the verifier does not walk one by one.
+    pub loops: Loops,
     /// The context's type if it is the same for all programs, and one that a global function may be given.
     pub context: Option<&'static str>,
     /// The programs that tail calls lead to: those of one array are of one kind.

@@ -201,8 +201,8 @@ pub enum Op {
         /// The member's place.
         offset: i16,
     },
-    /// `value`, about which the verifier knows nothing any more: `zero` is the result of [`Kfunc::IterNumNew`], 0 in fact
-    /// and anything to the verifier. A number that a loop changes would otherwise be a new constant in each turn, and
+    /// `value`, about which the verifier knows nothing any more: `zero` is the result of [`Kfunc::IterNumNew`] or the upper
+    /// half of a callback's index, 0 in fact and anything to the verifier. A number that a loop changes would otherwise be a new constant in each turn, and
     /// the verifier would walk through all turns.
     Opaque {
         /// The number.
@@ -226,6 +226,8 @@ pub enum Op {
     },
     /// A map.
     MapAddr(MapSymbol),
+    /// A function of the object that the kernel calls.
+    FunctionAddr(FuncId),
     /// 8 bytes of a global variable that the object counts in.
     CountAddr(Count),
     /// How many bytes the first of two pointers into memory lies behind the second: 64 bits.
@@ -302,7 +304,12 @@ impl Op {
     pub fn is_leaf(&self) -> bool {
         matches!(
             self,
-            Op::Const(_) | Op::StackAddr { .. } | Op::GlobalAddr { .. } | Op::MapAddr(_) | Op::CountAddr(_)
+            Op::Const(_)
+                | Op::StackAddr { .. }
+                | Op::GlobalAddr { .. }
+                | Op::MapAddr(_)
+                | Op::FunctionAddr(_)
+                | Op::CountAddr(_)
         )
     }
 
@@ -313,6 +320,7 @@ impl Op {
             | Op::StackAddr { .. }
             | Op::GlobalAddr { .. }
             | Op::MapAddr(_)
+            | Op::FunctionAddr(_)
             | Op::CountAddr(_)
             | Op::Core(..) => Operands::new(),
             Op::IsNull(value)
@@ -346,6 +354,7 @@ impl Op {
             | Op::StackAddr { .. }
             | Op::GlobalAddr { .. }
             | Op::MapAddr(_)
+            | Op::FunctionAddr(_)
             | Op::CountAddr(_)
             | Op::Core(..) => {}
             Op::IsNull(value)

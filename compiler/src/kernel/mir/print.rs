@@ -86,6 +86,7 @@ impl Display for Type {
                 Origin::Memory => "memory",
                 Origin::MemoryOrNull => "memory?",
                 Origin::Map => "map",
+                Origin::Function => "function",
                 Origin::Context => "context",
                 Origin::TurnOrNull => "turn?",
                 Origin::Turn => "turn",
@@ -132,6 +133,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             MapSymbol::Scratch => "scratch_map".into(),
             MapSymbol::Programs(first) => format!("program_array {}", hir.functions[*first].name),
         },
+        Op::FunctionAddr(id) => format!("function_addr {}", callee_name(Callee::Function(*id), hir)),
         Op::CountAddr(count) => match count {
             Count::Faults(program) => format!("fault_count {}", hir.functions[*program].name),
             Count::Lost(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),

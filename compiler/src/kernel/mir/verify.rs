@@ -214,6 +214,7 @@ impl Checker<'_> {
             Op::StackAddr { .. }
             | Op::GlobalAddr { .. }
             | Op::MapAddr(_)
+            | Op::FunctionAddr(_)
             | Op::CountAddr(_)
             | Op::PtrAdd(..)
             | Op::PtrDiff(..) => self.address(&inst.op, result),
@@ -247,6 +248,7 @@ impl Checker<'_> {
             }
             Op::GlobalAddr { .. } | Op::CountAddr(_) => require(gives(Origin::Global), mismatch),
             Op::MapAddr(_) => require(result == Some(Type::Ptr(Origin::Map)), mismatch),
+            Op::FunctionAddr(_) => require(result == Some(Type::Ptr(Origin::Function)), mismatch),
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
                 let memory =

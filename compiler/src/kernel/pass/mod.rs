@@ -4,6 +4,7 @@ mod accesses;
 mod algebra;
 mod bounds;
 mod branches;
+mod callbacks;
 mod carried;
 mod dead;
 mod decide;
@@ -21,6 +22,7 @@ mod threads;
 mod twins;
 mod values;
 
+pub use callbacks::has_iterator;
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
 pub use outline::has_large_loop;
 
@@ -61,6 +63,9 @@ const INLINE: &str = "inline";
 /// The pass that makes functions of the bodies of loops: once, before the last ones.
 const OUTLINE: &str = "outline";
 
+/// The pass that makes calls of loops: once, before the last.
+const CALLBACKS: &str = "callbacks";
+
 /// Looks at a program after [`LOWERING`] and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
@@ -84,7 +89,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().chain(LAST).map(|(name, _)| *name);
-    std::iter::once(LOWERING).chain(each).chain([INLINE, OUTLINE])
+    std::iter::once(LOWERING).chain(each).chain([INLINE, OUTLINE, CALLBACKS])
 }
 
 /// Runs all passes on all functions until nothing changes.
@@ -114,6 +119,9 @@ pub fn run(
     if effort == Effort::LoopsApart {
         outline_all(program, checks, watch)?;
     }
+    if program.loops.called {
+        call_all(program, effort, checks, watch)?;
+    }
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
             if pass(&mut program.functions[at]) {
@@ -138,6 +146,28 @@ fn outline_all(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Resul
             for changed in at..=at + made {
                 check(&program.functions[changed], OUTLINE, checks)?;
                 improve(program, changed, Effort::Full, checks, watch)?;
+            }
+        }
+        at += made + 1;
+    }
+    Ok(())
+}
+
+/// Makes calls of the loops in all functions.
+fn call_all(
+    program: &mut Program,
+    effort: Effort,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
+    let mut at = 0;
+    while at < program.functions.len() {
+        let (made, changed) = callbacks::run(program, at);
+        if changed {
+            watch(CALLBACKS, program);
+            for changed in at..=at + made {
+                check(&program.functions[changed], CALLBACKS, checks)?;
+                improve(program, changed, effort, checks, watch)?;
             }
         }
         at += made + 1;

@@ -167,7 +167,8 @@ impl<'a> Places<'a> {
             Callee::Helper(Helper::MapUpdate) => false,
             Callee::Helper(helper) if !helper.has_effects() => false,
             _ => {
-                let escaped = matches!(callee, Callee::Function(_)) && self.is_escaped(place);
+                let escaped = matches!(callee, Callee::Function(_) | Callee::Helper(Helper::Loop))
+                    && self.is_escaped(place);
                 escaped || args.iter().any(|arg| self.overlap(self.argument(*arg), place))
             }
         }

@@ -5,8 +5,8 @@ use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
 use crate::kernel::mir::{
-    BinaryOp, Callee, Condition, Function, Helper, MapSymbol, Op, Origin, Program, Size, Target, Terminator,
-    Type, Value, verify::verify,
+    BinaryOp, Callee, Condition, Function, Helper, Loops, MapSymbol, Op, Origin, Program, Size, Target,
+    Terminator, Type, Value, verify::verify,
 };
 use crate::source::{SourceMap, Span};
 
@@ -38,6 +38,7 @@ fn optimised(function: Function) -> Function {
         arrays: Vec::new(),
         script_functions: 2,
         bodies: 0,
+        loops: Loops::default(),
         context: None,
     };
     run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");
@@ -458,6 +459,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         arrays: Vec::new(),
         script_functions: 2,
         bodies: 0,
+        loops: Loops::default(),
         context: None,
     };
     run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");

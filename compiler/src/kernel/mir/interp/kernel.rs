@@ -2,7 +2,7 @@
 
 use super::memory::{Datum, Pointer};
 use super::{Machine, Stuck, fault};
-use crate::hir::{MapId, MapKind};
+use crate::hir::{FuncId, MapId, MapKind};
 use crate::index::Id;
 use crate::kernel::mir::{Helper, Kfunc, MapSymbol};
 
@@ -47,7 +47,7 @@ impl Machine<'_> {
             (Helper::MapLookup, [Datum::Map(MapSymbol::Config(config)), Datum::Pointer(_)]) => {
                 self.config(*config)
             }
-            (Helper::MapLookup, [Datum::Map(MapSymbol::Scratch), Datum::Pointer(_)]) => self.scratch(),
+            (Helper::MapLookup, [Datum::Map(MapSymbol::Scratch), Datum::Pointer(key)]) => self.scratch(*key),
             (Helper::MapLookup, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(key)]) => {
                 self.lookup(*map, *key)
             }
@@ -90,6 +90,10 @@ impl Machine<'_> {
                 self.memory.release(*record);
                 Ok(Datum::Bits(0))
             }
+            (
+                Helper::Loop,
+                [Datum::Bits(turns), Datum::Function(function), captured @ Datum::Pointer(_), Datum::Bits(0)],
+            ) => self.turns(*turns as u32, *function, *captured),
             (Helper::GetStackId, [_, Datum::Map(_), Datum::Bits(_)]) | (_, []) => {
                 Ok(Datum::Bits(self.answers.number(helper)))
             }
@@ -153,6 +157,19 @@ impl Machine<'_> {
         let Some(name) = self.name(map, key)? else { return Ok(ABSENT) };
         // Whoever has a pointer to the entry may still use it.
         Ok(if self.entries.remove(&name).is_some() { 0 } else { ABSENT })
+    }
+
+    /// Calls a function until it gives 1.
+    fn turns(&mut self, turns: u32, function: FuncId, captured: Datum) -> Result<Datum, Stuck> {
+        let turns = u64::from(turns).min(self.around.most_turns as u64);
+        for index in 0..turns {
+            match self.function(function, vec![Datum::Bits(index), captured])? {
+                Datum::Bits(0) => {}
+                Datum::Bits(1) => return Ok(Datum::Bits(index + 1)),
+                other => return fault(format!("a callback gives {other:?}")),
+            }
+        }
+        Ok(Datum::Bits(turns))
     }
 
     pub(super) fn kfunc(&mut self, kfunc: Kfunc, args: &[Datum]) -> Result<Option<Datum>, Stuck> {

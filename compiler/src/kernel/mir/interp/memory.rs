@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Stuck, fault};
+use crate::hir::FuncId;
 use crate::kernel::mir::MapSymbol;
 
 /// What a value is while a function runs.
@@ -14,6 +15,8 @@ pub enum Datum {
     Pointer(Pointer),
     /// A map, as helpers take it.
     Map(MapSymbol),
+    /// A function, as helpers take it.
+    Function(FuncId),
 }
 
 impl Datum {
@@ -21,7 +24,7 @@ impl Datum {
     pub fn bits(self) -> Option<u64> {
         match self {
             Datum::Bits(bits) => Some(bits),
-            Datum::Pointer(_) | Datum::Map(_) => None,
+            Datum::Pointer(_) | Datum::Map(_) | Datum::Function(_) => None,
         }
     }
 }
@@ -125,7 +128,7 @@ impl Memory {
     pub(super) fn store(&mut self, at: Pointer, bytes: usize, value: Datum) -> Result<(), Stuck> {
         match value {
             Datum::Bits(bits) => self.write(at, &bits.to_le_bytes()[..bytes]),
-            Datum::Pointer(_) | Datum::Map(_) => {
+            Datum::Pointer(_) | Datum::Map(_) | Datum::Function(_) => {
                 self.write(at, &[0; 8])?;
                 self.regions[at.region].pointers.insert(at.offset as usize, value);
                 Ok(())

@@ -123,6 +123,7 @@ pub fn run(
         turns: BTreeMap::new(),
         records: BTreeSet::new(),
         lost: BTreeMap::new(),
+        slots: BTreeMap::new(),
         fuel,
     };
     let context = machine.memory.place(&[0; kernel::CONTEXT_BYTES]);
@@ -155,6 +156,8 @@ struct Machine<'a> {
     records: BTreeSet<Pointer>,
     /// Counts of what was lost.
     lost: BTreeMap<Lost, Pointer>,
+    /// Scratch slots, by their numbers.
+    slots: BTreeMap<Vec<u8>, Pointer>,
     fuel: u64,
 }
 
@@ -187,7 +190,7 @@ impl Frame<'_> {
 }
 
 impl<'a> Machine<'a> {
-    fn function(&mut self, id: FuncId, args: Vec<Datum>) -> Result<Datum, Stuck> {
+    pub(super) fn function(&mut self, id: FuncId, args: Vec<Datum>) -> Result<Datum, Stuck> {
         let Some(function) = self.program.functions.iter().find(|one| one.id == id) else {
             return fault("a call to no function");
         };
@@ -274,6 +277,7 @@ impl<'a> Machine<'a> {
             }
             Op::GlobalAddr { global, offset } => moved(self.global(*global)?, i64::from(*offset)),
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
+            Op::FunctionAddr(id) => return Ok(Some(Datum::Function(*id))),
             Op::CountAddr(Count::Faults(_)) => self.faults,
             Op::CountAddr(Count::Lost(lost)) => {
                 let memory = &mut self.memory;
@@ -315,10 +319,15 @@ impl<'a> Machine<'a> {
         self.globals.get(global.index()).copied().map_or_else(|| fault("no such global variable"), Ok)
     }
 
-    /// A scratch slot that nobody uses. The bytes behind its mark are unknown, as another run left them.
-    fn scratch(&mut self) -> Result<Datum, Stuck> {
+    /// A scratch slot, which no other run uses. The bytes behind its mark are unknown at first, as another run left them.
+    fn scratch(&mut self, key: Pointer) -> Result<Datum, Stuck> {
+        let key = self.memory.read(key, 4)?;
+        if let Some(slot) = self.slots.get(&key) {
+            return Ok(Datum::Pointer(*slot));
+        }
         let slot = self.memory.reserve(self.program.scratch_bytes as usize);
         self.memory.write(slot, &[0; 8])?;
+        self.slots.insert(key, slot);
         Ok(Datum::Pointer(slot))
     }
 

@@ -24,8 +24,7 @@ pub struct Loop {
 impl Loop {
     /// How many branches a turn has.
     pub fn branches(&self, function: &Function) -> usize {
-        let ends = self.blocks.iter().map(|block| &function.blocks[*block].term);
-        ends.filter(|term| matches!(term, Terminator::Branch { .. })).count()
+        branches(function, &self.blocks)
     }
 
     /// Whether an instruction is about the counter, which is read before the body is called.
@@ -92,8 +91,14 @@ impl Loop {
     }
 }
 
+/// How many of the blocks branch.
+pub fn branches<'b>(function: &Function, blocks: impl IntoIterator<Item = &'b Block>) -> usize {
+    let ends = blocks.into_iter().map(|block| &function.blocks[*block].term);
+    ends.filter(|term| matches!(term, Terminator::Branch { .. })).count()
+}
+
 /// Makes a block of the instructions of another from one on.
-fn split(function: &mut Function, block: Block, at: usize) {
+pub fn split(function: &mut Function, block: Block, at: usize) {
     let data = &mut function.blocks[block];
     let (insts, span) = (data.insts.split_off(at), data.span);
     let behind = Terminator::Jump(Target::to(Block::new(0)));

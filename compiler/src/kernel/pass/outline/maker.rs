@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Place;
 use crate::index::Id;
 use crate::kernel::mir::{
-    Block, BlockData, Function, Inst, Op, Size, Slot, SlotData, Target, Terminator, Type, Value,
+    Block, BlockData, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Size, Slot, SlotData, Target,
+    Terminator, Type, Value,
 };
 use crate::kernel::scratch::Compact;
 use crate::source::Span;
 
 fn size_of(ty: Type) -> Size {
-    if ty == Type::I64 { Size::DW } else { Size::W }
+    if ty == Type::I32 { Size::W } else { Size::DW }
 }
 
 /// Reads a value from the scratch slot.
@@ -66,6 +67,17 @@ impl Maker {
         result
     }
 
+    /// Looks a scratch slot up by its number.
+    pub fn look_up(&mut self, block: Block, number: Value) -> Value {
+        let slot = self.body.slots.push(SlotData { size: 4, position: self.body.slot_bytes });
+        self.body.slot_bytes += 8;
+        let key = self.make(block, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+        self.store(block, number, key, 0);
+        let map = self.make(block, Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Scratch));
+        let callee = Callee::Helper(Helper::MapLookup);
+        self.make(block, Type::Ptr(Origin::EntryOrNull), Op::Call { callee, args: vec![map, key] })
+    }
+
     /// Appends a store to the scratch slot.
     pub fn store(&mut self, block: Block, value: Value, base: Value, place: Place) {
         let op = store(&self.body, value, base, place);
@@ -77,19 +89,19 @@ impl Maker {
         let code = self.make(block, Type::I32, Op::Const(code));
         self.body.blocks[block].term = Terminator::Return(code);
     }
+}
 
-    /// Takes the bytes of other slots out of the frame.
-    pub fn keep_only(&mut self, slots: &BTreeSet<Slot>) {
-        let positions = Compact::new(&self.body, |slot| slots.contains(&slot));
-        for slot in self.body.slots.ids() {
-            let data = self.body.slots[slot];
-            self.body.slots[slot] = match slots.contains(&slot) {
-                true => SlotData { position: positions.position(data), ..data },
-                false => SlotData { size: 0, position: 0 },
-            };
-        }
-        self.body.slot_bytes = positions.bytes;
+/// Takes the bytes of other slots out of a function's frame.
+pub fn keep_only(function: &mut Function, slots: &BTreeSet<Slot>) {
+    let positions = Compact::new(function, |slot| slots.contains(&slot));
+    for slot in function.slots.ids() {
+        let data = function.slots[slot];
+        function.slots[slot] = match slots.contains(&slot) {
+            true => SlotData { position: positions.position(data), ..data },
+            false => SlotData { size: 0, position: 0 },
+        };
     }
+    function.slot_bytes = positions.bytes;
 }
 
 /// The function that a body is taken from.

@@ -22,24 +22,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{
-    Block, Callee, Condition, Function, Op, Origin, Program, Target, Terminator, Type, Value,
+    Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
 };
-use loops::{Loop, loops};
-use maker::{Caller, Maker, load};
+use crate::kernel::scratch::NUMBER_OFFSET;
+use loops::branches;
+pub(super) use loops::{Loop, loops, split};
+pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Carried, Plan};
 
 /// Branches of a loop up to which the verifier is trusted to follow all ways.
 const MAX_BRANCHES: usize = 4;
 
-/// Whether a function has a loop that should be a function of its own.
-pub fn has_large_loop(function: &Function) -> bool {
-    loops(function).iter().any(|one| one.branches(function) > MAX_BRANCHES)
+/// Whether a function has a loop that should be a function of its own, or is a turn of one.
+pub fn has_large_loop(program: &Program, function: &Function) -> bool {
+    let is_turn = program.loops.callbacks.contains(&function.id);
+    is_turn && branches(function, &function.reverse_postorder()) > MAX_BRANCHES
+        || loops(function).iter().any(|one| one.branches(function) > MAX_BRANCHES)
 }
 
 /// Makes functions of the large loops of a function, which come before it. Gives how many.
 pub fn run(program: &mut Program, at: usize) -> usize {
     let mut made = 0;
     let mut tried = BTreeSet::new();
+    // Before Linux 6.2 the verifier takes what a global function is given for no key of a map.
+    // Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
+    let by_number = program.loops.called;
     while let Some(mut one) = next_loop(&program.functions[at + made], &mut tried) {
         let id = FuncId::new(program.script_functions + program.bodies);
         let function = &mut program.functions[at + made];
@@ -50,8 +57,8 @@ pub fn run(program: &mut Program, at: usize) -> usize {
         let Some(plan) = Plan::new(function, &one, program.scratch_bytes, one_context) else { continue };
         program.bodies += 1;
         program.scratch_bytes = plan.end;
-        let body = plan.body(function, &one, id);
-        plan.call(function, &one, id);
+        let body = plan.body(function, &one, id, by_number);
+        plan.call(function, &one, id, by_number);
         program.functions.insert(at + made, body);
         made += 1;
     }
@@ -65,11 +72,12 @@ fn next_loop(function: &Function, tried: &mut BTreeSet<Block>) -> Option<Loop> {
 }
 
 /// Where a value is handed over: bytes of the scratch slot.
-type Place = u32;
+pub(super) type Place = u32;
 
 impl Plan {
     /// The function of the body.
-    fn body(&self, function: &Function, one: &Loop, id: FuncId) -> Function {
+    /// It is given the scratch slot's address, or its number.
+    fn body(&self, function: &Function, one: &Loop, id: FuncId, by_number: bool) -> Function {
         let span = function.span;
         let mut maker = Maker {
             body: Function {
@@ -91,10 +99,12 @@ impl Plan {
             blocks: BTreeMap::new(),
             span,
         };
-        maker.keep_only(&self.slots);
+        keep_only(&mut maker.body, &self.slots);
         let [start, none, found] = std::array::from_fn(|_| maker.block());
-        let given = maker.new_value(Type::Ptr(Origin::EntryOrNull));
-        maker.body.blocks[start].params.push(given);
+        let ty = if by_number { Type::I32 } else { Type::Ptr(Origin::EntryOrNull) };
+        let param = maker.new_value(ty);
+        maker.body.blocks[start].params.push(param);
+        let given = if by_number { maker.look_up(start, param) } else { param };
         if let Some(context) = self.context {
             let own = maker.own(function, context);
             maker.body.blocks[start].params.push(own);
@@ -183,7 +193,7 @@ impl Plan {
     }
 
     /// Puts the call in the place of the loop's body.
-    fn call(&self, function: &mut Function, one: &Loop, id: FuncId) {
+    fn call(&self, function: &mut Function, one: &Loop, id: FuncId, by_number: bool) {
         let span = function.blocks[one.header].span;
         let exits: Vec<Target> = self
             .exits
@@ -197,7 +207,9 @@ impl Plan {
         for (value, place) in &self.incoming {
             caller.store(turn, *value, self.base, *place);
         }
-        let args = [self.base].into_iter().chain(self.context).collect();
+        let number = Op::Load { size: Size::W, base: self.base, offset: NUMBER_OFFSET };
+        let slot = if by_number { caller.make(turn, Type::I32, number) } else { self.base };
+        let args = [slot].into_iter().chain(self.context).collect();
         let code = caller.make(turn, Type::I32, Op::Call { callee: Callee::Function(id), args });
         let mut at = turn;
         for (index, exit) in exits.iter().enumerate() {

@@ -1,0 +1,49 @@
+//! How the loops of an object run whose turns the verifier does not walk one by one.
+
+use std::collections::BTreeSet;
+
+use crate::hir::FuncId;
+use crate::source::Span;
+
+/// The loops of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Loops {
+    /// The kernel has no iterators: each loop becomes a call of `bpf_loop` (`pass::callbacks`).
+    pub called: bool,
+    /// The functions that those calls name, which are static.
+    pub callbacks: BTreeSet<FuncId>,
+    /// Loops that could not become such a call.
+    pub kept: Vec<(Span, Kept)>,
+}
+
+/// Why a loop stays under an iterator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// A pointer or binding is another one in the next turn, or behind the loop.
+    Pointer,
+    /// Memory on the stack is written in the loop and used outside of it. A kernel before 6.8 looks at one turn only, and
+    /// would believe behind the loop that the stack holds what this one turn has left.
+    /// Source: kernel/bpf/verifier.c, `prepare_func_exit`, v6.1.
+    Stack,
+    /// A loop inside of it stays.
+    Inner,
+    /// Its code has not the shape of a loop any more.
+    Shape,
+    /// It needs more of the stack than there is.
+    Size,
+}
+
+impl Kept {
+    /// In words, behind "the loop cannot become a call of bpf_loop:".
+    pub fn reason(self) -> &'static str {
+        match self {
+            Kept::Pointer => {
+                "a pointer or binding changes from turn to turn, or is made in the loop and used behind it"
+            }
+            Kept::Stack => "the loop writes to memory on the stack that is used outside of it",
+            Kept::Inner => "a loop inside of it cannot",
+            Kept::Shape => "its parts are entered in more than one place",
+            Kept::Size => "it changes more values than fit the stack",
+        }
+    }
+}

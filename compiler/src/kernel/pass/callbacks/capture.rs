@@ -1,0 +1,296 @@
+//! What goes into a turn and out of it: words of the caller's frame.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::outline::{Loop, Place};
+use super::stack::{Pointers, Receivers};
+use crate::index::IndexVec;
+use crate::kernel::limits::STACK_BYTES;
+use crate::kernel::mir::{
+    Block, Callee, Function, Helper, Inst, Kept, Op, Origin, Slot, Target, Terminator, Type, Value,
+};
+
+/// Most bytes of all words: what is left of the stack is for everything else.
+const MAX_BYTES: u32 = STACK_BYTES / 2;
+
+/// What a turn and its caller hand to each other, and where.
+pub struct Captured {
+    /// Values from outside that a turn reads and none changes.
+    pub incoming: BTreeMap<Value, Place>,
+    /// What is made again inside, in order.
+    pub again: Vec<Inst>,
+    /// Numbers that are 0, and nobody shall know.
+    pub zeros: BTreeSet<Value>,
+    /// For each parameter of the header, where a turn leaves the next one; nowhere, if it never changes.
+    pub carried: Vec<Option<Place>>,
+    /// Numbers that a turn makes and others read.
+    pub outgoing: BTreeMap<Value, Place>,
+    /// What a turn makes that others make again.
+    pub leaves: Vec<Inst>,
+    /// Slots of which only the turns know.
+    pub slots: BTreeSet<Slot>,
+    /// The ways out: from where, and which of the targets.
+    pub exits: Vec<(Block, usize)>,
+    /// Where a turn says which way it took, if there are some.
+    pub code: Option<Place>,
+    /// Bytes of all words.
+    pub end: u32,
+}
+
+impl Captured {
+    pub fn new(
+        function: &Function,
+        one: &Loop,
+        zeros: BTreeSet<Value>,
+        receivers: &Receivers,
+    ) -> Result<Captured, Kept> {
+        check_header(function, one)?;
+        let mut captured = Captured {
+            incoming: BTreeMap::new(),
+            again: Vec::new(),
+            zeros,
+            carried: Vec::new(),
+            outgoing: BTreeMap::new(),
+            leaves: Vec::new(),
+            slots: own_slots(function, one),
+            exits: exits(function, one),
+            code: None,
+            end: 0,
+        };
+        if Pointers::new(function, receivers, &captured.slots).writes(one) {
+            return Err(Kept::Stack);
+        }
+        if !captured.exits.is_empty() {
+            captured.code = Some(captured.place());
+        }
+        captured.carry(function, one)?;
+        let made = made_inside(function, one);
+        let ops = function.definitions();
+        check_calls(function, one, &made, &ops)?;
+        for value in captured.needed(function, one) {
+            if !made.contains(&value) {
+                captured.bring(function, &ops, one, value)?;
+            }
+        }
+        captured.hand_out(function, one, &made, &ops)?;
+        if captured.end > MAX_BYTES { Err(Kept::Size) } else { Ok(captured) }
+    }
+
+    fn place(&mut self) -> Place {
+        self.end += 8;
+        self.end - 8
+    }
+
+    /// Finds what each turn leaves for the next.
+    fn carry(&mut self, function: &Function, one: &Loop) -> Result<(), Kept> {
+        let terms = one.blocks.iter().flat_map(|block| function.blocks[*block].term.targets());
+        let back: Vec<&Target> = terms.filter(|target| target.block == one.header).collect();
+        for (index, param) in function.blocks[one.header].params.iter().enumerate() {
+            if back.iter().all(|target| target.args[index] == *param) {
+                self.carried.push(None);
+            } else if function.values[*param].bits().is_none() {
+                return Err(Kept::Pointer);
+            } else {
+                let place = self.place();
+                self.carried.push(Some(place));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the turns read.
+    fn needed(&self, function: &Function, one: &Loop) -> BTreeSet<Value> {
+        let mut needed = BTreeSet::new();
+        let into = function.blocks[one.header].term.targets();
+        needed.extend(into.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
+        for data in one.blocks.iter().map(|block| &function.blocks[*block]) {
+            let insts = data.insts.iter().filter(|inst| !one.reads_counter(inst));
+            needed.extend(insts.flat_map(|inst| inst.op.operands()));
+            if let Terminator::Branch { cond, .. } = data.term {
+                needed.insert(cond);
+            }
+            for target in data.term.targets() {
+                if one.blocks.contains(&target.block) {
+                    needed.extend(&target.args);
+                } else if target.block == one.header {
+                    let changed = target.args.iter().zip(&self.carried).filter(|(_, place)| place.is_some());
+                    needed.extend(changed.map(|(arg, _)| arg));
+                }
+            }
+        }
+        needed
+    }
+
+    /// Makes a value from outside known inside.
+    fn bring(
+        &mut self,
+        function: &Function,
+        ops: &IndexVec<Value, Option<&Op>>,
+        one: &Loop,
+        value: Value,
+    ) -> Result<(), Kept> {
+        let params = function.blocks[one.header].params.iter().zip(&self.carried);
+        let changes = params.filter(|(_, place)| place.is_some()).any(|(param, _)| *param == value);
+        let known = changes
+            || self.incoming.contains_key(&value)
+            || self.zeros.contains(&value)
+            || self.again.iter().any(|inst| inst.result == Some(value));
+        if known {
+            return Ok(());
+        }
+        if let Some(op) = ops[value]
+            && (self.is_leaf_inside(op) || is_checked(ops, op))
+        {
+            for operand in op.operands() {
+                self.bring(function, ops, one, operand)?;
+            }
+            self.again.push(Inst { result: Some(value), op: op.clone(), span: function.span });
+            return Ok(());
+        }
+        if let Type::Ptr(Origin::Turn | Origin::TurnOrNull) = function.values[value] {
+            return Err(Kept::Inner);
+        }
+        let place = self.place();
+        self.incoming.insert(value, place);
+        Ok(())
+    }
+
+    /// Whether the turns make it as everybody does: not the address of a slot that is in the caller's frame.
+    fn is_leaf_inside(&self, op: &Op) -> bool {
+        match op {
+            Op::StackAddr { slot, .. } => self.slots.contains(slot),
+            op => op.is_leaf(),
+        }
+    }
+
+    /// Finds what the turns make and others read.
+    fn hand_out(
+        &mut self,
+        function: &Function,
+        one: &Loop,
+        made: &BTreeSet<Value>,
+        ops: &IndexVec<Value, Option<&Op>>,
+    ) -> Result<(), Kept> {
+        let mut read = BTreeSet::new();
+        for block in function.reverse_postorder() {
+            let data = &function.blocks[block];
+            if !one.blocks.contains(&block) && block != one.header {
+                read.extend(data.insts.iter().flat_map(|inst| inst.op.operands()));
+                read.extend(data.term.operands());
+            }
+        }
+        let ends = function.blocks[one.header].term.targets();
+        read.extend(ends.iter().filter(|to| to.block != one.entry).flat_map(|to| &to.args));
+        for (block, number) in &self.exits {
+            read.extend(&function.blocks[*block].term.targets()[*number].args);
+        }
+        for value in read.intersection(made) {
+            match ops[*value] {
+                Some(op) if op.is_leaf() => {
+                    self.leaves.push(Inst { result: Some(*value), op: op.clone(), span: function.span });
+                }
+                _ if function.values[*value].bits().is_none() => return Err(Kept::Pointer),
+                _ => {
+                    let place = self.place();
+                    self.outgoing.insert(*value, place);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether what the verifier must see of a number is made of checks: they are made again.
+fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
+    match op {
+        Op::Below { .. } => true,
+        Op::ZeroExtend(_) | Op::SignExtend(_) | Op::Truncate(_) | Op::Narrow { .. } | Op::Binary(..) => {
+            op.operands().iter().any(|operand| ops[*operand].is_some_and(|op| is_checked(ops, op)))
+        }
+        _ => false,
+    }
+}
+
+/// In a callback no record can be given back that was reserved outside, and no program goes on in another.
+/// Source: kernel/bpf/verifier.c, `release_reference` and `check_helper_call`, v6.1.
+fn check_calls(
+    function: &Function,
+    one: &Loop,
+    made: &BTreeSet<Value>,
+    ops: &IndexVec<Value, Option<&Op>>,
+) -> Result<(), Kept> {
+    let source = |mut value: Value| {
+        while let Some(Op::NonNull(from)) = ops[value] {
+            value = *from;
+        }
+        value
+    };
+    for inst in one.blocks.iter().flat_map(|block| &function.blocks[*block].insts) {
+        match &inst.op {
+            Op::Call { callee: Callee::Helper(Helper::TailCall), .. } => return Err(Kept::Shape),
+            Op::Call { callee: Callee::Helper(Helper::RingSubmit | Helper::RingDiscard), args }
+                if !made.contains(&source(args[0])) =>
+            {
+                return Err(Kept::Pointer);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A header does nothing but ask, and goes to the turn if there is one.
+fn check_header(function: &Function, one: &Loop) -> Result<(), Kept> {
+    let data = &function.blocks[one.header];
+    let asks = |inst: &&Inst| inst.op.is_leaf() || matches!(inst.op, Op::IsNull(_) | Op::Call { .. });
+    let rest = data.insts.iter().filter(|inst| !asks(inst)).count();
+    let calls = data.insts.iter().filter(|inst| matches!(inst.op, Op::Call { .. })).count();
+    let asked =
+        data.insts.iter().find(|inst| matches!(inst.op, Op::Call { .. })).and_then(|inst| inst.result);
+    let ends = match &data.term {
+        Terminator::Branch { cond, otherwise, .. } if otherwise.block == one.entry => {
+            let tests = |inst: &Inst| {
+                inst.result == Some(*cond) && asked.is_some_and(|turn| inst.op == Op::IsNull(turn))
+            };
+            data.insts.iter().any(tests)
+        }
+        _ => false,
+    };
+    if rest == 0 && calls == 1 && ends { Ok(()) } else { Err(Kept::Shape) }
+}
+
+fn exits(function: &Function, one: &Loop) -> Vec<(Block, usize)> {
+    let mut exits = Vec::new();
+    for block in &one.blocks {
+        let targets = function.blocks[*block].term.targets().into_iter().enumerate();
+        let outside = targets.filter(|(_, to)| to.block != one.header && !one.blocks.contains(&to.block));
+        exits.extend(outside.map(|(number, _)| (*block, number)));
+    }
+    exits
+}
+
+/// The slots that nobody else uses.
+fn own_slots(function: &Function, one: &Loop) -> BTreeSet<Slot> {
+    let ops = function.definitions();
+    let (mut inside, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for block in function.reverse_postorder() {
+        let data = &function.blocks[block];
+        let operands = data.insts.iter().flat_map(|inst| inst.op.operands()).chain(data.term.operands());
+        let slots = operands.filter_map(|value| match ops[value] {
+            Some(Op::StackAddr { slot, .. }) => Some(*slot),
+            _ => None,
+        });
+        match one.blocks.contains(&block) {
+            true => inside.extend(slots),
+            false => others.extend(slots),
+        }
+    }
+    inside.difference(&others).copied().collect()
+}
+
+fn made_inside(function: &Function, one: &Loop) -> BTreeSet<Value> {
+    let blocks = one.blocks.iter().map(|block| &function.blocks[*block]);
+    let made = blocks
+        .flat_map(|data| data.params.iter().copied().chain(data.insts.iter().filter_map(|inst| inst.result)));
+    made.collect()
+}

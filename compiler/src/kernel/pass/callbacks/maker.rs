@@ -1,0 +1,347 @@
+//! The function of a turn, and the call in the place of the loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::outline::{Caller, Loop, Maker, load};
+use super::capture::Captured;
+use crate::hir::FuncId;
+use crate::index::IndexVec;
+use crate::kernel::mir::dominators::Dominators;
+use crate::kernel::mir::{
+    BinaryOp, Block, Callee, Condition, Function, Helper, Op, Origin, Slot, SlotData, Target, Terminator,
+    Type, Value,
+};
+
+/// Numbers that are 0, which the verifier does not know.
+struct Zeros {
+    narrow: Value,
+    wide: Value,
+}
+
+impl Zeros {
+    /// Made of a number below 2^32, of which the verifier does not know that.
+    fn new(low: Value, mut make: impl FnMut(Type, Op) -> Value) -> Zeros {
+        let half = make(Type::I64, Op::Const(32));
+        let high = make(Type::I64, Op::Binary(BinaryOp::LShr, low, half));
+        let up = make(Type::I64, Op::Binary(BinaryOp::Shl, high, half));
+        let wide = make(Type::I64, Op::Binary(BinaryOp::Or, up, high));
+        let narrow = make(Type::I32, Op::Truncate(wide));
+        Zeros { narrow, wide }
+    }
+
+    fn of(&self, ty: Type) -> Value {
+        if ty == Type::I32 { self.narrow } else { self.wide }
+    }
+}
+
+impl Captured {
+    /// The function of a turn.
+    pub fn callback(&self, function: &Function, one: &Loop, id: FuncId) -> Function {
+        let span = function.span;
+        let mut maker = Maker {
+            body: Function {
+                id,
+                name: format!("{}_turn", function.name),
+                span,
+                is_program: false,
+                params: ["__index".into(), "__captured".into()].into(),
+                ret: Type::I32,
+                values: IndexVec::new(),
+                blocks: IndexVec::new(),
+                slots: function.slots.clone(),
+                slot_bytes: function.slot_bytes,
+            },
+            values: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            span,
+        };
+        super::keep_only(&mut maker.body, &self.slots);
+        let start = maker.block();
+        let index = maker.new_value(Type::I64);
+        let base = maker.new_value(Type::Ptr(Origin::Stack));
+        maker.body.blocks[start].params.extend([index, base]);
+        let number = maker.make(start, Type::I32, Op::Truncate(index));
+        let zeros = Zeros::new(index, |ty, op| maker.make(start, ty, op));
+        for value in &self.zeros {
+            maker.values.insert(*value, zeros.of(function.values[*value]));
+        }
+        for (value, place) in &self.incoming {
+            let ty = function.values[*value];
+            let own = maker.make(start, ty, load(ty, base, *place));
+            maker.values.insert(*value, own);
+        }
+        for (param, place) in function.blocks[one.header].params.iter().zip(&self.carried) {
+            let Some(place) = place else { continue };
+            let ty = function.values[*param];
+            let value = maker.make(start, ty, load(ty, base, *place));
+            let own = maker.make(start, ty, Op::Opaque { value, zero: zeros.of(ty) });
+            maker.values.insert(*param, own);
+        }
+        for inst in &self.again {
+            let inst = maker.copy(function, inst);
+            maker.body.blocks[start].insts.push(inst);
+        }
+        for block in &one.blocks {
+            let own = maker.block();
+            maker.blocks.insert(*block, own);
+            let counted = function.blocks[*block].insts.iter().filter(|inst| one.reads_counter(inst));
+            for inst in counted.filter(|inst| matches!(inst.op, Op::Load { .. })) {
+                maker.values.extend(inst.result.map(|result| (result, number)));
+            }
+        }
+        let dominators = Dominators::new(function, &function.reverse_postorder());
+        for block in &one.blocks {
+            self.copy_block(function, one, *block, base, &dominators, &mut maker);
+        }
+        let into = function.blocks[one.header].term.targets();
+        let args = into.into_iter().find(|to| to.block == one.entry).map(|to| to.args.clone());
+        let args = args.unwrap_or_default().iter().map(|arg| maker.own(function, *arg)).collect();
+        maker.body.blocks[start].term = Terminator::Jump(Target { block: maker.blocks[&one.entry], args });
+        maker.body
+    }
+
+    fn copy_block(
+        &self,
+        function: &Function,
+        one: &Loop,
+        block: Block,
+        base: Value,
+        dominators: &Dominators,
+        maker: &mut Maker,
+    ) {
+        let (data, own) = (&function.blocks[block], maker.blocks[&block]);
+        for param in &data.params {
+            let value = maker.own(function, *param);
+            maker.body.blocks[own].params.push(value);
+        }
+        for inst in data.insts.iter().filter(|inst| !one.reads_counter(inst)) {
+            let copy = maker.copy(function, inst);
+            maker.body.blocks[own].insts.push(copy);
+        }
+        let mut term = data.term.clone();
+        for (number, target) in term.targets_mut().into_iter().enumerate() {
+            *target = if let Some(inside) = maker.blocks.get(&target.block).copied() {
+                let args = target.args.iter().map(|arg| maker.own(function, *arg)).collect();
+                Target { block: inside, args }
+            } else if target.block == one.header {
+                Target::to(self.next_turn(function, &target.args, base, maker))
+            } else {
+                Target::to(self.last_turn(function, one, (block, number), base, dominators, maker))
+            };
+        }
+        if let Terminator::Branch { cond, .. } = &mut term {
+            *cond = maker.own(function, *cond);
+        }
+        maker.body.blocks[own].term = term;
+        maker.body.blocks[own].span = data.span;
+    }
+
+    /// Leaves what the next turn reads.
+    fn next_turn(&self, function: &Function, args: &[Value], base: Value, maker: &mut Maker) -> Block {
+        let way = maker.block();
+        for (arg, place) in args.iter().zip(&self.carried) {
+            if let Some(place) = place {
+                let own = maker.own(function, *arg);
+                maker.store(way, own, base, *place);
+            }
+        }
+        maker.leave(way, 0);
+        way
+    }
+
+    /// Leaves what others read behind the loop, and which way is taken.
+    fn last_turn(
+        &self,
+        function: &Function,
+        one: &Loop,
+        exit: (Block, usize),
+        base: Value,
+        dominators: &Dominators,
+        maker: &mut Maker,
+    ) -> Block {
+        let way = maker.block();
+        let made_in = |value: Value| {
+            one.blocks.iter().copied().find(|block| {
+                let data = &function.blocks[*block];
+                data.params.contains(&value) || data.insts.iter().any(|inst| inst.result == Some(value))
+            })
+        };
+        for (value, place) in &self.outgoing {
+            if made_in(*value).is_some_and(|made| dominators.dominates(made, exit.0)) {
+                let own = maker.own(function, *value);
+                maker.store(way, own, base, *place);
+            }
+        }
+        if let (Some(place), Some(at)) = (self.code, self.exits.iter().position(|one| *one == exit)) {
+            let code = maker.make(way, Type::I32, Op::Const(at as u64 + 1));
+            maker.store(way, code, base, place);
+        }
+        maker.leave(way, 1);
+        way
+    }
+
+    /// Puts the call in the place of the loop, its words from a byte of the frame on: loops of one function do not run at
+    /// the same time.
+    ///
+    /// There is no call of no turns: the verifier would remove the function that it never comes to, but not its address.
+    pub fn call(&self, function: &mut Function, one: &Loop, turns: Value, id: FuncId, frame: u32) {
+        let span = function.blocks[one.header].span;
+        let size = self.end.max(8);
+        let slot = function.slots.push(SlotData { size, position: frame });
+        function.slot_bytes = function.slot_bytes.max(frame + size);
+        let params = function.blocks[one.header].params.clone();
+        let exits: Vec<Target> = self
+            .exits
+            .iter()
+            .map(|(block, number)| function.blocks[*block].term.targets()[*number].clone())
+            .collect();
+        let ended = function.blocks[one.header].term.targets().into_iter().find(|to| to.block != one.entry);
+        let ended = ended.cloned();
+        function.blocks[one.header].insts.retain(|inst| inst.op.is_leaf());
+        let mut caller = Caller { function, span };
+        let [running, none, behind] = std::array::from_fn(|_| caller.block());
+        let zero = caller.make(one.header, Type::I32, Op::Const(0));
+        let cond = caller.make(one.header, Type::I32, Op::Compare(Condition::Eq, turns, zero));
+        let (then, otherwise) = (Target::to(none), Target::to(running));
+        caller.function.blocks[one.header].term = Terminator::Branch { cond, then, otherwise };
+        let words = self.words(&params, zero, none, &mut caller);
+        let after = self.run(&words, turns, (slot, id), running, &mut caller);
+        caller.function.blocks[running].term = Terminator::Jump(Target { block: behind, args: after });
+        let before = words.iter().map(|word| word.first).collect();
+        caller.function.blocks[none].term = Terminator::Jump(Target { block: behind, args: before });
+        let mut found = BTreeMap::new();
+        let mut code = zero;
+        for word in &words {
+            let ty = caller.function.values[word.first];
+            let own = caller.function.values.push(ty);
+            caller.function.blocks[behind].params.push(own);
+            match word.stands_for {
+                Some(value) => drop(found.insert(value, own)),
+                None => code = own,
+            }
+        }
+        for leaf in &self.leaves {
+            if let Some(value) = leaf.result {
+                let ty = caller.function.values[value];
+                found.insert(value, caller.make(behind, ty, leaf.op.clone()));
+            }
+        }
+        replace_outside(caller.function, one, &[running, none], &found, &self.zeros);
+        let target = |target: &Target| Target {
+            block: target.block,
+            args: target.args.iter().map(|arg| found.get(arg).copied().unwrap_or(*arg)).collect(),
+        };
+        let mut at = behind;
+        for (index, exit) in exits.iter().enumerate() {
+            let number = caller.make(at, Type::I32, Op::Const(index as u64 + 1));
+            let cond = caller.make(at, Type::I32, Op::Compare(Condition::Eq, code, number));
+            let (way, next) = (caller.block(), caller.block());
+            caller.function.blocks[way].term = Terminator::Jump(target(exit));
+            let (then, otherwise) = (Target::to(way), Target::to(next));
+            caller.function.blocks[at].term = Terminator::Branch { cond, then, otherwise };
+            at = next;
+        }
+        if let Some(ended) = &ended {
+            caller.function.blocks[at].term = Terminator::Jump(target(ended));
+        }
+        for block in &one.blocks {
+            let data = &mut caller.function.blocks[*block];
+            data.insts.clear();
+            data.term = Terminator::Jump(Target::to(*block));
+        }
+    }
+
+    /// The words that turns write. What turns make is 0 before there is one, made in a block where there are none.
+    fn words(&self, params: &[Value], zero: Value, none: Block, caller: &mut Caller<'_>) -> Vec<Word> {
+        let mut words = Vec::new();
+        for (param, place) in params.iter().zip(&self.carried) {
+            let stands_for = Some(*param);
+            words.extend(place.map(|place| Word { stands_for, place, first: *param }));
+        }
+        for (value, place) in &self.outgoing {
+            let first = match caller.function.values[*value] {
+                Type::I32 => zero,
+                ty => caller.make(none, ty, Op::Const(0)),
+            };
+            words.push(Word { stands_for: Some(*value), place: *place, first });
+        }
+        words.extend(self.code.map(|place| Word { stands_for: None, place, first: zero }));
+        words
+    }
+
+    /// Calls the turns in a block of its own. Gives what is in the words then: the verifier may think that it knows.
+    fn run(
+        &self,
+        words: &[Word],
+        turns: Value,
+        (slot, id): (Slot, FuncId),
+        at: Block,
+        caller: &mut Caller<'_>,
+    ) -> Vec<Value> {
+        let base = caller.make(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+        for (value, place) in &self.incoming {
+            caller.store(at, *value, base, *place);
+        }
+        for word in words {
+            let ty = caller.function.values[word.first];
+            let is_zero = Some(word.first) != word.stands_for;
+            let first = if is_zero { caller.make(at, ty, Op::Const(0)) } else { word.first };
+            caller.store(at, first, base, word.place);
+        }
+        let callback = caller.make(at, Type::Ptr(Origin::Function), Op::FunctionAddr(id));
+        let flags = caller.make(at, Type::I64, Op::Const(0));
+        let args = vec![turns, callback, base, flags];
+        let call = Op::Call { callee: Callee::Helper(Helper::Loop), args };
+        let ran = caller.make(at, Type::I64, call);
+        let zeros = Zeros::new(ran, |ty, op| caller.make(at, ty, op));
+        let mut found = Vec::new();
+        for word in words {
+            let ty = caller.function.values[word.first];
+            let value = caller.load(at, word.first, base, word.place);
+            found.push(caller.make(at, ty, Op::Opaque { value, zero: zeros.of(ty) }));
+        }
+        found
+    }
+}
+
+/// A word that turns write.
+struct Word {
+    /// What is replaced behind the loop; nothing for the way out.
+    stands_for: Option<Value>,
+    place: u32,
+    /// What is there before the first turn.
+    first: Value,
+}
+
+/// Lets those behind the loop read what was found there, and nobody hide numbers by zeros that everybody knows.
+fn replace_outside(
+    function: &mut Function,
+    one: &Loop,
+    calling: &[Block],
+    found: &BTreeMap<Value, Value>,
+    zeros: &BTreeSet<Value>,
+) {
+    let mut by = found.clone();
+    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        if let (Op::Opaque { value, zero }, Some(result)) = (&inst.op, inst.result)
+            && zeros.contains(zero)
+        {
+            by.insert(result, *value);
+        }
+    }
+    let resolve = |mut value: Value| {
+        while let Some(next) = by.get(&value) {
+            value = *next;
+        }
+        value
+    };
+    for block in function.blocks.ids() {
+        // The call stores what the others read.
+        if one.blocks.contains(&block) || block == one.header || calling.contains(&block) {
+            continue;
+        }
+        let data = &mut function.blocks[block];
+        data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut |value| resolve(value)));
+        data.term.map_operands(&mut |value| resolve(value));
+    }
+}

@@ -1,0 +1,124 @@
+//! Makes a call of `bpf_loop` of each loop under an iterator: for kernels that have the one (Linux 5.17) and not the other
+//! (Linux 6.4).
+//!
+//! ```text
+//!     new(&it, 0, turns)
+//! header(c):                                  header(c):
+//!     p = next(&it); if p then body               store what the body reads, and c
+//! body..: uses a, c, sets b               ->      bpf_loop(turns, function, &captured, 0)
+//!     goes to header(c'), or out                  load b, c; goes where the code says
+//! end: destroy(&it)                           function(index, captured):
+//!                                                 load a, c; body; store b, c'; 0 to go on, 1 to end, with a code
+//! ```
+//!
+//! What goes in and out lies in words of the caller's frame. The function is static, so the verifier looks at it with what
+//! it knows of the caller, pointers among the words included. A kernel before 6.8 looks at one turn of it only, and then
+//! believes to know what the caller's frame holds; it removes branches that cannot be taken then. So every number that
+//! turns change is hidden from it where it is read ([`Op::Opaque`]), no pointer changes, and the body writes to no other
+//! memory of the stack. A loop that would is left as it is, and refused later.
+//! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
+
+mod capture;
+mod iterator;
+mod maker;
+mod region;
+mod stack;
+
+use std::collections::BTreeSet;
+
+use self::capture::Captured;
+use self::iterator::Iterator;
+use self::stack::Receivers;
+use super::outline::{Loop, keep_only, loops};
+use crate::hir::FuncId;
+use crate::index::Id;
+use crate::kernel::mir::{Function, Kept, Op, Program, Slot};
+
+/// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and whether
+/// anything changed.
+pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
+    let receivers = Receivers::of(program);
+    let frame = program.functions[at].slot_bytes;
+    Iterator::give_entries(&mut program.functions[at]);
+    let mut made = 0;
+    let mut tried = BTreeSet::new();
+    while let Some((iterator, one)) = next_loop(&program.functions[at + made], &tried) {
+        tried.insert(iterator.slot);
+        let mut function = program.functions[at + made].clone();
+        let Some(one) = one else {
+            match iterator.run_once(&mut function) {
+                Ok(()) => program.functions[at + made] = function,
+                Err(kept) => program.loops.kept.push((iterator.span, kept)),
+            }
+            continue;
+        };
+        let id = FuncId::new(program.script_functions + program.bodies);
+        match attempt(&mut function, &iterator, one, id, &receivers, frame) {
+            Ok(callback) => {
+                program.functions[at + made] = function;
+                program.functions.insert(at + made, callback);
+                program.loops.callbacks.insert(id);
+                program.bodies += 1;
+                made += 1;
+            }
+            Err(kept) => program.loops.kept.push((iterator.span, kept)),
+        }
+    }
+    if made > 0 {
+        let function = &mut program.functions[at + made];
+        let used = used_slots(function);
+        keep_only(function, &used);
+    }
+    (made, !tried.is_empty())
+}
+
+/// Whether a function has a loop under an iterator.
+pub fn has_iterator(function: &Function) -> bool {
+    function.reverse_postorder().iter().any(|block| iterator::has_iterator(&function.blocks[*block]))
+}
+
+/// The next loop that was not tried, inner ones before those around them; without blocks if it never comes back.
+fn next_loop(function: &Function, tried: &BTreeSet<Slot>) -> Option<(Iterator, Option<Loop>)> {
+    let mut open = Iterator::all(function);
+    open.retain(|one| !tried.contains(&one.slot));
+    let natural = loops(function);
+    let is_loop = |one: &Iterator| natural.iter().any(|natural| Some(natural.header) == one.header);
+    if let Some(at) = open.iter().position(|one| !is_loop(one)) {
+        return Some((open.swap_remove(at), None));
+    }
+    natural.into_iter().find_map(|natural| {
+        let at = open.iter().position(|one| one.header == Some(natural.header))?;
+        Some((open.swap_remove(at), Some(natural)))
+    })
+}
+
+fn attempt(
+    function: &mut Function,
+    iterator: &Iterator,
+    mut one: Loop,
+    id: FuncId,
+    receivers: &Receivers,
+    frame: u32,
+) -> Result<Function, Kept> {
+    let zeros = iterator.zeros(function);
+    iterator.remove(function)?;
+    region::take_pointers(function, &mut one)?;
+    if one.blocks.iter().any(|block| iterator::has_iterator(&function.blocks[*block])) {
+        return Err(Kept::Inner);
+    }
+    let captured = Captured::new(function, &one, zeros, receivers)?;
+    let callback = captured.callback(function, &one, id);
+    captured.call(function, &one, iterator.turns, id, frame);
+    Ok(callback)
+}
+
+/// The slots of which somebody knows the address.
+fn used_slots(function: &Function) -> BTreeSet<Slot> {
+    let order = function.reverse_postorder();
+    let insts = order.iter().flat_map(|block| &function.blocks[*block].insts);
+    let slots = insts.filter_map(|inst| match inst.op {
+        Op::StackAddr { slot, .. } => Some(slot),
+        _ => None,
+    });
+    slots.collect()
+}
