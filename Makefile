@@ -9,8 +9,10 @@ RELEASE := target/release
 
 # Inputs of `make halves`.
 INPUTS ?= 100000
+# Scripts of `make random-kernels`, for each kernel.
+SCRIPTS ?= 500
 
-.PHONY: all run test halves check bench packages test-packages clean
+.PHONY: all run test halves random-kernels check bench packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -30,6 +32,11 @@ test: test-packages
 halves: test-packages
 	$(CARGO) build --release --workspace
 	KS_HALVES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test halves -- --nocapture
+
+# The large run of tests/tests/random_kernels.rs: random scripts, compiled for the emulated kernels and loaded there.
+random-kernels: test-packages
+	$(CARGO) build --release --workspace
+	KS_RANDOM_SCRIPTS=$(SCRIPTS) $(CARGO) test --release --workspace --test random_kernels -- --nocapture
 
 # Formatting and lints; a warning is an error.
 check: packages

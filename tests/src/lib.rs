@@ -145,12 +145,20 @@ pub fn compile(project: &str, script: &str) -> Built {
 /// # Errors
 /// Its diagnostics, if it has errors.
 pub fn try_compile(project: &str, script: &str) -> Result<Built, String> {
+    try_compile_for(project, script, Target::default())
+}
+
+/// The same for a target.
+///
+/// # Errors
+/// See [`try_compile`].
+pub fn try_compile_for(project: &str, script: &str, target: Target) -> Result<Built, String> {
     let kernel = KernelTypes::fetched(|| std::fs::read("/sys/kernel/btf/vmlinux").ok());
     let options = Options { kernel: Arc::new(kernel), ..Options::new(project) };
     let mut checked = pipeline::parse(&format!("{project}.ks"), script.as_bytes(), options)
         .expect("scripts of tests are short")
         .check();
-    let built = checked.build(Target::default());
+    let built = checked.build(target);
     built.map_err(|_| {
         let diagnostics = checked.diagnostics.sorted().into_iter();
         let shown: Vec<_> =

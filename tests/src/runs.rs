@@ -2,7 +2,9 @@
 
 use libbpf_rs::{MapCore as _, MapFlags, Object, ProgramInput};
 
-use crate::compile;
+use ks_compiler::pipeline::Target;
+
+use crate::try_compile_for;
 
 /// A loaded script.
 pub struct Loaded(Object);
@@ -19,7 +21,12 @@ pub struct Run {
 impl Loaded {
     /// Compiles and loads a script.
     pub fn new(script: &str) -> Loaded {
-        let built = compile("packets", script);
+        Loaded::with_target(script, Target::default())
+    }
+
+    /// Compiles a script for a target and loads it.
+    pub fn with_target(script: &str, target: Target) -> Loaded {
+        let built = try_compile_for("packets", script, target).unwrap_or_else(|shown| panic!("{shown}"));
         let open = libbpf_rs::ObjectBuilder::default().open_memory(built.objects[0].1.elf());
         Loaded(open.expect("libbpf opens it").load().expect("the verifier accepts it"))
     }

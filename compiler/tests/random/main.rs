@@ -8,7 +8,8 @@
 //!
 //! and `KS_RANDOM_SEED=7` starts at that seed, so that `KS_RANDOM_SCRIPTS=1` with it repeats one script. A script that fails
 //! is made smaller as long as it fails in the same way, and written to `tests/kernel/cases/` as a case to keep.
-//! `KS_RANDOM_PRINT=1` prints the scripts.
+//! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
+//! refused for it; `tests/tests/random_kernels.rs` loads such scripts there.
 //!
 //! What scripts are made of are the productions in `exprs.rs`, `stmts.rs` and `forms.rs`; a new one is a function and a line in
 //! a table.
@@ -21,6 +22,7 @@ mod forms;
 mod items;
 mod kernel;
 mod numbers;
+mod object;
 mod places;
 mod scope;
 mod shrink;
@@ -34,7 +36,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use bpffs::BpfFs;
-use kernel::Failure;
+use ks_compiler::kernel::Machine;
+use ks_wit::section::Arch;
+use object::Failure;
 use tree::Node;
 
 /// Scripts of a plain test run: their seeds never change, so that a change of the compiler alone can make it fail.
@@ -45,7 +49,7 @@ const MAX_FAILURES: usize = 10;
 #[test]
 fn root_random_scripts_load() {
     let seeds = seeds();
-    let next = AtomicUsize::new(0);
+    let (next, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failures = Mutex::new(Vec::new());
     let progress = Mutex::new(Instant::now());
     let fs = BpfFs::mount();
@@ -53,7 +57,8 @@ fn root_random_scripts_load() {
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let name = format!("random{thread}");
-            let (fs, seeds, next, failures, progress) = (&fs, &seeds, &next, &failures, &progress);
+            let (fs, seeds, next, refused) = (&fs, &seeds, &next, &refused);
+            let (failures, progress) = (&failures, &progress);
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let script = items::script(*seed, true);
@@ -61,7 +66,8 @@ fn root_random_scripts_load() {
                         println!("{}", script.text());
                     }
                     match attempt(fs, &name, &script) {
-                        Ok(()) => {}
+                        Ok(true) => {}
+                        Ok(false) => drop(refused.fetch_add(1, Ordering::Relaxed)),
                         Err(failure) => {
                             let kept = keep(*seed, shrunk(fs, &name, script, &failure.kind), &failure);
                             let mut failures = failures.lock().expect("no thread panics");
@@ -85,7 +91,7 @@ fn root_random_scripts_load() {
             });
         }
     });
-    println!("{} scripts", seeds.len());
+    println!("{} scripts, {} refused for the target", seeds.len(), refused.into_inner());
     let failures = failures.into_inner().expect("no thread panics");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -104,8 +110,19 @@ fn seeds() -> Vec<u64> {
     seeds
 }
 
-fn attempt(fs: &BpfFs, name: &str, script: &Node) -> Result<(), Failure> {
-    kernel::load(fs, name, &kernel::compile(&script.text())?)
+/// What scripts are compiled for.
+fn machine() -> Machine {
+    let target = std::env::var("KS_RANDOM_TARGET").ok();
+    let kernel = target.map(|text| text.parse().expect("a version of the kernel"));
+    Machine { kernel, ..Arch::X86_64.into() }
+}
+
+/// Whether a script loads, or else is refused for the target.
+fn attempt(fs: &BpfFs, name: &str, script: &Node) -> Result<bool, Failure> {
+    match object::compile(&script.text(), machine())? {
+        Some(object) => kernel::load(fs, name, &object).map(|()| true),
+        None => Ok(false),
+    }
 }
 
 fn shrunk(fs: &BpfFs, name: &str, script: Node, kind: &str) -> Node {
