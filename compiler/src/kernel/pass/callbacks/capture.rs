@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::bounds;
+use super::super::decide::deciding;
 use super::super::outline::{Loop, Place};
 use super::stack::{Pointers, Receivers};
 use crate::index::IndexVec;
@@ -25,6 +27,8 @@ pub struct Captured {
     pub carried: Vec<Option<Place>>,
     /// Numbers that a turn makes and others read.
     pub outgoing: BTreeMap<Value, Place>,
+    /// What numbers that are handed over are below, where that shows only from how they are made.
+    pub bounds: BTreeMap<Value, u64>,
     /// What a turn makes that others make again.
     pub leaves: Vec<Inst>,
     /// Slots of which only the turns know.
@@ -51,6 +55,7 @@ impl Captured {
             zeros,
             carried: Vec::new(),
             outgoing: BTreeMap::new(),
+            bounds: BTreeMap::new(),
             leaves: Vec::new(),
             slots: own_slots(function, one),
             exits: exits(function, one),
@@ -73,6 +78,7 @@ impl Captured {
             }
         }
         captured.hand_out(function, one, &made, &ops)?;
+        captured.find_bounds(function, one);
         if captured.end > MAX_BYTES { Err(Kept::Size) } else { Ok(captured) }
     }
 
@@ -160,6 +166,21 @@ impl Captured {
         match op {
             Op::StackAddr { slot, .. } => self.slots.contains(slot),
             op => op.is_leaf(),
+        }
+    }
+
+    /// Finds what is known of the numbers that are handed over: the verifier may not know it of what is read again, while
+    /// checks of them are gone.
+    fn find_bounds(&mut self, function: &Function, one: &Loop) {
+        let decides = deciding(function);
+        let ops = function.definitions().iter().map(|op| op.cloned()).collect();
+        let params = &function.blocks[one.header].params;
+        let handed = self.incoming.keys().chain(self.outgoing.keys()).chain(params);
+        for value in handed.filter(|value| decides[**value] && function.values[**value].bits().is_some()) {
+            let most = bounds::shown(&ops, &function.values, *value).most;
+            if most < i32::MAX as u64 {
+                self.bounds.insert(*value, most + 1);
+            }
         }
     }
 

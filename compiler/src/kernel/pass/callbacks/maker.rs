@@ -67,14 +67,20 @@ impl Captured {
         }
         for (value, place) in &self.incoming {
             let ty = function.values[*value];
-            let own = maker.make(start, ty, load(ty, base, *place));
+            let mut own = maker.make(start, ty, load(ty, base, *place));
+            if let Some(bound) = self.bounds.get(value) {
+                own = maker.make(start, ty, Op::Below { value: own, bound: *bound });
+            }
             maker.values.insert(*value, own);
         }
         for (param, place) in function.blocks[one.header].params.iter().zip(&self.carried) {
             let Some(place) = place else { continue };
             let ty = function.values[*param];
             let value = maker.make(start, ty, load(ty, base, *place));
-            let own = maker.make(start, ty, Op::Opaque { value, zero: zeros.of(ty) });
+            let mut own = maker.make(start, ty, Op::Opaque { value, zero: zeros.of(ty) });
+            if let Some(bound) = self.bounds.get(param) {
+                own = maker.make(start, ty, Op::Below { value: own, bound: *bound });
+            }
             maker.values.insert(*param, own);
         }
         for inst in &self.again {
@@ -298,7 +304,11 @@ impl Captured {
         for word in words {
             let ty = caller.function.values[word.first];
             let value = caller.load(at, word.first, base, word.place);
-            found.push(caller.make(at, ty, Op::Opaque { value, zero: zeros.of(ty) }));
+            let mut own = caller.make(at, ty, Op::Opaque { value, zero: zeros.of(ty) });
+            if let Some(bound) = word.stands_for.and_then(|value| self.bounds.get(&value)) {
+                own = caller.make(at, ty, Op::Below { value: own, bound: *bound });
+            }
+            found.push(own);
         }
         found
     }
