@@ -47,6 +47,7 @@ check: packages
 # beside perf stat and bpftrace, ring buffers beside libbpf-rs, and the kernel half beside C (which needs clang and root).
 bench: packages
 	@scripts/packages clang libbpf
+	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	$(CARGO) build --release --workspace
 	$(CARGO) bench --workspace --bench perf_read --bench check --bench startup --bench rings --bench kernel_half
 

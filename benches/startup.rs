@@ -1,8 +1,8 @@
 //! From the start of the process to the first attached event: `ks-host` beside `perf stat` and `bpftrace`, where they are
 //! installed.
 //!
-//! Each prints a line as soon as its event is attached (`perf stat` starts a command that does), and that line is waited
-//! for. The figure is the median of several starts; the last column is the median beside that of the first row.
+//! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its `BEGIN`), and
+//! that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure is the median of several starts; the last column is the median beside that of the first row.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -131,7 +131,9 @@ fn median(row: &Row, starts: usize) -> Result<Option<Duration>> {
 fn until_first_line(row: &Row) -> Result<Option<Duration>> {
     let (program, words) = row.words.split_first().context("a command has a name")?;
     let began = Instant::now();
-    let child = Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut command = Command::new(program);
+    let pipes = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = pipes.spawn();
     let mut child = match child {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         child => child.with_context(|| format!("cannot start {}", row.name))?,
@@ -146,8 +148,10 @@ fn until_first_line(row: &Row) -> Result<Option<Duration>> {
     }
     let time = began.elapsed();
     std::io::copy(&mut stdout, &mut std::io::sink())?;
-    let status = child.wait()?;
-    ensure!(status.success(), "{} ended with {status}", row.name);
+    // What is said beside it matters only if it fails: bpftrace warns wherever a limit may not be raised.
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} ended with {}: {said}", row.name, output.status);
     Ok(Some(time))
 }
 
