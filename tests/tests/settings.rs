@@ -91,6 +91,52 @@ fn a_setting_that_names_nothing_or_does_not_fit_starts_nothing() {
     }
 }
 
+/// Prints its field after a word of its own.
+fn small(word: &str, block: &str) -> Vec<u8> {
+    let script = format!(
+        "config {block} {{ burst: u32 = 1 }}\nfn main() -> i32 {{\n    print(\"{word} %u\", {block}.burst)\n    \
+         return 0\n}}\n"
+    );
+    compile(word, &script).plugin
+}
+
+#[test]
+fn root_settings_of_several_plugins_are_for_those_that_have_the_field() {
+    let folder = Folder::new();
+    let files = [("a", "limits"), ("b", "limits"), ("c", "other")]
+        .map(|(name, block)| folder.write(&format!("{name}.wasm"), small(name, block)));
+    let run = |settings: &[&str]| {
+        let mut host = command("ks-host");
+        settings.iter().for_each(|setting| {
+            host.arg("--config").arg(setting);
+        });
+        let mut outcome = finish(host.args(&files));
+        let mut lines: Vec<_> = outcome.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        outcome.stdout = lines.join(", ");
+        outcome
+    };
+    let all = run(&["limits.burst=7", "other.burst=8"]);
+    assert_eq!((all.code, all.stdout.as_str()), (0, "a.wasm: a 7, b.wasm: b 7, c.wasm: c 8"), "{all:#?}");
+    let one = run(&["limits.burst=7", "b.wasm:limits.burst=9"]);
+    assert_eq!((one.code, one.stdout.as_str()), (0, "a.wasm: a 7, b.wasm: b 9, c.wasm: c 1"), "{one:#?}");
+    for (setting, reason) in [
+        ("limits.brust=7", "none of the plugins has this field: `a.wasm`, `b.wasm`, `c.wasm`"),
+        ("d.wasm:limits.burst=7", "there is no plugin `d.wasm`; there is `a.wasm`, `b.wasm`, `c.wasm`"),
+    ] {
+        let refused = run(&[setting]);
+        assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:#?}");
+        assert!(refused.stderr.contains(reason), "{refused:#?}");
+    }
+    // What does not fit is told by the one that has the field, and the others run.
+    let wrong = run(&["other.burst=many"]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (125, "a.wasm: a 1, b.wasm: b 1"), "{wrong:#?}");
+    assert!(
+        wrong.stderr.contains("c.wasm: --config: `other.burst=many`: `many` is not a number"),
+        "{wrong:#?}"
+    );
+}
+
 const OPTIONS: &str = r#"
 struct Options {
     /// How many packets

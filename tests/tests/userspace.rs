@@ -106,6 +106,26 @@ fn root_lf_108_attach_gives_0_or_an_errno() {
     wait_until_gone(&name);
 }
 
+#[test]
+fn root_flags_without_meaning_are_ignored_with_a_line() {
+    let wire = Wire::new();
+    let name = format!("t{}", std::process::id());
+    let script = format!(
+        "struct Args {{ dev: str(16) }}\n@tc(\"ingress\")\nfn {name}(ctx: *__sk_buff) -> i32 {{\nreturn 0\n}}\n\
+         fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar wrong: str(8) = \"a\\xff\"\n\
+         print(\"%u %u\", attach(h, args.dev, 1), attach(h, wrong, 0))\nreturn 0\n}}\n"
+    );
+    let folder = Folder::new();
+    let plugin = folder.write("flags.wasm", compile("flags", &script).plugin);
+    let outcome = finish(wire.command("ks-host").arg(plugin).args(["--", "--dev", LEFT]));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "0 22\n"), "{outcome:#?}");
+    let lines: Vec<_> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{outcome:#?}");
+    assert!(lines[0].contains(&name) && lines[0].contains("its kind has no flags"), "{outcome:#?}");
+    assert!(lines[1].contains("flags.ks:9: cannot attach: the target is not UTF-8"), "{outcome:#?}");
+    wait_until_gone(&name);
+}
+
 /// A variable of each kind: its type, a value that userspace writes, and one that the kernel half writes.
 const KINDS: &[(&str, &str, &str)] = &[
     ("u8", "200", "201"),

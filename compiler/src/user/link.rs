@@ -47,12 +47,16 @@ pub fn attach(cx: &mut Cx<'_>, code: &mut Code) {
     let shape = cx.abi.result("bpf", "[method]program.attach");
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
+    let is_utf8 = cx.routine(Routine::IsUtf8);
+    code.get(target).get(target_len).call(is_utf8).op(I::I32Eqz).if_();
+    warn_wrong(cx, code, [place, place_len]);
+    code.i32(EINVAL).op(I::Return).end();
     code.get(program).op(I::I32Eqz).if_();
     warn_null(cx, code, [place, place_len], [target, target_len]);
     code.i32(EINVAL).op(I::Return).end();
     reset_arena(code);
     code.get(program).get(target).get(target_len);
-    // What does not fit the contract's 32 bits is refused there as any unknown flag is.
+    // What does not fit the contract's 32 bits becomes flags that no kind has.
     code.i32(-1).get(flags).op(I::I32WrapI64).get(flags).i64(i64::from(u32::MAX));
     code.ops_of([I::I64GtU, I::Select]).u32(cx.returned).call(call);
     push_failed(cx, code);
@@ -98,6 +102,16 @@ pub fn drop_all(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(at).op(I::I64ExtendI32U).i32(0).i32(0).call(free).else_();
     code.get(at).set(before).end();
     code.get(next).set(at).br(again).end().end();
+}
+
+/// One line: the target cannot be told to the host, nor shown.
+fn warn_wrong(cx: &mut Cx<'_>, code: &mut Code, place: [Var; 2]) {
+    let warn = cx.host("console", "warn");
+    let start = begin_message(code);
+    append_vars(cx, code, place[0], place[1]);
+    append_text(cx, code, "cannot attach: the target is not UTF-8");
+    end_message(code, start);
+    code.call(warn);
 }
 
 /// One line: the program is not loaded.

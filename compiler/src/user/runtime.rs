@@ -115,6 +115,8 @@ pub enum Routine {
     PidOf,
     /// Destination, its size, pid.
     CommOf,
+    /// Address, length -> 1 if the bytes are UTF-8, which the contract's strings are.
+    IsUtf8,
     /// Destination, its size, 1 if there is a process, the process, address.
     Symbol,
     /// Milliseconds -> 0 or EINTR.
@@ -168,6 +170,7 @@ impl Routine {
             Routine::Errno => (&[I32], &[I32]),
             Routine::PidOf => (&[I32; 2], &[I32]),
             Routine::CommOf => (&[I32; 3], &[]),
+            Routine::IsUtf8 => (&[I32; 2], &[I32]),
             Routine::Symbol => (&[I32, I32, I32, I32, I64], &[]),
             Routine::Sleep => (&[I64], &[I32]),
             Routine::Wait => (&[], &[]),
@@ -225,6 +228,7 @@ impl Routine {
             Routine::Errno => "errno",
             Routine::PidOf => "pid_of",
             Routine::CommOf => "comm_of",
+            Routine::IsUtf8 => "is_utf8",
             Routine::Symbol => "symbol",
             Routine::Sleep => "sleep",
             Routine::Wait => "wait",
@@ -284,6 +288,7 @@ impl Routine {
             Routine::Errno => errno::of_error(cx, &mut code),
             Routine::PidOf => tasks::pid_of(cx, &mut code),
             Routine::CommOf => tasks::comm_of(cx, &mut code),
+            Routine::IsUtf8 => text::is_utf8(&mut code),
             Routine::Symbol => tasks::symbol(cx, &mut code),
             Routine::Sleep => load::sleep(cx, &mut code),
             Routine::Wait => load::wait(cx, &mut code),

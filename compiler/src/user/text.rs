@@ -31,6 +31,50 @@ pub fn copy(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(to).get(len).op(I::I32Add).i32(0).get(to_size).get(len).op(I::I32Sub).op(I::MemoryFill(0));
 }
 
+/// [`Routine::IsUtf8`]: for each character, how many bytes follow the first one, and what the second one may be, which
+/// alone tells overlong forms, surrogates and what is beyond the last character (The Unicode Standard, table 3-7).
+pub fn is_utf8(code: &mut Code) {
+    let (at, len) = (Var(0), Var(1));
+    let [end, first, rest, low, high] = [(); 5].map(|()| code.local(ValType::I32));
+    let byte = |code: &mut Code| {
+        code.get(at).op(I::I32Load8U(mem(0)));
+        code.get(at).i32(1).op(I::I32Add).set(at);
+    };
+    // Pushes one of two numbers, by whether the first byte is this one.
+    let unless = |code: &mut Code, special: i32, then: i32, other: i32| {
+        code.i32(then).i32(other).get(first).i32(special).ops_of([I::I32Eq, I::Select]);
+    };
+    code.get(at).get(len).op(I::I32Add).set(end);
+    let wrong = code.block();
+    let right = code.block();
+    let next = code.loop_();
+    code.get(at).get(end).op(I::I32GeU).br_if(right);
+    byte(code);
+    code.tee(first).i32(0x80).op(I::I32LtU).br_if(next);
+    code.get(first).i32(0xc2).op(I::I32LtU).get(first).i32(0xf4).op(I::I32GtU);
+    code.op(I::I32Or).br_if(wrong);
+    code.get(first).i32(0xe0).op(I::I32GeU).get(first).i32(0xf0).op(I::I32GeU);
+    code.op(I::I32Add).set(rest);
+    // The second byte.
+    code.get(rest).get(end).get(at).ops_of([I::I32Sub, I::I32GeU]).br_if(wrong);
+    code.i32(0xa0);
+    unless(code, 0xf0, 0x90, 0x80);
+    code.get(first).i32(0xe0).ops_of([I::I32Eq, I::Select]).set(low);
+    code.i32(0x9f);
+    unless(code, 0xf4, 0x8f, 0xbf);
+    code.get(first).i32(0xed).ops_of([I::I32Eq, I::Select]).set(high);
+    byte(code);
+    code.tee(first).get(low).op(I::I32LtU).get(first).get(high).ops_of([I::I32GtU, I::I32Or]).br_if(wrong);
+    let others = code.loop_();
+    code.get(rest).op(I::I32Eqz).br_if(next);
+    code.get(rest).i32(1).op(I::I32Sub).set(rest);
+    byte(code);
+    code.i32(0xc0).op(I::I32And).i32(0x80).op(I::I32Eq).br_if(others);
+    code.br(wrong).end().end().end();
+    code.i32(1).op(I::Return).end();
+    code.i32(0);
+}
+
 /// [`Routine::TextAppend`].
 pub fn append(cx: &mut Cx<'_>, code: &mut Code) {
     let (to, to_size, from, from_size) = (Var(0), Var(1), Var(2), Var(3));

@@ -75,3 +75,38 @@ fn what_the_host_refuses_to_run_is_a_line_and_the_script_goes_on() {
     );
     assert_eq!(outcome.warned, ["test.ks:3: ", "test.ks:5: "]);
 }
+
+/// Every kind of wrong sequence, and the right ones beside it; what is right is asked of the standard library.
+#[test]
+fn a_target_that_is_not_utf_8_is_an_error() {
+    let seconds = [0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff];
+    let mut texts: Vec<Vec<u8>> = (1..=255).map(|byte| vec![byte]).collect();
+    for first in [0xc1, 0xc2, 0xdf, 0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5] {
+        for second in seconds {
+            let tails: &[&[u8]] =
+                &[&[], &[0x80], &[0x80, 0xbf], &[0x41, 0x80], &[0x80, 0xc0], &[0xbf, 0xbf, 0x41]];
+            texts.extend(tails.iter().map(|tail| [&[first, second], *tail].concat()));
+        }
+    }
+    for part in texts.chunks(100) {
+        let attach = |text: &Vec<u8>| {
+            let escaped: String = text.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+            format!("    print(\"%u\", attach(p, \"{escaped}\", 0))\n")
+        };
+        let calls: String = part.iter().map(attach).collect();
+        let script = format!(
+            "@xdp\nfn see(ctx: *xdp_md) -> xdp_action {{\n    return XDP_PASS\n}}\nfn main() -> i32 {{\n    \
+             var p = load(see)\n{calls}    return 0\n}}\n"
+        );
+        let outcome = run(&compile(&script).core);
+        let expected: Vec<_> =
+            part.iter().map(|text| if std::str::from_utf8(text).is_ok() { "0" } else { "22" }).collect();
+        assert_eq!(lines(&outcome), expected, "{part:x?}");
+        assert!(
+            outcome.warned.iter().all(|line| line.ends_with("the target is not UTF-8")),
+            "{:?}",
+            outcome.warned
+        );
+        assert_eq!(outcome.warned.len(), expected.iter().filter(|code| **code == "22").count());
+    }
+}

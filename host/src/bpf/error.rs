@@ -51,14 +51,6 @@ pub enum BpfError {
         /// Its kind.
         kind: ProgramKind,
     },
-    /// Flags for a kind that has none.
-    #[error("`{program}` cannot be attached with flags {flags:#x}: its kind has none")]
-    Flags {
-        /// The program.
-        program: String,
-        /// What was passed.
-        flags: u32,
-    },
     /// Flags that are no mode of xdp.
     #[error(
         "`{program}` cannot be attached with flags {flags:#x}: 0, 2 (generic), 4 (driver) and 8 (hardware) are known"
@@ -183,7 +175,7 @@ impl BpfError {
         match self {
             BpfError::Load(load) => Some(load.errno),
             BpfError::Kernel { errno, .. } => Some(*errno),
-            BpfError::Mode { .. } | BpfError::Flags { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
+            BpfError::Mode { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
             _ => None,
         }

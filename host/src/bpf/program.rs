@@ -51,6 +51,11 @@ pub enum ProgramKind {
 }
 
 impl ProgramKind {
+    /// Whether attaching a program of this kind to a target takes flags.
+    pub fn has_flags(self) -> bool {
+        self == ProgramKind::Xdp
+    }
+
     /// Its number in `enum bpf_prog_type`.
     pub fn number(self) -> u32 {
         match self {

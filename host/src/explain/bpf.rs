@@ -28,7 +28,6 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::UnsupportedKind { .. } => plain(Kind::Unsupported),
         BpfError::NeedsEvent { .. }
         | BpfError::NotForEvents { .. }
-        | BpfError::Flags { .. }
         | BpfError::Mode { .. }
         | BpfError::Target { .. }
         | BpfError::Size { .. }

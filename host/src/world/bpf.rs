@@ -59,6 +59,8 @@ impl HostProgram for State {
         if self.attached.is_at(&program, &target) {
             return Err(BpfError::AlreadyAttached { program, target }.into());
         }
+        let has_flags = self.object()?.program(&program)?.kind().has_flags();
+        let flags = if has_flags { flags } else { self.ignored(&program, flags) };
         let held = attach(self, &program, &target, flags)?;
         let place = self.attached.insert(program, Some(target), held);
         self.table.push(LinkHandle { place }).map_err(|full| {
@@ -106,13 +108,25 @@ impl HostLink for State {
     }
 }
 
+impl State {
+    /// No flags, and one line if there were some.
+    fn ignored(&mut self, program: &str, flags: u32) -> u32 {
+        if flags != 0 {
+            self.warn_once(
+                0,
+                format!("attaching `{program}`: its kind has no flags, and {flags} has no effect: pass 0"),
+            );
+        }
+        0
+    }
+}
+
 fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Held, HostError> {
     let (object, attachments) = state.object_and_attachments();
     let program = object?.program(name)?;
     let owned = || name.to_owned();
     match program.kind() {
         bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
-        bpf::ProgramKind::Tracepoint if flags != 0 => Err(BpfError::Flags { program: owned(), flags }.into()),
         bpf::ProgramKind::Tracepoint => {
             let target = program.tracepoint_target(target);
             let event = Event::numbered(TRACEPOINT, bpf::tracepoint_id(name, &target)?)?;
@@ -123,7 +137,7 @@ fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Hel
             Ok(Held::Event(attachments.open(&event, &options, None, Some(link))?))
         }
         bpf::ProgramKind::Kprobe => {
-            let (place, at_return) = program.probe_place(target, flags)?;
+            let (place, at_return) = program.probe_place(target)?;
             let linker = program.linker()?;
             let mut link = |event: BorrowedFd<'_>| linker(event, 0);
             let put = perf::probe(&probe_place(&place), at_return, &mut link);

@@ -155,6 +155,18 @@ fn check(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, refused: Lab
     code.get(FLAGS).ops_of([I::I64Eqz, I::I32Eqz]).if_();
     refuse(cx, code, event, "the flags of a perf event must be 0", refused);
     code.end();
+    for (position, reason) in [
+        (options::PROCESS, "the name in `process` is not UTF-8"),
+        (options::CGROUP, "the path in `cgroup` is not UTF-8"),
+    ] {
+        if cx.perf.options.contains(&position) {
+            let is_utf8 = cx.routine(Routine::IsUtf8);
+            push_text_option(cx, code, position);
+            code.call(is_utf8).op(I::I32Eqz).if_();
+            refuse(cx, code, event, reason, refused);
+            code.end();
+        }
+    }
 }
 
 /// One line that names the event, then out.

@@ -4,7 +4,9 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::super::code::{Code, Var, mem};
 use super::super::cx::Cx;
-use super::super::runtime::{Routine, push_failed, reset_arena};
+use super::super::runtime::{
+    Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
+};
 
 /// [`Routine::PerfEvents`].
 pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
@@ -13,6 +15,14 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
     let shape = cx.abi.result("perf", "print-events");
     let length = cx.routine(Routine::TextLength);
     let warn = cx.routine(Routine::WarnError);
+    let is_utf8 = cx.routine(Routine::IsUtf8);
+    let say = cx.host("console", "warn");
+    code.get(text).get(text).get(size).call(length).call(is_utf8).op(I::I32Eqz).if_();
+    let start = begin_message(code);
+    append_vars(cx, code, place, place_len);
+    append_text(cx, code, "cannot list events: the wildcard is not UTF-8");
+    end_message(code, start);
+    code.call(say).i32(0).op(I::Return).end();
     reset_arena(code);
     code.get(text).get(text).get(size).call(length).u32(cx.returned).call(list);
     push_failed(cx, code);

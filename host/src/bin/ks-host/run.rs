@@ -12,7 +12,7 @@ use ks_host::perf::{Catalog, EventTable, Sysfs};
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
-use crate::{cache, prepare, signals};
+use crate::{cache, config, prepare, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
 /// subcommands.
@@ -38,7 +38,8 @@ pub(crate) struct Args {
     #[arg(long)]
     no_cache: bool,
     /// Sets a field of a config block of the plugin before it starts: `limits.burst=7`, `limits.ports=22,80`,
-    /// `limits.ports[1]=80`. May be given several times.
+    /// `limits.ports[1]=80`. May be given several times. Of several plugins it sets that field of all that have it;
+    /// `a.wasm:limits.burst=7` of one.
     #[arg(long, value_name = "BLOCK.FIELD=VALUE")]
     config: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
@@ -48,7 +49,7 @@ pub(crate) struct Args {
     /// its end asks the plugin to stop.
     #[arg(long, value_name = "COMMAND", num_args = 1..)]
     pub(crate) exec: Vec<OsString>,
-    /// The plugin's words.
+    /// The plugin's words; of one plugin only.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
 }
@@ -56,9 +57,15 @@ pub(crate) struct Args {
 /// Runs the plugins and gives the exit code: that of the first, in the order given, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
-    ensure!(!several || args.words.is_empty(), "words after `--` are for one plugin, and there are several");
-    ensure!(!several || args.config.is_empty(), "`--config` is for one plugin, and there are several");
-    ensure!(!several || args.exec.is_empty(), "`--exec` is for one plugin, and there are several");
+    for (given, what) in
+        [(!args.words.is_empty(), "words after `--` are"), (!args.exec.is_empty(), "`--exec` is")]
+    {
+        ensure!(
+            !(several && given),
+            "{what} for one plugin, and there are several: start each with a ks-host of its own, or set fields of \
+             config blocks (`--config a.wasm:limits.burst=7`)"
+        );
+    }
     let catalog = catalog(&args.event_table)?;
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
@@ -72,12 +79,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         (false, false) => Form::Plain,
     };
     let names = names_of(&args.plugins);
-    let members = args.plugins.into_iter().zip(names).zip(prepared).map(|((path, name), prepared)| Member {
+    let plugins: Vec<_> =
+        names.iter().map(String::as_str).zip(prepared.iter().map(|one| &one.plugin)).collect();
+    let configs = config::of_each(&args.config, &plugins)?;
+    let given = args.plugins.into_iter().zip(names).zip(prepared).zip(configs);
+    let members = given.map(|(((path, name), prepared), config)| Member {
         path,
         name,
         prepared,
         words: args.words.clone(),
-        config: args.config.clone(),
+        config,
         exec: args.exec.clone(),
         catalog: catalog.clone(),
         timeout: args.timeout,

@@ -17,8 +17,7 @@ const GROUP: &str = "the folder of a control group of version 2, absolute or bel
 impl Program<'_> {
     /// Attaches a program to a control group and all below it: its folder, absolute or below where the hierarchy of
     /// version 2 is mounted.
-    pub(super) fn attach_cgroup(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
-        self.without_flags(flags)?;
+    pub(super) fn attach_cgroup(&self, target: &str) -> Result<Link, BpfError> {
         if target.is_empty() || target.contains('\0') {
             return Err(self.target(target, GROUP));
         }

@@ -21,21 +21,19 @@ pub use probe::Place;
 
 impl Program<'_> {
     /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, a cgroup,
-    /// or the function, tracepoint or hook that it was loaded for.
+    /// or the function, tracepoint or hook that it was loaded for. Flags are looked at for a kind that has some, see
+    /// [`ProgramKind::has_flags`].
     ///
     /// # Errors
-    /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Flags`]; [`BpfError::Kernel`].
+    /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Mode`]; [`BpfError::Kernel`].
     pub fn attach(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
         match self.kind() {
             ProgramKind::Xdp => self.attach_xdp(target, flags),
             ProgramKind::SchedCls => self.attach_tcx(target),
-            ProgramKind::SocketFilter => self.attach_socket_filter(target, flags),
-            ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => self.attach_cgroup(target, flags),
-            ProgramKind::RawTracepoint => {
-                self.without_flags(flags)?;
-                self.attach_raw_tracepoint(target)
-            }
-            ProgramKind::Tracing | ProgramKind::Lsm => self.attach_traced(target, flags),
+            ProgramKind::SocketFilter => self.attach_socket_filter(target),
+            ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => self.attach_cgroup(target),
+            ProgramKind::RawTracepoint => self.attach_raw_tracepoint(target),
+            ProgramKind::Tracing | ProgramKind::Lsm => self.attach_traced(target),
             kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),
         }
     }
@@ -43,10 +41,6 @@ impl Program<'_> {
     /// A link to a descriptor or an interface's number, for the place that the object's section names.
     fn create_link(&self, target: i32, flags: u32) -> Result<Link, Errno> {
         sys::create_link(self.inner.as_fd(), target, self.inner.attach_type() as u32, flags).map(Link::new)
-    }
-
-    fn without_flags(&self, flags: u32) -> Result<(), BpfError> {
-        if flags == 0 { Ok(()) } else { Err(BpfError::Flags { program: self.name(), flags }) }
     }
 
     fn target(&self, target: &str, expected: &'static str) -> BpfError {

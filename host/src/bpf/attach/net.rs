@@ -51,8 +51,7 @@ impl Program<'_> {
     /// Shows every packet of an interface to a socket filter: to the filter of a packet socket that nobody reads.
     ///
     /// Source: packet(7), socket(7) (SO_ATTACH_BPF).
-    pub(super) fn attach_socket_filter(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
-        self.without_flags(flags)?;
+    pub(super) fn attach_socket_filter(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
         let refused = |call, errno| self.kernel(&format!("attach to the interface `{target}`"), call, errno);
         let socket = sys::packet_socket().map_err(|errno| refused("socket(AF_PACKET)", errno))?;

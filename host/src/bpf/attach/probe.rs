@@ -27,8 +27,7 @@ impl Program<'_> {
     /// # Errors
     /// [`BpfError::Target`] (another target; a file that is no program, or has no such function); [`BpfError::Kernel`]
     /// (the file cannot be read).
-    pub fn probe_place(&self, target: &str, flags: u32) -> Result<(Place, bool), BpfError> {
-        self.without_flags(flags)?;
+    pub fn probe_place(&self, target: &str) -> Result<(Place, bool), BpfError> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
         let place = match kind {

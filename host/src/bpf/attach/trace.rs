@@ -11,8 +11,7 @@ impl Program<'_> {
     /// Links a program to the function, tracepoint or hook that it was loaded for.
     ///
     /// Source: bpf(2), BPF_LINK_CREATE; kernel/bpf/syscall.c, `bpf_tracing_prog_attach`, v6.12.
-    pub(super) fn attach_traced(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
-        self.without_flags(flags)?;
+    pub(super) fn attach_traced(&self, target: &str) -> Result<Link, BpfError> {
         let own = self.own_target();
         // `sys_NAME` of the script is the wrapper's name here.
         let is_own = target.is_empty() || own == target || own.ends_with(&format!("_{target}"));
