@@ -67,8 +67,8 @@ fn built_repository() -> ks_tests::Folder {
     folder
 }
 
-/// The help of a command, of each of its subcommands, and the names of those.
-fn helps(command: &str) -> Vec<String> {
+/// The help of a command and of each of its subcommands, with the words that it belongs to.
+fn helps(command: &str) -> Vec<(String, String)> {
     let help = |words: &[&str]| {
         let outcome = finish(ks_tests::command(command).args(words).arg("--help"));
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -79,8 +79,8 @@ fn helps(command: &str) -> Vec<String> {
     let names = listed.lines().map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
     let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
     assert!(names.len() >= 5, "{names:?}");
-    let mut helps: Vec<String> = names.iter().map(|name| help(&[name])).collect();
-    helps.insert(0, own);
+    let mut helps: Vec<_> = names.iter().map(|name| (format!("{command} {name}"), help(&[name]))).collect();
+    helps.insert(0, (command.to_owned(), own));
     helps
 }
 
@@ -88,19 +88,21 @@ fn helps(command: &str) -> Vec<String> {
 #[test]
 fn root_every_example_of_the_help_works() {
     let folder = built_repository();
-    for name in ["ks", "ks-host"] {
+    for (name, help) in ["ks", "ks-host"].iter().flat_map(|name| helps(name)) {
+        let Some((_, listed)) = help.split_once("Examples:\n") else {
+            // An editor starts it and talks to it; there is nothing that a person would type.
+            assert_eq!(name, "ks lsp", "has no examples");
+            continue;
+        };
         let mut examples = 0;
-        for help in helps(name) {
-            let Some((_, listed)) = help.split_once("Examples:\n") else { continue };
-            for example in listed.lines().map_while(|line| line.strip_prefix("  ")) {
-                assert!(example.starts_with(name), "{example}");
-                let line = format!("PATH=$PWD/target/release:$PATH; {example}");
-                let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &line]));
-                assert_eq!(outcome.code, 0, "{example}: {outcome:#?}");
-                examples += 1;
-            }
+        for example in listed.lines().map_while(|line| line.strip_prefix("  ")) {
+            assert!(example.starts_with(&name), "{name}: {example}");
+            let line = format!("PATH=$PWD/target/release:$PATH; {example}");
+            let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &line]));
+            assert_eq!(outcome.code, 0, "{example}: {outcome:#?}");
+            examples += 1;
         }
-        assert!(examples >= 4, "{name} has {examples} examples");
+        assert!(examples > 0, "{name}");
     }
 }
 

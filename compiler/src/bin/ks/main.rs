@@ -30,20 +30,34 @@ Examples:
   ks explain KS0417
   ks init tracepoint/sched/sched_switch switches";
 
+const BUILD_EXAMPLES: &str = "\
+Examples:
+  ks build examples/perf/group.ks -o group.wasm
+  ks build examples/perf/page_faults.ks --emit bpf -o page_faults.wasm
+  ks build examples/perf/group.ks --target-kernel 6.1 -o group.wasm";
+
 #[derive(Subcommand)]
 enum Command {
     /// Compile a script to a plugin file
-    #[command(alias = "compile")]
+    #[command(alias = "compile", after_help = BUILD_EXAMPLES)]
     Build(build::Args),
     /// Look for errors without writing anything
+    #[command(
+        after_help = "Examples:\n  ks check examples/perf/group.ks\n  ks check --format json examples/perf/group.ks"
+    )]
     Check(check::Args),
     /// Compile the `@test` functions of a script and run them with ks-host
+    #[command(after_help = "Examples:\n  ks test examples/testing/filter.ks")]
     Test(test::Args),
     /// Start a script: a folder with a program of some kind that compiles as it is
     Init(init::Args),
     /// Bring scripts into the one style, in place
+    #[command(
+        after_help = "Examples:\n  ks fmt --check examples/perf/group.ks\n  ks fmt - < examples/perf/group.ks"
+    )]
     Fmt(fmt::Args),
     /// Tell what an error or warning means, with a wrong and a right example
+    #[command(after_help = "Examples:\n  ks explain KS0417")]
     Explain(explain::Args),
     /// Answer an editor over standard input and output
     Lsp(lsp::Args),

@@ -1,6 +1,7 @@
 //! `ks-host`: runs plugins, and shows what they ask for before they run.
 
 mod cache;
+mod config;
 mod doctor;
 mod events;
 mod fleet;
@@ -74,12 +75,21 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs plugins; what `ks-host PLUGIN` does.
+    #[command(
+        after_help = "Examples:\n  ks-host run examples/perf/group.ks\n  ks-host run --no-cache examples/perf/stat.ks --exec ls"
+    )]
     Run(run::Args),
     /// Shows what a plugin contains and asks for, without running it.
     Inspect(inspect::Args),
     /// Compiles plugins ahead, so that their first run starts as fast as all others.
+    #[command(
+        after_help = "Examples:\n  ks-host precompile examples/perf/group.ks examples/perf/page_faults.ks"
+    )]
     Precompile(cache::PrecompileArgs),
     /// Runs the tests of a plugin, each in an instance of its own.
+    #[command(
+        after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json examples/testing/filter.ks"
+    )]
     Test(test::Args),
     /// Shows the plugins that run now, what they have attached, and how often their programs run.
     Ps(ps::Args),
@@ -88,8 +98,10 @@ enum Command {
     /// Shows what this machine lets plugins do, and what to change where it does not.
     Doctor(doctor::Args),
     /// Writes the completions of a shell.
+    #[command(after_help = "Examples:\n  ks-host completions bash > ks-host.bash")]
     Completions(shell::CompletionsArgs),
     /// Writes the manual page.
+    #[command(after_help = "Examples:\n  ks-host man > ks-host.1")]
     Man,
 }
 
