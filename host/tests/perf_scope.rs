@@ -359,7 +359,10 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     let clock = attachments.read(member).unwrap().raw;
     online.set("0\n");
     assert_eq!(attachments.read(leader).unwrap().raw, 15, "what was counted there stays");
-    assert_eq!(attachments.take_notices().iter().map(ToString::to_string).collect::<Vec<_>>().len(), 1);
+    // How seldom the thread was where it is counted may be told as well: that is up to the scheduler.
+    let told = attachments.take_notices();
+    let gone = |notice: &&Notice| matches!(notice, Notice::CpuGone { cpu: 1, .. });
+    assert_eq!(told.iter().filter(gone).count(), 1, "{told:?}");
     assert!(attachments.snapshot_cpu(leader, 1).is_err());
     ask_on(1, 100);
     ask_on(0, 1);
@@ -368,7 +371,8 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     online.set("0-1\n");
     assert_eq!(attachments.read(leader).unwrap().raw, 16);
     let told = attachments.take_notices();
-    assert!(matches!(&told[..], [Notice::CpuCame { cpu: 1, .. }]), "{told:?}");
+    let came = |notice: &&Notice| matches!(notice, Notice::CpuCame { cpu: 1, .. });
+    assert_eq!(told.iter().filter(came).count(), 1, "{told:?}");
     ask_on(1, 3);
     let snapshot = attachments.snapshot(member).unwrap();
     assert_eq!((snapshot.entries[0].raw, snapshot.entries.len(), snapshot.own), (19, 2, 1));
