@@ -49,7 +49,15 @@ impl Shell {
         let start = |_| {
             let mut command = Process::new(&path);
             command.args(["-c", &format!("read line; {script}")]).stdin(Stdio::piped());
-            command.spawn().unwrap()
+            loop {
+                match command.spawn() {
+                    // A process that another test starts has the file open for writing until it runs its own.
+                    Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    child => break child.unwrap(),
+                }
+            }
         };
         Shell { children: (0..number).map(start).collect(), folder }
     }
