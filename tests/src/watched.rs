@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
@@ -12,7 +12,7 @@ use nix::unistd::{Pid, gettid};
 
 use crate::{Folder, Outcome, command, compile};
 
-/// A script that runs in the background, and has printed `ready`.
+/// A script that runs in the background, and has said that it is ready.
 pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -23,10 +23,22 @@ pub struct Running {
 impl Running {
     /// Compiles and starts a script with these words, and waits until it is ready. It has a minute.
     pub fn start<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> Running {
+        let mut host = command("ks-host");
+        host.args(["--timeout", "60"]);
+        Running::begin(host, project, script, words, "ready")
+    }
+
+    /// The same with a command of one's own, such as one in another network, and until a first line that starts so.
+    pub fn begin<S: AsRef<OsStr>>(
+        mut host: Command,
+        project: &str,
+        script: &str,
+        words: &[S],
+        first: &str,
+    ) -> Running {
         let folder = Folder::new();
         let file = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
-        let mut child = command("ks-host")
-            .args(["--timeout", "60"])
+        let mut child = host
             .arg(file)
             .arg("--")
             .args(words)
@@ -38,7 +50,7 @@ impl Running {
         let lines = BufReader::new(child.stdout.take().expect("piped"));
         let mut running = Running { child, lines, stdout: String::new(), _folder: folder };
         running.lines.read_line(&mut running.stdout).expect("text");
-        if running.stdout != "ready\n" {
+        if !running.stdout.starts_with(first) {
             panic!("it does not get ready: {:#?}", running.finish());
         }
         running

@@ -10,6 +10,12 @@ use nix::unistd::Pid;
 
 const NO_WORDS: &[&str] = &[];
 
+/// Runs a script, which prints just this.
+fn prints(project: &str, script: &str, expected: &str) {
+    let outcome = run_script(project, script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
+
 /// Runs the statements once as a program, at a page fault, and once as a plain function; the values that `shown` lists
 /// are printed after each.
 fn in_both(project: &str, items: &str, body: &str, shown: &str) -> Outcome {
@@ -130,8 +136,7 @@ fn main() -> i32 {
     return 0
 }
 "#;
-    let outcome = run_script("bindings", script, NO_WORDS);
-    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "7 8 true 4\n", ""));
+    prints("bindings", script, "7 8 true 4\n");
 }
 
 #[test]
@@ -152,8 +157,7 @@ fn main() -> i32 {
     return 0
 }
 "#;
-    let outcome = run_script("back", script, NO_WORDS);
-    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "10 2 true 40\n", ""));
+    prints("back", script, "10 2 true 40\n");
 }
 
 #[test]
@@ -189,8 +193,7 @@ fn main() -> i32 {
     return 0
 }
 "#;
-    let outcome = run_script("keys", script, NO_WORDS);
-    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, "15 1 2 7\n", ""));
+    prints("keys", script, "15 1 2 7\n");
 }
 
 /// Starts one short process after the other on one CPU while there is a script: each has some hundred page faults.

@@ -1,58 +1,18 @@
 //! Programs on packets and connections, attached by `ks-host` and seen to do their work. Each test has network namespaces
 //! or a control group of its own. These tests need root.
 
-use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use ks_tests::net::{LEFT, Wire};
+use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, command, compile, finish, repository, wait_until_gone};
 
-/// A plugin that has said that it is attached.
-struct Running {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    _folder: Folder,
-}
-
-impl Running {
-    /// Starts `ks-host` with a plugin and waits for its first line.
-    fn start(mut host: Command, project: &str, script: &str, words: &[&str]) -> Running {
-        let folder = Folder::new();
-        let plugin = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
-        let mut child = host
-            .arg(plugin)
-            .arg("--")
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("ks-host starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("ks-host says something");
-        if !line.starts_with("attached") {
-            let mut said = String::new();
-            // What it said before it ended is the reason.
-            let _ = child.stderr.as_mut().map(|stderr| stderr.read_to_string(&mut said));
-            panic!("{line:?} {said}");
-        }
-        Running { child, stdout, _folder: folder }
-    }
-
-    /// Asks it to stop and gives what it printed.
-    fn stop(mut self) -> Outcome {
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("the child is ours");
-        let mut stdout = String::new();
-        self.stdout.read_to_string(&mut stdout).expect("ks-host prints text");
-        let output = self.child.wait_with_output().expect("the child is ours");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        Outcome { stdout, stderr, code: output.status.code().unwrap_or(-1) }
-    }
+/// Starts an example and waits until it has said that it is attached.
+fn started(host: Command, name: &str, words: &[&str]) -> Running {
+    Running::begin(host, name, &example(&format!("{name}.ks")), words, "attached")
 }
 
 fn example(name: &str) -> String {
@@ -63,7 +23,7 @@ fn example(name: &str) -> String {
 fn root_xdp_packets_are_counted_by_protocol() {
     let wire = Wire::new();
     let words = ["--interface", LEFT, "--seconds", "60"];
-    let running = Running::start(wire.command("ks-host"), "packets", &example("packets.ks"), &words);
+    let running = started(wire.command("ks-host"), "packets", &words);
     wire.send(10, 100, 9);
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -77,7 +37,7 @@ fn root_xdp_packets_are_counted_by_protocol() {
 fn root_tc_drops_one_port_and_passes_the_others() {
     let wire = Wire::new();
     let words = ["--interface", LEFT, "--port", "9000", "--seconds", "60"];
-    let running = Running::start(wire.command("ks-host"), "shield", &example("shield.ks"), &words);
+    let running = started(wire.command("ks-host"), "shield", &words);
     let listen = |port: u16| {
         let socket = wire.in_left(|| UdpSocket::bind(("10.9.0.1", port)).expect("the address is there"));
         socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has timeouts");
@@ -104,7 +64,7 @@ fn root_tc_drops_one_port_and_passes_the_others() {
 fn root_socket_filter_sees_every_packet() {
     let wire = Wire::new();
     let words = ["--interface", LEFT, "--seconds", "60"];
-    let running = Running::start(wire.command("ks-host"), "sizes", &example("sizes.ks"), &words);
+    let running = started(wire.command("ks-host"), "sizes", &words);
     wire.send(10, 100, 9);
     wire.send(4, 300, 9);
     let outcome = running.stop();
@@ -157,7 +117,7 @@ fn root_cgroup_refuses_all_ports_but_one() {
     let [good, bad] = listeners.each_ref().map(|one| one.local_addr().expect("bound").port());
     let path = group.0.to_string_lossy().into_owned();
     let words = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
-    let running = Running::start(command("ks-host"), "connects", &example("connects.ks"), &words);
+    let running = started(command("ks-host"), "connects", &words);
     // The shell's own connections: bash knows /dev/tcp.
     let try_port = |port: u16| group.run(&format!("exec bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'"));
     assert_eq!(try_port(good).code, 0, "the one port is open");

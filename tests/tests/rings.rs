@@ -1,10 +1,9 @@
 //! Ring buffers, from programs to the handlers of the plugin. These tests need root.
 
-use std::io::{BufRead, BufReader, Read};
 use std::num::NonZeroUsize;
-use std::process::Stdio;
 
-use ks_tests::{Folder, Outcome, command, compile, run_script};
+use ks_tests::watched::{Running, Worker};
+use ks_tests::{Outcome, run_script};
 use nix::sys::mman::{self, MapFlags, MmapAdvise, ProtFlags};
 
 const NO_WORDS: &[&str] = &[];
@@ -224,39 +223,14 @@ fn main(args: Args) -> i32 {
 }
 "#
     .replace("RING", &ring_bytes.to_string());
-    let folder = Folder::new();
-    let file = folder.write("speed.wasm", compile("speed", &script).plugin);
-    let (tell_task, task) = std::sync::mpsc::channel();
-    let (start, started) = std::sync::mpsc::channel::<()>();
-    let producer = std::thread::spawn(move || {
-        tell_task.send(nix::unistd::gettid()).expect("the test listens");
-        // Nobody starts it if the plugin does not.
-        let Ok(()) = started.recv() else { return };
+    let worker = Worker::new(0, || {
+        fault(FAULTS);
         fault(FAULTS);
     });
-    let task = task.recv().expect("the thread started").to_string();
-    let mut child = command("ks-host")
-        .arg(&file)
-        .args(["--timeout", "50", "--", "--task", &task, "--faults", &FAULTS.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("ks-host starts");
-    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-    let mut line = String::new();
-    stdout.read_line(&mut line).expect("ks-host says something");
-    assert_eq!(line, "ready\n");
-    start.send(()).expect("the thread waits");
-    producer.join().expect("the thread does not panic");
-    let mut rest = String::new();
-    stdout.read_to_string(&mut rest).expect("text");
-    let output = child.wait_with_output().expect("the child is ours");
-    Outcome {
-        stdout: rest,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        code: output.status.code().unwrap_or(-1),
-    }
+    let words = [format!("--task={}", worker.tid()), format!("--faults={FAULTS}")];
+    let running = Running::start("speed", &script, &words);
+    worker.work();
+    running.finish()
 }
 
 /// Touches so many pages that were not there before.

@@ -117,7 +117,6 @@ pub struct TypeDef {
 
 /// Of what a type is made.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the contract need not have a type of every kind")]
 pub enum TypeKind {
     /// Fields in order.
     Record(&'static [Field]),

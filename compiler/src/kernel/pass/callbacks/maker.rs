@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::outline::{Caller, Loop, Maker, load};
 use super::capture::Captured;
 use crate::hir::FuncId;
-use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
     BinaryOp, Block, Callee, Condition, Function, Helper, Op, Origin, Slot, SlotData, Target, Terminator,
@@ -37,25 +36,8 @@ impl Zeros {
 impl Captured {
     /// The function of a turn.
     pub fn callback(&self, function: &Function, one: &Loop, id: FuncId) -> Function {
-        let span = function.span;
-        let mut maker = Maker {
-            body: Function {
-                id,
-                name: format!("{}_turn", function.name),
-                span,
-                is_program: false,
-                params: ["__index".into(), "__captured".into()].into(),
-                ret: Type::I32,
-                values: IndexVec::new(),
-                blocks: IndexVec::new(),
-                slots: function.slots.clone(),
-                slot_bytes: function.slot_bytes,
-            },
-            values: BTreeMap::new(),
-            blocks: BTreeMap::new(),
-            span,
-        };
-        super::keep_only(&mut maker.body, &self.slots);
+        let params = vec!["__index".to_owned(), "__captured".to_owned()];
+        let mut maker = Maker::new(function, id, "turn", params, &self.slots);
         let start = maker.block();
         let index = maker.new_value(Type::I64);
         let base = maker.new_value(Type::Ptr(Origin::Stack));
@@ -66,11 +48,8 @@ impl Captured {
             maker.values.insert(*value, zeros.of(function.values[*value]));
         }
         for (value, place) in &self.incoming {
-            let ty = function.values[*value];
-            let mut own = maker.make(start, ty, load(ty, base, *place));
-            if let Some(bound) = self.bounds.get(value) {
-                own = maker.make(start, ty, Op::Below { value: own, bound: *bound });
-            }
+            let bound = self.bounds.get(value).copied();
+            let own = maker.receive(start, function.values[*value], base, *place, bound);
             maker.values.insert(*value, own);
         }
         for (param, place) in function.blocks[one.header].params.iter().zip(&self.carried) {

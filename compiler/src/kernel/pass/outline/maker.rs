@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Place;
-use crate::index::Id;
+use crate::hir::FuncId;
+use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{
     Block, BlockData, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Size, Slot, SlotData, Target,
     Terminator, Type, Value,
@@ -36,6 +37,43 @@ pub struct Maker {
 }
 
 impl Maker {
+    /// A function without blocks that has these slots of another's frame.
+    pub fn new(
+        function: &Function,
+        id: FuncId,
+        suffix: &str,
+        params: Vec<String>,
+        slots: &BTreeSet<Slot>,
+    ) -> Maker {
+        let mut body = Function {
+            id,
+            name: format!("{}_{suffix}", function.name),
+            span: function.span,
+            is_program: false,
+            params,
+            ret: Type::I32,
+            values: IndexVec::new(),
+            blocks: IndexVec::new(),
+            slots: function.slots.clone(),
+            slot_bytes: function.slot_bytes,
+        };
+        keep_only(&mut body, slots);
+        Maker { body, values: BTreeMap::new(), blocks: BTreeMap::new(), span: function.span }
+    }
+
+    /// Appends a load of a value that was handed over and is below the bound.
+    pub fn receive(
+        &mut self,
+        block: Block,
+        ty: Type,
+        base: Value,
+        place: Place,
+        bound: Option<u64>,
+    ) -> Value {
+        let value = self.make(block, ty, load(ty, base, place));
+        bound.map_or(value, |bound| self.make(block, ty, Op::Below { value, bound }))
+    }
+
     /// A new block, whose end is set later.
     pub fn block(&mut self) -> Block {
         push_block(&mut self.body, self.span)

@@ -17,10 +17,10 @@ mod loops;
 mod maker;
 mod plan;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::hir::FuncId;
-use crate::index::{Id, IndexVec};
+use crate::index::Id;
 use crate::kernel::mir::{
     Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
 };
@@ -78,28 +78,9 @@ impl Plan {
     /// The function of the body.
     /// It is given the scratch slot's address, or its number.
     fn body(&self, function: &Function, one: &Loop, id: FuncId, by_number: bool) -> Function {
-        let span = function.span;
-        let mut maker = Maker {
-            body: Function {
-                id,
-                name: format!("{}_loop", function.name),
-                span,
-                is_program: false,
-                params: ["__scratch".into()]
-                    .into_iter()
-                    .chain(self.context.map(|_| "__ctx".into()))
-                    .collect(),
-                ret: Type::I32,
-                values: IndexVec::new(),
-                blocks: IndexVec::new(),
-                slots: function.slots.clone(),
-                slot_bytes: function.slot_bytes,
-            },
-            values: BTreeMap::new(),
-            blocks: BTreeMap::new(),
-            span,
-        };
-        keep_only(&mut maker.body, &self.slots);
+        let params =
+            ["__scratch"].into_iter().chain(self.context.map(|_| "__ctx")).map(str::to_owned).collect();
+        let mut maker = Maker::new(function, id, "loop", params, &self.slots);
         let [start, none, found] = std::array::from_fn(|_| maker.block());
         let ty = if by_number { Type::I32 } else { Type::Ptr(Origin::EntryOrNull) };
         let param = maker.new_value(ty);
@@ -120,11 +101,8 @@ impl Plan {
             maker.body.blocks[found].insts.push(inst);
         }
         for (value, place) in &self.incoming {
-            let ty = function.values[*value];
-            let mut own = maker.make(found, ty, load(ty, base, *place));
-            if let Some(bound) = self.bounds.get(value) {
-                own = maker.make(found, ty, Op::Below { value: own, bound: *bound });
-            }
+            let bound = self.bounds.get(value).copied();
+            let own = maker.receive(found, function.values[*value], base, *place, bound);
             maker.values.insert(*value, own);
         }
         for block in &one.blocks {
