@@ -1,6 +1,7 @@
 //! Random well-typed scripts: what passes the checker must compile, and the running kernel's verifier must accept it.
 //!
-//! A seed gives one script. `cargo test` tries a few fixed seeds; a large run, with new ones, is
+//! A seed gives one script and one of the instruction sets v1 to v4. `cargo test` tries a few fixed seeds; a large run, with
+//! new ones, is
 //!
 //! ```text
 //! KS_RANDOM_SCRIPTS=20000 cargo test --release --workspace --test random -- --nocapture
@@ -36,7 +37,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use bpffs::BpfFs;
-use ks_compiler::kernel::Machine;
+use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
 use ks_wit::section::Arch;
 use object::Failure;
 use tree::Node;
@@ -62,16 +63,23 @@ fn root_random_scripts_load() {
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let script = items::script(*seed, true);
+                    let machine = machine(*seed);
                     if std::env::var_os("KS_RANDOM_PRINT").is_some() {
                         println!("{}", script.text());
                     }
-                    match attempt(fs, &name, &script) {
+                    match attempt(fs, &name, &script, machine) {
                         Ok(true) => {}
                         Ok(false) => drop(refused.fetch_add(1, Ordering::Relaxed)),
                         Err(failure) => {
-                            let kept = keep(*seed, shrunk(fs, &name, script, &failure.kind), &failure);
+                            let kept =
+                                keep(*seed, shrunk(fs, &name, script, machine, &failure.kind), &failure);
                             let mut failures = failures.lock().expect("no thread panics");
-                            failures.push(format!("seed {seed}: {} ({})", failure.kind, kept.display()));
+                            failures.push(format!(
+                                "seed {seed}, --cpu {:?}: {} ({})",
+                                machine.cpu,
+                                failure.kind,
+                                kept.display()
+                            ));
                             println!("{}", failures.last().expect("just added"));
                             if failures.len() >= MAX_FAILURES {
                                 return;
@@ -110,24 +118,26 @@ fn seeds() -> Vec<u64> {
     seeds
 }
 
-/// What scripts are compiled for.
-fn machine() -> Machine {
+/// What the script of a seed is compiled for: one of the instruction sets that the target has.
+fn machine(seed: u64) -> Machine {
     let target = std::env::var("KS_RANDOM_TARGET").ok();
-    let kernel = target.map(|text| text.parse().expect("a version of the kernel"));
-    Machine { kernel, ..Arch::X86_64.into() }
+    let kernel: Option<KernelVersion> = target.map(|text| text.parse().expect("a version of the kernel"));
+    let mut levels = vec![Cpu::V3, Cpu::V4, Cpu::V1, Cpu::V2];
+    levels.retain(|cpu| kernel.is_none_or(|kernel| cpu.since() <= kernel));
+    Machine { kernel, cpu: levels[(seed % levels.len() as u64) as usize], ..Arch::X86_64.into() }
 }
 
 /// Whether a script loads, or else is refused for the target.
-fn attempt(fs: &BpfFs, name: &str, script: &Node) -> Result<bool, Failure> {
-    match object::compile(&script.text(), machine())? {
+fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<bool, Failure> {
+    match object::compile(&script.text(), machine)? {
         Some(object) => kernel::load(fs, name, &object).map(|()| true),
         None => Ok(false),
     }
 }
 
-fn shrunk(fs: &BpfFs, name: &str, script: Node, kind: &str) -> Node {
+fn shrunk(fs: &BpfFs, name: &str, script: Node, machine: Machine, kind: &str) -> Node {
     shrink::shrink(script, |candidate| {
-        attempt(fs, name, candidate).is_err_and(|failure| failure.kind == kind)
+        attempt(fs, name, candidate, machine).is_err_and(|failure| failure.kind == kind)
     })
 }
 
