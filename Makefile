@@ -7,12 +7,12 @@
 CARGO ?= cargo
 RELEASE := target/release
 
-# Inputs of `make halves`.
+# Inputs of `make halves` and `make oracles`.
 INPUTS ?= 100000
 # Scripts of `make random-kernels`, for each kernel.
 SCRIPTS ?= 500
 
-.PHONY: all run test halves random-kernels check bench packages test-packages clean
+.PHONY: all run test halves oracles random-kernels check bench packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -37,6 +37,12 @@ halves: test-packages
 random-kernels: test-packages
 	$(CARGO) build --release --workspace
 	KS_RANDOM_SCRIPTS=$(SCRIPTS) $(CARGO) test --release --workspace --test random_kernels -- --nocapture
+
+# The large run of tests/tests/oracles: generated functions and random scripts in the interpreters of the MIR and of BPF and
+# in the kernel, each on so many random inputs. Needs root.
+oracles: test-packages
+	$(CARGO) build --release --workspace
+	KS_ORACLES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test oracles -- --nocapture --test-threads=1
 
 # Formatting and lints; a warning is an error.
 check: packages
