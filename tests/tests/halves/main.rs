@@ -3,6 +3,7 @@
 //!
 //! A large run is `make halves INPUTS=100000`.
 
+#[expect(dead_code, reason = "shared with the oracles' test")]
 mod generator;
 mod text;
 

@@ -80,6 +80,7 @@ fn input(hir: &Hir, image: &Image<'_>, places: &[Option<Place>], numbers: &mut N
     let mut globals = Vec::new();
     for (global, place) in hir.globals.iter().zip(places) {
         let mut content = global.init.clone();
+        content.resize(hir.types.size(global.ty) as usize, 0);
         if let Some(place) = place.as_ref().filter(|place| !place.section.starts_with(".rodata")) {
             if is_input(global) {
                 content = inputs::value(hir, global.ty, numbers);
