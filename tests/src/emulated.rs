@@ -44,6 +44,8 @@ pub enum Kernel {
     V6_12,
     /// The same for arm64: one CPU, with a PMU of 7 counters. It runs what is built for it.
     V6_12Arm64,
+    /// The same with two CPUs of two kinds, each with a core PMU of its own.
+    V6_12Arm64Hybrid,
 }
 
 impl Kernel {
@@ -56,6 +58,7 @@ impl Kernel {
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
             Kernel::V6_12Arm64 => "6.12:arm64",
+            Kernel::V6_12Arm64Hybrid => "6.12:arm64-hybrid",
         }
     }
 
