@@ -68,7 +68,7 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
         ]
         .map(|(which, without)| capability(facts, which, without)),
     );
-    findings.extend([paranoid(facts), pmu(facts), watchdog(machine), btf(machine), jit(machine)]);
+    findings.extend([paranoid(facts), pmu(machine), watchdog(machine), btf(machine), jit(machine)]);
     findings.extend(machine.file_systems.iter().map(file_system));
     findings.extend([descriptors(facts), addresses(machine), statistics(machine)]);
     findings
@@ -155,10 +155,13 @@ fn paranoid(facts: &Facts) -> Finding {
     }
 }
 
-fn pmu(facts: &Facts) -> Finding {
+fn pmu(machine: &Machine) -> Finding {
     let topic = "hardware PMU";
-    match facts.hardware_pmu {
-        Some(true) => Finding::new(topic, State::Good, "published by the kernel"),
+    match machine.facts.hardware_pmu {
+        Some(true) if machine.core_pmus.is_empty() => {
+            Finding::new(topic, State::Good, "published by the kernel")
+        }
+        Some(true) => Finding::new(topic, State::Good, machine.core_pmus.join(", ")),
         Some(false) => Finding::new(topic, State::Missing, "none")
             .means("cycles, instructions and cache events cannot be counted; software events and tracepoints can")
             .remedy(

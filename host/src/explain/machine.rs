@@ -16,6 +16,8 @@ const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
 pub struct Machine {
     /// The facts that explain refusals.
     pub facts: Facts,
+    /// The PMUs of the CPU's cores, with the CPUs of each where there are several kinds.
+    pub core_pmus: Vec<String>,
     /// Whether the NMI watchdog is on: it counts cycles on every CPU.
     pub nmi_watchdog: Option<bool>,
     /// Whether the kernel publishes its types.
@@ -46,13 +48,14 @@ pub struct FileSystem {
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Looks at this machine, of which the PMUs of the cores are known.
     ///
     /// Source: `Documentation/admin-guide/sysctl/kernel.rst`, `net.rst`; proc_pid_mounts(5); kernel_lockdown(7).
-    pub fn read() -> Machine {
+    pub fn read(core_pmus: Vec<String>) -> Machine {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         Machine {
             facts: Facts::read(0),
+            core_pmus,
             nmi_watchdog: number("/proc/sys/kernel/nmi_watchdog").map(|value| value != 0),
             btf: fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false),
             lockdown: fs::read_to_string("/sys/kernel/security/lockdown").ok().and_then(|text| chosen(&text)),
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        let machine = Machine::read();
+        let machine = Machine::read(Vec::new());
         assert_eq!(machine.file_systems.len(), FILE_SYSTEMS.len());
         assert!(machine.facts.kernel.is_some() && machine.kptr_restrict.is_some());
     }

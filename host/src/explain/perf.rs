@@ -225,6 +225,9 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
                 "the PMU that counts `{event}` cannot interrupt at an overflow, or the event does not exist on this CPU"
             )
         }
+        (EventClass::Hardware, _) if names_core(attempt) && older(facts, GENERAL_ON_CORE_SINCE) => {
+            "kernels before 6.6 know no general events of one kind of core on arm64".to_owned()
+        }
         (EventClass::Hardware, _) => format!("this CPU has no counter for `{event}`"),
         (EventClass::Software { .. }, _) => format!("this kernel does not count `{event}`"),
         (EventClass::Tracepoint, _) => "this kernel was built without tracepoint events".to_owned(),
@@ -242,11 +245,25 @@ fn no_counter(attempt: &Attempt, errno: Errno, facts: &Facts) -> Explanation {
     };
     let explanation = Explanation::new(Kind::Unsupported, because);
     match attempt.class {
+        EventClass::Hardware if names_core(attempt) && older(facts, GENERAL_ON_CORE_SINCE) => explanation
+            .with_remedy("use an event that the PMU itself names: `ks-host events 'armv8*'` lists them"),
         EventClass::Hardware | EventClass::Software { .. } | EventClass::Pmu => explanation
             .with_remedy(format!("use a software event, which works here: `{}`", software_event(event))),
         EventClass::Tracepoint | EventClass::Breakpoint { .. } | EventClass::Probe { .. } => explanation,
     }
 }
+
+/// Whether the event is one of one kind of core among several.
+fn names_core(attempt: &Attempt) -> bool {
+    attempt.event.contains('/') && cfg!(target_arch = "aarch64")
+}
+
+fn older(facts: &Facts, than: (u32, u32)) -> bool {
+    facts.kernel.is_some_and(|version| version < than)
+}
+
+/// PERF_PMU_CAP_EXTENDED_HW_TYPE of arm64's core PMUs (`drivers/perf/arm_pmu.c`).
+const GENERAL_ON_CORE_SINCE: (u32, u32) = (6, 6);
 
 /// The software event that tells something similar: time for cycles and instructions, faults for what memory does.
 fn software_event(event: &str) -> &'static str {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
@@ -138,7 +139,7 @@ impl Attachments {
     ) -> Result<AttachmentId, PerfError> {
         let options = event.options(options);
         let id = AttachmentId(self.last_id + 1);
-        let plan = Plan { id, event: event.clone(), options, link };
+        let plan = Plan { id, event: Arc::new(event.clone()), options, link };
         let refused = |refusal| refused(&plan, refusal);
         places::check(event, &plan.options).map_err(refused)?;
         let target = Target::of(&plan.options);
@@ -157,7 +158,8 @@ impl Attachments {
             }
         }
         if leader.is_none() {
-            let fan = Fan::open(plan, target, &self.surroundings)?;
+            let mut fan = Fan::open(plan, target, &self.surroundings)?;
+            self.notices.extend(fan.take_notices());
             self.fans.insert(id, fan);
         }
         self.last_id = id.0;
@@ -168,7 +170,6 @@ impl Attachments {
 
     fn join(&mut self, leader: AttachmentId, plan: &Plan, target: &Target) -> Result<(), PerfError> {
         let refused = |refusal| refused(plan, refusal);
-        self.follow_cpus(leader);
         let led_by = self.leader_of.get(&leader).copied().ok_or(Refusal::StaleLeader(leader));
         let led_by = led_by.map_err(refused)?;
         if led_by != leader {
@@ -188,17 +189,7 @@ impl Attachments {
             plan.link = None;
             return Err(PerfError::Refused { attempt: Box::new(plan.attempt(action, None)), refusal });
         }
-        match fan.join(plan.clone(), &self.surroundings) {
-            // A CPU may have gone after the groups were looked at: then there is none on it any more.
-            Err(error) => match fan.follow_cpus(&self.surroundings) {
-                told if told.is_empty() => Err(error),
-                told => {
-                    self.notices.extend(told);
-                    fan.join(plan.clone(), &self.surroundings)
-                }
-            },
-            joined => joined,
-        }
+        self.with_cpus(leader, |fan, surroundings| fan.join(plan.clone(), surroundings))
     }
 
     /// Reads this attachment's own counter, now, without stopping it, by one system call for each place that it
@@ -212,8 +203,7 @@ impl Attachments {
     ///
     /// Source: perf_event_open(2), "Reading results"; `enum perf_event_read_format`.
     pub fn read(&mut self, id: AttachmentId) -> Result<Reading, PerfError> {
-        self.follow_cpus(id);
-        let tally = self.fan_of(id)?.read(id)?;
+        let tally = self.with_cpus(id, |fan, _| fan.read(id))?;
         self.note(id, &tally);
         Ok(Reading::of(&tally))
     }
@@ -223,10 +213,7 @@ impl Attachments {
     /// Errors: as [`Attachments::read`].
     #[doc(alias = "PERF_FORMAT_GROUP")]
     pub fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
-        self.follow_cpus(id);
-        let fan = self.fan_of(id)?;
-        let entries = fan.read_all()?;
-        let own = position(fan, id)?;
+        let (entries, own) = self.with_cpus(id, |fan, _| Ok((fan.read_all()?, position(fan, id)?)))?;
         self.note(id, &entries[own].1);
         Ok(Snapshot::of(&entries, own))
     }
@@ -235,16 +222,16 @@ impl Attachments {
     ///
     /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if it has no kernel event of that CPU's own.
     pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Result<Snapshot, PerfError> {
-        self.follow_cpus(id);
-        let fan = self.fan_of(id)?;
-        let own = position(fan, id)?;
-        match fan.read_cpu(cpu)? {
-            Some(entries) => Ok(Snapshot::of(&entries, own)),
-            None => {
-                let attempt = fan.plans()[own].attempt(Action::Read, None);
-                Err(PerfError::NotOnCpu { attempt: Box::new(attempt), cpu })
+        self.with_cpus(id, |fan, _| {
+            let own = position(fan, id)?;
+            match fan.read_cpu(id, cpu)? {
+                Some(entries) => Ok(Snapshot::of(&entries, own)),
+                None => {
+                    let attempt = fan.plans()[own].attempt(Action::Read, None);
+                    Err(PerfError::NotOnCpu { attempt: Box::new(attempt), cpu })
+                }
             }
-        }
+        })
     }
 
     /// Starts counting again after [`Attachments::disable`]: the whole group if this is a leader, also members that
@@ -256,8 +243,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_ENABLE")]
     pub fn enable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.follow_cpus(id);
-        self.fan_of(id)?.enable(id)
+        self.with_cpus(id, |fan, _| fan.enable(id))
     }
 
     /// Stops counting; counts and times stay readable: the whole group if this is a leader, else this event, whose
@@ -266,8 +252,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_DISABLE")]
     pub fn disable(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.follow_cpus(id);
-        self.fan_of(id)?.disable(id)
+        self.with_cpus(id, |fan, _| fan.disable(id))
     }
 
     /// Sets counts and times to zero, of the whole group if this is a leader, else of this event. What counts goes on
@@ -276,8 +261,7 @@ impl Attachments {
     /// Errors: [`PerfError::Stale`], [`PerfError::Kernel`].
     #[doc(alias = "PERF_EVENT_IOC_RESET")]
     pub fn reset(&mut self, id: AttachmentId) -> Result<(), PerfError> {
-        self.follow_cpus(id);
-        self.fan_of(id)?.reset(id)
+        self.with_cpus(id, |fan, _| fan.reset(id))
     }
 
     /// Stops, unlinks and closes an event; if it leads a group, its members first, newest first. The other members of
@@ -309,16 +293,25 @@ impl Attachments {
         live
     }
 
-    fn fan_of(&mut self, id: AttachmentId) -> Result<&mut Fan, PerfError> {
+    /// Does something with the places as they are now, and again if CPUs went while it was done.
+    fn with_cpus<T>(
+        &mut self,
+        id: AttachmentId,
+        mut what: impl FnMut(&mut Fan, &Surroundings) -> Result<T, PerfError>,
+    ) -> Result<T, PerfError> {
         let leader = self.leader_of.get(&id);
-        leader.and_then(|leader| self.fans.get_mut(leader)).ok_or(PerfError::Stale(id))
-    }
-
-    fn follow_cpus(&mut self, id: AttachmentId) {
-        let leader = self.leader_of.get(&id);
-        if let Some(fan) = leader.and_then(|leader| self.fans.get_mut(leader)) {
-            self.notices.extend(fan.follow_cpus(&self.surroundings));
+        let fan = leader.and_then(|leader| self.fans.get_mut(leader)).ok_or(PerfError::Stale(id))?;
+        fan.follow_cpus(&self.surroundings);
+        let mut done = what(fan, &self.surroundings);
+        for _ in 0..TRIES {
+            // Both, whatever the first says.
+            if done.is_ok() || !(fan.bury() | fan.follow_cpus(&self.surroundings)) {
+                break;
+            }
+            done = what(fan, &self.surroundings);
         }
+        self.notices.extend(fan.take_notices());
+        done
     }
 
     fn forget(&mut self, id: AttachmentId) {
@@ -330,7 +323,8 @@ impl Attachments {
         let share = share(tally);
         let told = match tally.state() {
             State::NeverRan => Told::NeverRan,
-            _ if tally.is_partial() => Told::Partial,
+            // What lacks was told when it was opened.
+            _ if tally.is_partial() && !tally.lacks => Told::Partial,
             State::Multiplexed if share < LOW_SHARE => Told::LowShare,
             _ => return,
         };
@@ -347,6 +341,9 @@ impl Attachments {
         });
     }
 }
+
+/// Who takes away CPUs one after the other is not faster than so many tries.
+const TRIES: u32 = 16;
 
 /// Below this share of the enabled time, in hundredths of a percent, a scaled count is warned of.
 const LOW_SHARE: u32 = 1000;

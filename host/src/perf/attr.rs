@@ -2,7 +2,7 @@
 
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
-use super::event::{Event, Kind};
+use super::event::Kind;
 
 /// Always the same four, so that every attachment can be read in one way, alone or in a group.
 const READ_FORMAT: u64 = (bindings::PERF_FORMAT_GROUP
@@ -108,12 +108,12 @@ pub(super) enum Purpose {
     Sampling,
 }
 
-/// The kernel's structure for an event. What it points to lives in `event`.
-pub(super) fn attr(event: &Event, options: &Options, purpose: Purpose) -> perf_event_attr {
+/// The kernel's structure for an event. What it points to lives in `kind`.
+pub(super) fn attr(kind: &Kind, options: &Options, purpose: Purpose) -> perf_event_attr {
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
     attr.read_format = READ_FORMAT;
-    what(&mut attr, event.kind());
+    what(&mut attr, kind);
     when(&mut attr, options, purpose);
     attr.set_disabled(1);
     // A thread's events are inherited by all of its children, unless they are said to be for threads.
@@ -173,10 +173,11 @@ fn or_default<T: Default + PartialEq>(value: T, default: T) -> T {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Event;
     use super::*;
 
     fn faults(options: &Options, purpose: Purpose) -> perf_event_attr {
-        attr(&Event::named("page_faults").unwrap(), options, purpose)
+        attr(Event::named("page_faults").unwrap().kind(), options, purpose)
     }
 
     #[test]

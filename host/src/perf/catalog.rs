@@ -35,7 +35,7 @@ impl Catalog {
     ///
     /// Types 0 (hardware), 1 (software), 2 (tracepoint, config is its id), 3 (hardware cache), 4 (raw) and those under
     /// `/sys/bus/event_source/devices` are accepted. The upper 32 bits of a hardware or cache config choose one of
-    /// several core PMUs by its type; 0 leaves it to the kernel.
+    /// several core PMUs by its type. 0 there, and type 4, mean the CPU's cores: of several kinds each.
     ///
     /// # Errors
     /// [`PerfError::InvalidEvent`] (type 5, a config that the header does not define), [`PerfError::UnknownPmu`].
@@ -50,28 +50,25 @@ impl Catalog {
     /// # Errors
     /// As there.
     pub fn raw(&self, type_: u32, [config, config1, config2]: [u64; 3]) -> Result<Event, PerfError> {
-        let mut cpus = None;
-        let name = match type_ {
-            bindings::PERF_TYPE_BREAKPOINT => return Err(InvalidEvent::NumberedBreakpoint.into()),
-            bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => {
-                self.core_event_name(type_, config)?
-            }
+        let words = [config, config1, config2, 0];
+        let plain = |name| Ok(Event::plain(name, Kind::Counter { type_, config: words }));
+        match type_ {
+            bindings::PERF_TYPE_BREAKPOINT => Err(InvalidEvent::NumberedBreakpoint.into()),
+            bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => self.numbered_core(type_, words),
             bindings::PERF_TYPE_SOFTWARE => {
-                names::name_of(type_, config).ok_or(InvalidEvent::UndefinedConfig { type_, config })?
+                plain(names::name_of(type_, config).ok_or(InvalidEvent::UndefinedConfig { type_, config })?)
             }
-            bindings::PERF_TYPE_TRACEPOINT => format!("tracepoint:{config}"),
-            bindings::PERF_TYPE_RAW => format!("r{config:x}"),
+            bindings::PERF_TYPE_TRACEPOINT => plain(format!("tracepoint:{config}")),
+            bindings::PERF_TYPE_RAW => Ok(self.of_cores(format!("r{config:x}"), type_, words)),
             _ => {
                 let name = self.sysfs.pmu_of_type(type_).ok_or(PerfError::UnknownPmu { type_ })?;
-                cpus = self.sysfs.pmu(&name).and_then(|pmu| pmu.cpus);
+                let pmu = self.pmu(&name)?;
                 let more = [("config1", config1), ("config2", config2)];
                 let more = more.iter().filter(|(_, value)| *value != 0);
                 let more: String = more.map(|(term, value)| format!(",{term}={value:#x}")).collect();
-                format!("{name}/config={config:#x}{more}/")
+                Ok(Event::encoded(format!("{name}/config={config:#x}{more}/"), vec![pmu.encoding(words)]))
             }
-        };
-        let kind = Kind::Counter { type_, config: [config, config1, config2, 0] };
-        Ok(Event { cpus, ..Event::plain(name, kind) })
+        }
     }
 
     /// The event of this name: the language's (`page_faults`), or in the spelling of `perf list`, with modifiers or
@@ -160,23 +157,23 @@ impl Catalog {
     /// A name with nothing behind it.
     fn plain_word(&self, name: &str) -> Result<Option<Event>, PerfError> {
         if let Some((type_, config)) = names::find(name) {
-            return Ok(Some(Event::plain(name, Kind::Counter { type_, config: [config, 0, 0, 0] })));
+            return Ok(Some(match type_ {
+                bindings::PERF_TYPE_SOFTWARE => {
+                    Event::plain(name, Kind::Counter { type_, config: [config, 0, 0, 0] })
+                }
+                _ => self.of_cores(name, type_, [config, 0, 0, 0]),
+            }));
         }
         if let Some(row) = self.table.find(name) {
             return self.of_table(row).map(Some);
         }
         let hex = name.strip_prefix('r').filter(|hex| !hex.is_empty());
         if let Some(config) = hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
-            let kind = Kind::Counter { type_: bindings::PERF_TYPE_RAW, config: [config, 0, 0, 0] };
-            return Ok(Some(Event::plain(name, kind)));
+            return Ok(Some(self.of_cores(name, bindings::PERF_TYPE_RAW, [config, 0, 0, 0])));
         }
-        // What only one PMU names may be written without it.
-        for pmu in self.sysfs.pmu_names().iter().filter_map(|pmu| self.sysfs.pmu(pmu)) {
-            if pmu.core && pmu.events.contains_key(name) {
-                return self.of_pmu(&pmu, name).map(Some);
-            }
-        }
-        Ok(None)
+        // What the PMUs of the cores name may be written without them.
+        let naming: Vec<Pmu> = self.core_pmus().filter(|pmu| pmu.events.contains_key(name)).collect();
+        if naming.is_empty() { Ok(None) } else { self.of_each(&naming, name, name).map(Some) }
     }
 
     /// `PMU/TERMS/LETTERS`, split behind the first slash.
@@ -190,9 +187,11 @@ impl Catalog {
     }
 
     fn of_pmu(&self, pmu: &Pmu, text: &str) -> Result<Event, PerfError> {
-        let config = terms::config(pmu, &self.table, text)?;
-        let kind = Kind::Counter { type_: pmu.type_, config };
-        Ok(Event { cpus: pmu.cpus.clone(), ..Event::plain(format!("{}/{text}/", pmu.name), kind) })
+        let encoding = match self.general_on(pmu, text) {
+            Some(encoding) => encoding,
+            None => pmu.encoding(terms::config(pmu, &self.table, text)?),
+        };
+        Ok(Event::encoded(format!("{}/{text}/", pmu.name), vec![encoding]))
     }
 
     fn of_table(&self, row: &TableEvent) -> Result<Event, PerfError> {
@@ -202,7 +201,7 @@ impl Catalog {
                 Some(pmu) => pmu,
                 None => self.pmu(&terms::pmu_of_unit(unit))?,
             },
-            None => self.core_pmu().ok_or_else(|| PerfError::NoPmu { name: "cpu".into(), near: vec![] })?,
+            None => return self.of_each(&self.core_pmus().collect::<Vec<_>>(), &row.name, &row.terms),
         };
         let event = self.of_pmu(&pmu, &row.terms)?;
         Ok(Event { name: row.name.clone(), ..event })
@@ -229,31 +228,6 @@ impl Catalog {
             name: name.to_owned(),
             near: near(name, self.sysfs.pmu_names()),
         })
-    }
-
-    /// The PMU of the CPU's cores; the first of several.
-    pub(super) fn core_pmu(&self) -> Option<Pmu> {
-        self.core_pmus().next()
-    }
-
-    /// The PMUs of the CPU's cores: one for each kind of core.
-    pub(super) fn core_pmus(&self) -> impl Iterator<Item = Pmu> {
-        let pmus = self.sysfs.pmu_names().into_iter();
-        pmus.filter_map(|name| self.sysfs.pmu(&name)).filter(|pmu| pmu.core)
-    }
-
-    /// The name of a hardware or cache event, after its PMU if the upper half of the config names one.
-    fn core_event_name(&self, type_: u32, config: u64) -> Result<String, PerfError> {
-        let core_pmu = (config >> bindings::PERF_PMU_TYPE_SHIFT) as u32;
-        let generic = config & u64::from(bindings::PERF_HW_EVENT_MASK);
-        let name = names::name_of(type_, generic).ok_or(InvalidEvent::UndefinedConfig { type_, config })?;
-        match core_pmu {
-            0 => Ok(name),
-            type_ => {
-                let pmu = self.sysfs.pmu_of_type(type_).ok_or(PerfError::UnknownPmu { type_ })?;
-                Ok(format!("{pmu}/{name}/"))
-            }
-        }
     }
 
     fn unknown(&self, name: &str) -> PerfError {

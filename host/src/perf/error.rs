@@ -160,6 +160,21 @@ pub enum Refusal {
         /// Those.
         cpus: Vec<i32>,
     },
+    /// A member whose PMUs are not those of its leader's kinds of core.
+    #[error(
+        "a group is on one kind of core: it counts on {leader}, this event on {member}\n  do: open the event on its own"
+    )]
+    OtherCores {
+        /// The PMUs of the group.
+        leader: String,
+        /// Those of the event.
+        member: String,
+    },
+    /// A group that would have to be split, on a kernel that does not keep the parts on their kinds of core.
+    #[error(
+        "a group is on one kind of core, and its leader counts on all of them: kernels before 6.2 cannot split it\n  do: let this event lead the group"
+    )]
+    SplitGroup,
     /// An option that only a leader may have.
     #[error("`{0}` is for the leader of a group: the group is on the counters together")]
     ForLeaders(&'static str),

@@ -7,8 +7,11 @@ use perf_event_open_sys::bindings;
 
 use super::attr::Options;
 use super::catalog::Catalog;
+use super::encoding::Encoding;
 use super::error::PerfError;
 use super::modifiers::Modifiers;
+use super::places::Place;
+use super::pmu::Sysfs;
 use crate::explain::perf::EventClass;
 
 /// How an access to a breakpoint's address is counted.
@@ -51,10 +54,9 @@ impl fmt::Display for Access {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    /// How the kernel is asked for it: in one way, or in one for each kind of core. Never empty.
+    pub(super) encodings: Vec<Encoding>,
     pub(super) modifiers: Modifiers,
-    /// The CPUs on which its PMU counts, if not all.
-    pub(super) cpus: Option<Vec<i32>>,
 }
 
 /// The fields of `perf_event_attr` that choose the event.
@@ -162,7 +164,12 @@ impl Event {
 
     /// An event on every CPU, without letters behind it.
     pub(super) fn plain(name: impl Into<String>, kind: Kind) -> Event {
-        Event { name: name.into(), kind, modifiers: Modifiers::default(), cpus: None }
+        Event::encoded(name, vec![Encoding::everywhere(kind)])
+    }
+
+    /// An event that the kernel is asked for in these ways, at least one, without letters behind it.
+    pub(super) fn encoded(name: impl Into<String>, encodings: Vec<Encoding>) -> Event {
+        Event { name: name.into(), encodings, modifiers: Modifiers::default() }
     }
 
     /// A hardware breakpoint: counts accesses to `len` bytes (1, 2, 4 or 8) at an address of the observed task.
@@ -194,8 +201,43 @@ impl Event {
         &self.name
     }
 
+    /// What it is; of several kinds of core, on the first.
     pub(super) fn kind(&self) -> &Kind {
-        &self.kind
+        &self.encodings[0].kind
+    }
+
+    /// Whether each kind of core is asked for it in another way.
+    pub(super) fn is_hybrid(&self) -> bool {
+        self.encodings.len() > 1
+    }
+
+    /// The PMUs of the kinds of core that it is bound to; none if it counts on all of them alike.
+    pub(super) fn cores(&self) -> impl Iterator<Item = &str> {
+        self.encodings.iter().filter_map(Encoding::core)
+    }
+
+    /// How the kernel is asked for it at a place; none if its PMU does not count there.
+    pub(super) fn encoding_at(&self, place: &Place, sysfs: &Sysfs) -> Option<&Encoding> {
+        match &self.encodings[..] {
+            // Of a CPU that none of them counts on the kernel says why.
+            encodings if place.cpu >= 0 => {
+                let there = encodings.iter().find(|encoding| encoding.is_on(place.cpu, sysfs));
+                there.or(encodings.first())
+            }
+            encodings => encodings.iter().find(|encoding| match (encoding.core(), &place.core) {
+                (Some(core), Some(of_place)) => core == of_place,
+                (Some(_), None) => !self.is_hybrid(),
+                (None, _) => true,
+            }),
+        }
+    }
+
+    /// The name of what is counted at one place: after its PMU where others count it elsewhere, as `perf stat` has it.
+    pub(super) fn label(&self, encoding: &Encoding) -> String {
+        match encoding.core() {
+            Some(core) if self.is_hybrid() => format!("{core}/{}/", self.name),
+            _ => self.name.clone(),
+        }
     }
 
     /// The options with what the event's own spelling asks for.
@@ -203,14 +245,18 @@ impl Event {
         self.modifiers.apply(options)
     }
 
-    /// The CPUs on which its PMU counts, if not all.
-    pub(super) fn cpus(&self) -> Option<&[i32]> {
-        self.cpus.as_deref()
+    /// The CPUs on which its PMUs count, if not all.
+    pub(super) fn cpus(&self, sysfs: &Sysfs) -> Option<Vec<i32>> {
+        let of_each = self.encodings.iter().map(|encoding| Some(encoding.pmu.as_ref()?.cpus_now(sysfs)));
+        let mut cpus = of_each.collect::<Option<Vec<_>>>()?.concat();
+        cpus.sort_unstable();
+        cpus.dedup();
+        Some(cpus)
     }
 
     /// What an explanation of a refusal needs to know of the event.
     pub(super) fn class(&self) -> EventClass {
-        match &self.kind {
+        match self.kind() {
             Kind::Breakpoint { address, len, access } => EventClass::Breakpoint {
                 address: *address,
                 len: *len,
@@ -236,7 +282,7 @@ impl Event {
     /// Source: `perf_sw_event_sched` in `include/linux/perf_event.h`, which passes kernel registers;
     /// `perf_tp_event_match` in `kernel/events/core.c`.
     pub(super) fn is_in_kernel_only(&self) -> bool {
-        match &self.kind {
+        match self.kind() {
             Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => [
                 bindings::PERF_COUNT_SW_CONTEXT_SWITCHES,
                 bindings::PERF_COUNT_SW_CPU_MIGRATIONS,
@@ -257,7 +303,7 @@ impl Event {
     /// `kernel/events/core.c`, v6.18.
     pub(super) fn is_clock(&self) -> bool {
         let clocks = [bindings::PERF_COUNT_SW_CPU_CLOCK, bindings::PERF_COUNT_SW_TASK_CLOCK].map(u64::from);
-        match &self.kind {
+        match self.kind() {
             Kind::Counter { type_: bindings::PERF_TYPE_SOFTWARE, config: [config, ..] } => {
                 clocks.contains(config)
             }

@@ -7,7 +7,8 @@ use perf_event_open_sys::bindings;
 use super::attachments::Attachments;
 use super::attr::Options;
 use super::catalog::Catalog;
-use super::event::{Access, Event, Kind};
+use super::error::ErrorKind;
+use super::event::{Access, Event};
 use super::pmu::Pmu;
 
 /// No PMU has more counters; what takes more events than these counts without counters.
@@ -33,7 +34,7 @@ impl Catalog {
         let pmus = self.sysfs.pmu_names().into_iter().filter_map(|name| self.sysfs.pmu(&name));
         pmus.filter_map(|pmu| {
             let (event, options) = self.probed(&pmu)?;
-            let counters = self.fitting(&event, &Options { pinned: true, ..options });
+            let counters = self.fitting(&event, &Options { pinned: true, ..options })?;
             (counters < MOST).then(|| FreeCounters {
                 pmu: pmu.name,
                 event: event.name().to_owned(),
@@ -47,12 +48,15 @@ impl Catalog {
     fn probed(&self, pmu: &Pmu) -> Option<(Event, Options)> {
         let own = Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() };
         if pmu.core {
-            // Of several core PMUs the upper half names one.
-            let several = self.core_pmus().count() > 1;
-            let which = if several { u64::from(pmu.type_) << bindings::PERF_PMU_TYPE_SHIFT } else { 0 };
-            let config = which | u64::from(bindings::PERF_COUNT_HW_INSTRUCTIONS);
-            let kind = Kind::Counter { type_: bindings::PERF_TYPE_HARDWARE, config: [config, 0, 0, 0] };
-            return Some((Event::plain("instructions", kind), own));
+            let config = [u64::from(bindings::PERF_COUNT_HW_INSTRUCTIONS), 0, 0, 0];
+            let mut event = self.of_cores("instructions", bindings::PERF_TYPE_HARDWARE, config);
+            event.encodings.retain(|encoding| encoding.core().is_none_or(|core| core == pmu.name));
+            // A task is not on one kind of core as long as this takes.
+            let of_kind = event.encodings.first()?.pmu.as_ref().map(|pmu| pmu.cpus.clone());
+            return Some(match of_kind {
+                Some(cpus) => (event, Options { cpu: *cpus.first()?, ..Options::default() }),
+                None => (event, own),
+            });
         }
         if pmu.type_ == bindings::PERF_TYPE_BREAKPOINT {
             static WORD: AtomicU64 = AtomicU64::new(0);
@@ -66,15 +70,18 @@ impl Catalog {
         Some((event, Options { pid: -1, cpu, ..Options::default() }))
     }
 
-    /// How many of an event are counted at once.
-    fn fitting(&self, event: &Event, options: &Options) -> u32 {
+    /// How many of an event are counted at once. None if that may not be tried.
+    fn fitting(&self, event: &Event, options: &Options) -> Option<u32> {
         let mut attachments = Attachments::with_sysfs(self.sysfs.clone());
-        let mut fits = |_: &u32| match attachments.open(event, options, None, None) {
-            // One without a counter is in error state.
-            Ok(id) => attachments.read(id).is_ok(),
-            Err(_) => false,
-        };
-        (0..MOST).find(|taken| !fits(taken)).unwrap_or(MOST)
+        for taken in 0..MOST {
+            match attachments.open(event, options, None, None) {
+                // One without a counter is in error state.
+                Ok(id) if attachments.read(id).is_ok() => {}
+                Err(error) if error.kind() == ErrorKind::NotPermitted => return None,
+                Ok(_) | Err(_) => return Some(taken),
+            }
+        }
+        Some(MOST)
     }
 }
 

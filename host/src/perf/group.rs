@@ -45,6 +45,8 @@ pub(super) struct Counter {
     link: Option<OwnedFd>,
     /// What it is read with where the kernel is not needed for it.
     pub(super) page: Option<Page>,
+    /// The PMU that counts it, if that counts on some CPUs only.
+    pub(super) pmu: Option<String>,
     event: OwnedFd,
 }
 
@@ -59,7 +61,7 @@ impl Counter {
     /// Takes over an event that was opened disabled.
     pub(super) fn new(id: AttachmentId, attempt: Attempt, kernel_id: u64, event: OwnedFd) -> Counter {
         let baseline = Baseline::default();
-        Counter { id, attempt, kernel_id, baseline, stopped: None, link: None, page: None, event }
+        Counter { id, attempt, kernel_id, baseline, stopped: None, link: None, page: None, pmu: None, event }
     }
 
     pub(super) fn event(&self) -> BorrowedFd<'_> {
@@ -166,6 +168,11 @@ impl Group {
         }
         self.enabled = true;
         Ok(())
+    }
+
+    /// Whether the kernel starts it at an exec that is yet to come.
+    pub(super) fn awaits_exec(&self) -> bool {
+        self.awaits_exec
     }
 
     /// The task has reached its exec, or has gone.
@@ -301,6 +308,11 @@ impl Group {
                 tally.map(|tally| (counter.id, tally)).ok_or_else(|| counter.answer_error(Action::Read))
             })
             .collect()
+    }
+
+    /// Whether the kernel took the group apart: its answer lacks events.
+    pub(super) fn is_apart(&mut self) -> bool {
+        matches!(self.read_all(), Err(PerfError::Answer(_)))
     }
 
     /// What each event has counted, after the kernel took the group apart because its CPU went offline: every event is

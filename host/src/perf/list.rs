@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use perf_event_open_sys::bindings;
+
 use super::attachments::Attachments;
 use super::attr::Options;
 use super::catalog::Catalog;
@@ -53,7 +55,7 @@ pub struct Listed {
     pub perf: String,
     /// Which kind.
     pub family: Family,
-    /// The PMU that counts it, as sysfs names it, if one is named.
+    /// The PMU that counts it, as sysfs names it, if one is named; of several kinds of core all, with commas between.
     pub pmu: Option<String>,
     /// What it counts, if anything says so: a vendor's table, or the unit that a PMU gives its counts. Empty: nothing does.
     pub description: String,
@@ -79,6 +81,7 @@ impl Catalog {
         let meant = meant.and_then(|numbers| names::defined().find(|(t, c, ..)| (*t, *c) == numbers));
         let wildcard = meant.as_ref().map_or(wildcard, |(.., perf)| perf);
         let mut listed = self.of_header();
+        listed.extend(self.of_each_core());
         listed.extend(self.of_pmus());
         listed.extend(self.table.events().map(|event| Listed {
             name: format!("pmu(\"{}\")", event.name),
@@ -125,13 +128,30 @@ impl Catalog {
     }
 
     fn of_header(&self) -> Vec<Listed> {
-        let core = self.core_pmu().map(|pmu| pmu.name);
+        let cores: Vec<String> = self.core_pmus().map(|pmu| pmu.name).collect();
+        let core = Some(cores.join(",")).filter(|cores| !cores.is_empty());
         let families = [Family::Hardware, Family::Software, Family::Tracepoint, Family::Cache];
         names::defined()
             .map(|(type_, _, name, perf)| {
                 let family = families[type_ as usize];
                 let pmu = if family == Family::Software { Some("software".to_owned()) } else { core.clone() };
                 Listed { name, perf, family, pmu, description: String::new() }
+            })
+            .collect()
+    }
+
+    /// The general events of each kind of core, where there are several: what a PMU does not name itself.
+    fn of_each_core(&self) -> Vec<Listed> {
+        let pmus = self.core_pmus().collect::<Vec<_>>();
+        let of_pmu = pmus.iter().flat_map(|pmu| names::defined().map(move |event| (pmu, event)));
+        of_pmu
+            .filter(|(pmu, (.., perf))| self.general_on(pmu, perf).is_some())
+            .map(|(pmu, (type_, _, _, perf))| Listed {
+                name: format!("pmu(\"{}/{perf}/\")", pmu.name),
+                perf: format!("{}/{perf}/", pmu.name),
+                family: if type_ == bindings::PERF_TYPE_HARDWARE { Family::Hardware } else { Family::Cache },
+                pmu: Some(pmu.name.clone()),
+                description: String::new(),
             })
             .collect()
     }
@@ -165,7 +185,7 @@ impl Catalog {
         };
         let of_task = Options { pid: 0, cpu: -1, ..Options::default() };
         let refused = self.try_open(&event, &of_task)?;
-        let cpu = event.cpus().and_then(<[i32]>::first).copied().unwrap_or(0);
+        let cpu = event.cpus(&self.sysfs).and_then(|cpus| cpus.first().copied()).unwrap_or(0);
         // A PMU that counts whole CPUs refuses a task.
         self.try_open(&event, &Options { pid: -1, cpu, ..Options::default() }).map(|_| refused)
     }
@@ -265,7 +285,7 @@ mod tests {
         let has_kprobes = catalog.pmu("kprobe").is_ok();
         assert_eq!(why_not("probe:vfs_read").is_none(), has_kprobes);
         assert_eq!(why_not("mem:0x7f00/4:w"), None);
-        if catalog.core_pmu().is_none() {
+        if catalog.core_pmus().next().is_none() {
             assert!(
                 why_not("cpu_cycles").is_some_and(|error| error.to_string().contains("no hardware counters"))
             );

@@ -4,8 +4,8 @@
 //! a [`Reading`] or a [`Snapshot`] whose numbers belong to one kernel read.
 //!
 //! ```text
-//! name or numbers -> catalog (pmu, table, terms, symbols) -> Event -+
-//!                                   Options -> places -> tasks, CPUs -> fan (one group at each place) -> attr, sys
+//! name or numbers -> catalog (pmu, cores, table, terms, symbols) -> Event -+
+//!                     Options -> places -> tasks, CPUs, kinds of core -> fan (one group at each place) -> attr, sys
 //!                                                                        |
 //!                                        Reading <- sums <- scale <- read <-+
 //! ```
@@ -18,6 +18,8 @@
 mod attachments;
 mod attr;
 mod catalog;
+mod cores;
+mod encoding;
 mod error;
 mod event;
 mod fan;

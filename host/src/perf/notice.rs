@@ -29,6 +29,15 @@ pub enum Notice {
         /// How many of these never ran.
         never_ran: u32,
     },
+    /// Cores of one kind do not count the event, others do.
+    OtherCores {
+        /// The event's name.
+        event: String,
+        /// The PMU of the kind of core that does not count it.
+        pmu: String,
+        /// Why.
+        because: String,
+    },
     /// The group had no room: the event was opened alone.
     Alone {
         /// The event's name.
@@ -105,6 +114,11 @@ impl fmt::Display for Notice {
                 f,
                 "event `{event}` was never on a counter at {never_ran} of {enabled} places: its count is that of the \
                  others"
+            ),
+            Notice::OtherCores { event, pmu, because } => write!(
+                f,
+                "event `{event}` is not counted on the cores of `{pmu}`: {because}\n  so: its count is that of the other \
+                 cores"
             ),
             Notice::Alone { event, leader } => write!(
                 f,

@@ -75,6 +75,8 @@ pub(super) struct Place {
     pub(super) task: i32,
     /// The CPU; -1 any.
     pub(super) cpu: i32,
+    /// Of a task on any CPU: the PMU of the kind of core on which it is counted, if there are several.
+    pub(super) core: Option<String>,
     /// The folder of the control group.
     pub(super) cgroup: Option<Arc<OwnedFd>>,
 }
@@ -153,19 +155,41 @@ pub(super) fn places(
     if options.follow {
         tasks = tasks.into_iter().map(threads).collect::<Result<Vec<_>, _>>()?.concat();
     }
-    let place = |task: i32, cpu: i32| Place { task, cpu, cgroup: cgroup.clone() };
-    Ok(tasks.iter().flat_map(|task| cpus.iter().map(|cpu| place(*task, *cpu))).collect())
+    let spots: Vec<(i32, Option<String>)> = match cpus[..] {
+        [-1] if event.cores().next().is_some() => {
+            event.cores().map(|core| (-1, Some(core.to_owned()))).collect()
+        }
+        _ => cpus.into_iter().map(|cpu| (cpu, None)).collect(),
+    };
+    let place = |task: i32, (cpu, core): &(i32, Option<String>)| Place {
+        task,
+        cpu: *cpu,
+        core: core.clone(),
+        cgroup: cgroup.clone(),
+    };
+    Ok(tasks.iter().flat_map(|task| spots.iter().map(|spot| place(*task, spot))).collect())
 }
 
-/// The CPUs of the places: those that are online and that the event's PMU counts on, for `cpu: all`.
-fn cpus(event: &Event, options: &Options, sysfs: &Sysfs) -> Result<Vec<i32>, Refusal> {
-    if !options.every_cpu {
-        return Ok(vec![options.cpu]);
-    }
+/// The CPUs of the places: with `cpu: all` those that are online and that the event's PMU counts on, else the one.
+pub(super) fn cpus(event: &Event, options: &Options, sysfs: &Sysfs) -> Result<Vec<i32>, Refusal> {
     let online = sysfs.online_cpus();
-    let Some(of_pmu) = event.cpus() else { return Ok(online) };
-    let both: Vec<i32> = online.into_iter().filter(|cpu| of_pmu.contains(cpu)).collect();
-    if both.is_empty() { Err(Refusal::OtherPmuCpu { cpus: of_pmu.to_vec() }) } else { Ok(both) }
+    let of_pmus = event.cpus(sysfs);
+    if !options.every_cpu {
+        return match of_pmus {
+            // What the kernel says of a CPU that is not online is better.
+            Some(cpus) if event.cores().next().is_some() && online.contains(&options.cpu) => {
+                if cpus.contains(&options.cpu) {
+                    Ok(vec![options.cpu])
+                } else {
+                    Err(Refusal::OtherPmuCpu { cpus })
+                }
+            }
+            _ => Ok(vec![options.cpu]),
+        };
+    }
+    let Some(of_pmus) = of_pmus else { return Ok(online) };
+    let both: Vec<i32> = online.into_iter().filter(|cpu| of_pmus.contains(cpu)).collect();
+    if both.is_empty() { Err(Refusal::OtherPmuCpu { cpus: of_pmus }) } else { Ok(both) }
 }
 
 /// All threads of the process that a task belongs to.

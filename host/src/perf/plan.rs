@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::attachments::AttachmentId;
 use super::attr::{Options, Purpose, attr};
+use super::encoding::Encoding;
 use super::error::PerfError;
 use super::event::Event;
 use super::group::Counter;
@@ -23,7 +24,9 @@ pub type LinkProgram = Arc<dyn Fn(BorrowedFd<'_>, AttachmentId) -> Result<OwnedF
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) id: AttachmentId,
-    pub(super) event: Event,
+    /// Shared by all copies: a kernel event of a probe has the address of its path or function, which the kernel reads again
+    /// when a child inherits it (`perf_uprobe_init` in `kernel/trace/trace_event_perf.c`, v6.18).
+    pub(super) event: Arc<Event>,
     pub(super) options: Options,
     pub(super) link: Option<LinkProgram>,
 }
@@ -48,29 +51,32 @@ impl Plan {
         }
     }
 
-    /// Opens an event disabled, asks for its id, clears it and links its program. What was done is undone by the drop of
+    /// Opens an event, in the encoding of that place, disabled, asks for its id, clears it and links its program. What was done is undone by the drop of
     /// the counter if a later step fails.
     pub(super) fn open(
         &self,
         action: &Action,
         place: &Place,
+        encoding: &Encoding,
         leader: Option<BorrowedFd<'_>>,
     ) -> Result<Counter, PerfError> {
-        let attempt = self.attempt(action.clone(), Some(place));
+        let event = self.event.label(encoding);
+        let attempt = Attempt { event, ..self.attempt(action.clone(), Some(place)) };
         let failed = |call| {
             let attempt = attempt.clone();
             move |errno| PerfError::kernel(attempt, call, errno)
         };
         let purpose = if self.link.is_some() { Purpose::Sampling } else { Purpose::Counting };
         let readable = self.link.is_none() && page::is_for(&self.event, &self.options);
-        let mut attr = attr(&self.event, &self.options, purpose);
+        let mut attr = attr(&encoding.kind, &self.options, purpose);
         if readable {
-            page::ask(&self.event, &mut attr);
+            page::ask(&encoding.kind, &mut attr);
         }
         let target = sys::Observed { pid: place.pid(), cpu: place.cpu, is_cgroup: place.cgroup.is_some() };
         let descriptor = sys::open(&attr, target, leader).map_err(failed(Call::Open))?;
         let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
         let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
+        counter.pmu = encoding.pmu.as_ref().map(|pmu| pmu.name.clone());
         if readable {
             counter.page = Page::map(counter.event());
         }

@@ -4,7 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use super::encoding::{Encoding, Located};
+use super::event::Kind;
 
 /// One folder per PMU, below the root of sysfs.
 const PMUS: &str = "bus/event_source/devices";
@@ -44,6 +48,38 @@ impl Sysfs {
         self.pmu_names().into_iter().find(|name| type_of(&self.root.join(PMUS).join(name)) == Some(type_))
     }
 
+    /// The CPUs that a PMU counts on, if not all.
+    pub(super) fn cpus_of(&self, pmu: &str) -> Option<Vec<i32>> {
+        cpus(&cpu_list(&self.root.join(PMUS).join(pmu))?)
+    }
+
+    /// The PMUs of the kinds of core, if there are several: `cpu_core` and `cpu_atom`, `armv8_cortex_a53` and
+    /// `armv8_cortex_a72`. Each with its type.
+    ///
+    /// Source: `is_pmu_core` in `tools/perf/util/pmu.c`, v6.18.
+    pub(super) fn kinds_of_core(&self) -> Vec<(Located, u32)> {
+        let core = |name: String| {
+            let folder = self.root.join(PMUS).join(&name);
+            let cpus = cpus(&text(&folder.join(CORES))?)?;
+            Some((Located { name, is_core: true, cpus }, type_of(&folder)?))
+        };
+        let cores: Vec<_> = self.pmu_names().into_iter().filter_map(core).collect();
+        if cores.len() > 1 { cores } else { Vec::new() }
+    }
+
+    /// What changes when a CPU has been away: its folder of what it shares with others is made anew.
+    ///
+    /// Source: `topology_add_dev` in `drivers/base/topology.c`, v6.18.
+    pub(super) fn incarnation(&self, cpu: i32) -> Option<u64> {
+        let folder = self.root.join(format!("devices/system/cpu/cpu{cpu}/topology"));
+        Some(fs::metadata(folder).ok()?.ino())
+    }
+
+    /// Where the kernel counts what it has told of devices, CPUs among them.
+    pub(super) fn told_file(&self) -> PathBuf {
+        self.root.join("kernel/uevent_seqnum")
+    }
+
     /// The CPUs that are online, in order. Where the kernel does not tell: CPU 0.
     pub(super) fn online_cpus(&self) -> Vec<i32> {
         let list = fs::read_to_string(self.online_file()).ok();
@@ -76,8 +112,6 @@ pub(super) struct Pmu {
 
 impl Pmu {
     fn read(name: &str, folder: &Path) -> Option<Pmu> {
-        let core = folder.join("cpus");
-        let list = text(&core).or_else(|| text(&folder.join("cpumask")));
         let formats = files(&folder.join("format")).into_iter();
         Some(Pmu {
             name: name.to_owned(),
@@ -88,8 +122,8 @@ impl Pmu {
                 // `NAME.scale`, `NAME.unit` and the like say how a count is shown.
                 .filter(|(event, _)| !event.contains('.'))
                 .collect(),
-            cpus: list.as_deref().and_then(cpus),
-            core: core.exists() || name == "cpu",
+            cpus: cpu_list(folder).as_deref().and_then(cpus),
+            core: folder.join(CORES).exists() || name == "cpu",
         })
     }
 
@@ -97,6 +131,13 @@ impl Pmu {
     pub(super) fn words(&self) -> Vec<String> {
         let fixed = ["config", "config1", "config2", "config3"].map(str::to_owned);
         self.formats.keys().chain(self.events.keys()).cloned().chain(fixed).collect()
+    }
+
+    /// An event of it.
+    pub(super) fn encoding(&self, config: [u64; 4]) -> Encoding {
+        let kind = Kind::Counter { type_: self.type_, config };
+        let (name, is_core) = (self.name.clone(), self.core);
+        Encoding { kind, pmu: self.cpus.clone().map(|cpus| Located { name, is_core, cpus }) }
     }
 
     /// The unit in which `perf` shows an event, and the factor from the count to it.
@@ -160,6 +201,14 @@ impl Format {
 
 /// The names of the words that terms fill.
 pub(super) const CONFIGS: [&str; 4] = ["config", "config1", "config2", "config3"];
+
+/// The file of a PMU with the CPUs of its kind of core.
+const CORES: &str = "cpus";
+
+/// The CPUs of its kind of core, or those that its events are opened on, as the kernel writes them.
+fn cpu_list(pmu: &Path) -> Option<String> {
+    text(&pmu.join(CORES)).or_else(|| text(&pmu.join("cpumask")))
+}
 
 fn type_of(pmu: &Path) -> Option<u32> {
     text(&pmu.join("type"))?.parse().ok()

@@ -63,6 +63,8 @@ pub(super) struct Tally {
     pub(super) enabled: u32,
     /// As `enabled`.
     pub(super) never_ran: u32,
+    /// Where it was not counted at all: on kinds of core that do not know the event.
+    pub(super) lacks: bool,
 }
 
 impl Tally {
@@ -80,7 +82,7 @@ impl Tally {
             }
         };
         let never_ran = (times.state() == State::NeverRan).into();
-        Tally { raw, scaled, saturated, times, enabled: (times.enabled > 0).into(), never_ran }
+        Tally { raw, scaled, saturated, times, enabled: (times.enabled > 0).into(), never_ran, lacks: false }
     }
 
     /// Both together.
@@ -93,6 +95,7 @@ impl Tally {
             times: self.times.plus(other.times),
             enabled: self.enabled + other.enabled,
             never_ran: self.never_ran + other.never_ran,
+            lacks: self.lacks || other.lacks,
         }
     }
 
@@ -102,6 +105,28 @@ impl Tally {
         let enabled = self.times.enabled.max(other.times.enabled);
         let running = self.times.running.saturating_add(other.times.running).min(enabled);
         Tally::of(self.raw.saturating_add(other.raw), Times { enabled, running })
+    }
+
+    /// The same task, counted on another kind of core. Both were enabled over the same time but for the moment between
+    /// two system calls, and of that time one ran whenever the task did. If one never ran, and the other not always, the
+    /// task may have been there without being counted.
+    pub(super) fn on_other_core(self, other: Tally) -> Tally {
+        let enabled = self.times.enabled.min(other.times.enabled);
+        let running = self.times.running.saturating_add(other.times.running).min(enabled);
+        let both = Tally::of(self.raw.saturating_add(other.raw), Times { enabled, running });
+        let kinds = self.enabled + other.enabled;
+        let never_ran = if running < enabled { self.never_ran + other.never_ran } else { 0 };
+        Tally { enabled: kinds, never_ran, ..both }
+    }
+
+    /// The same, of which it is known whether some kinds of core do not count it.
+    pub(super) fn lacking(self, lacks: bool) -> Tally {
+        Tally { lacks, ..self }
+    }
+
+    /// Of what was not opened there: no number.
+    pub(super) fn nothing() -> Tally {
+        Tally::of(0, Times { enabled: 1, running: 0 })
     }
 
     /// What the times say.
@@ -114,9 +139,9 @@ impl Tally {
         (self.state() != State::NeverRan).then_some(self.scaled)
     }
 
-    /// Some were on a counter and some never.
+    /// Some were on a counter and some never, or were not there to be.
     pub(super) fn is_partial(&self) -> bool {
-        self.never_ran > 0 && self.never_ran < self.enabled
+        self.lacks || self.never_ran > 0 && self.never_ran < self.enabled
     }
 }
 
@@ -139,6 +164,27 @@ mod tests {
         assert_eq!((elsewhere.scaled(), elsewhere.is_partial()), (Some(20), false), "it was never there");
         let shared = part(10, 100, 25).beside(part(10, 100, 25));
         assert_eq!(shared.scaled(), Some(40), "on a counter half of the time");
+    }
+
+    #[test]
+    fn one_task_on_two_kinds_of_core_is_one() {
+        let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
+        // The second was enabled a moment later.
+        let both = part(10, 103, 60).on_other_core(part(5, 100, 42));
+        assert_eq!((both.raw, both.scaled(), both.state()), (15, Some(15), State::Counted));
+        let one = part(10, 100, 100).on_other_core(part(0, 103, 0));
+        assert_eq!(
+            (one.scaled(), one.state(), one.is_partial()),
+            (Some(10), State::Counted, false),
+            "all of it"
+        );
+        let perhaps = part(10, 100, 50).on_other_core(part(0, 100, 0));
+        assert_eq!((perhaps.scaled(), perhaps.state()), (Some(20), State::Multiplexed));
+        assert!(perhaps.is_partial(), "nobody knows where the task was meanwhile");
+        let shared = part(10, 100, 25).on_other_core(part(10, 100, 25));
+        assert_eq!((shared.scaled(), shared.is_partial()), (Some(40), false));
+        let never = part(0, 100, 0).on_other_core(part(0, 100, 0));
+        assert_eq!((never.scaled(), never.is_partial()), (None, false));
     }
 
     #[test]

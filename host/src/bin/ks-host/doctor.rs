@@ -23,9 +23,10 @@ pub(crate) struct Args {
 
 /// Shows the findings. The exit code is 0 whatever they are: the report is what was asked for.
 pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
-    let mut findings = examine(&Machine::read());
+    let catalog = Catalog::default();
+    let mut findings = examine(&Machine::read(catalog.core_names()));
     if args.probe_pmu {
-        let free = Catalog::default().free_counters().into_iter();
+        let free = catalog.free_counters().into_iter();
         findings.extend(free.map(|free| free_counters(&free.pmu, &free.event, free.counters)));
     }
     if args.json {

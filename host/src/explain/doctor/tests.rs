@@ -13,6 +13,7 @@ fn good() -> Machine {
             kernel: Some((6, 12)),
             ..Facts::default()
         },
+        core_pmus: vec!["cpu_atom (cpus 8-11)".into(), "cpu_core (cpus 0-7)".into()],
         nmi_watchdog: Some(false),
         btf: true,
         lockdown: Some("none".into()),
@@ -31,6 +32,13 @@ fn bad(machine: &Machine) -> Vec<Finding> {
 #[test]
 fn a_good_machine_lacks_nothing() {
     assert_eq!(bad(&good()), []);
+}
+
+#[test]
+fn kinds_of_core_are_shown_with_their_cpus() {
+    let findings = examine(&good());
+    let pmu = findings.iter().find(|finding| finding.topic == "hardware PMU").expect("it is looked at");
+    assert_eq!(pmu.found, "cpu_atom (cpus 8-11), cpu_core (cpus 0-7)");
 }
 
 /// A fault, its topic and state, and words of the remedy.

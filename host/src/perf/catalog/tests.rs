@@ -4,8 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
+use crate::perf::encoding::Encoding;
+use crate::perf::places::Place;
 
-/// A sysfs with these files, removed when dropped.
+/// A sysfs with these files of PMUs, and with others behind a `:`; removed when dropped.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -15,7 +17,10 @@ impl Tree {
         let name = format!("ks-sysfs-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let root = std::env::temp_dir().join(name);
         for (path, text) in files {
-            let file = root.join("bus/event_source/devices").join(path);
+            let file = match path.split_once(':') {
+                Some((_, elsewhere)) => root.join(elsewhere),
+                None => root.join("bus/event_source/devices").join(path),
+            };
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
@@ -87,7 +92,10 @@ fn terms_fill_the_words_that_the_format_names() {
 fn an_uncore_event_counts_on_the_cpus_of_its_pmu() {
     let tree = server();
     let event = tree.catalog().named("uncore_imc/cas_count_read/").unwrap();
-    assert_eq!((counter(&event), event.cpus()), ((14, [0x304, 0, 0, 0]), Some(&[0, 18][..])));
+    assert_eq!(
+        (counter(&event), event.cpus(&tree.catalog().sysfs)),
+        ((14, [0x304, 0, 0, 0]), Some(vec![0, 18]))
+    );
     let of_table = tree.catalog().named("UNC_M_CAS").unwrap();
     assert_eq!(counter(&of_table), (14, [0xf04, 0, 0, 0]));
 }
@@ -124,4 +132,190 @@ fn spellings_of_perf_list_name_the_same_events() {
         let refused = catalog.named(bad);
         assert!(bad == "faults:" || refused.is_err(), "{bad}: {refused:?}");
     }
+}
+
+/// An Intel laptop: eight CPUs of four fast cores, four of slow ones.
+fn laptop() -> Tree {
+    Tree::new(&[
+        ("cpu_core/type", "4\n"),
+        ("cpu_core/cpus", "0-7\n"),
+        ("cpu_core/format/event", "config:0-7\n"),
+        ("cpu_core/format/umask", "config:8-15\n"),
+        ("cpu_core/format/cmask", "config:24-31\n"),
+        ("cpu_core/format/ldlat", "config1:0-15\n"),
+        ("cpu_core/events/instructions", "event=0xc0\n"),
+        ("cpu_core/events/mem-stores", "event=0xcd,umask=0x2\n"),
+        ("cpu_core/events/slots", "event=0x00,umask=0x4\n"),
+        ("cpu_atom/type", "10\n"),
+        ("cpu_atom/cpus", "8-11\n"),
+        ("cpu_atom/format/event", "config:0-7\n"),
+        ("cpu_atom/format/umask", "config:8-15\n"),
+        ("cpu_atom/events/mem-stores", "event=0xd0,umask=0x6\n"),
+        ("software/type", "1\n"),
+        (":devices/system/cpu/online", "0-9,11\n"),
+    ])
+}
+
+/// An arm64 phone: four small cores, two big ones.
+fn phone() -> Tree {
+    Tree::new(&[
+        ("armv8_cortex_a53/type", "7\n"),
+        ("armv8_cortex_a53/cpus", "0-3\n"),
+        ("armv8_cortex_a53/format/event", "config:0-15\n"),
+        ("armv8_cortex_a53/events/cpu_cycles", "event=0x0011\n"),
+        ("armv8_cortex_a72/type", "8\n"),
+        ("armv8_cortex_a72/cpus", "4-5\n"),
+        ("armv8_cortex_a72/format/event", "config:0-15\n"),
+        ("armv8_cortex_a72/events/cpu_cycles", "event=0x0011\n"),
+        (":devices/system/cpu/online", "0-5\n"),
+    ])
+}
+
+/// How the kernel is asked on each kind of core: its PMU, type, and words.
+fn on_cores(event: &Event) -> Vec<(&str, u32, [u64; 4])> {
+    let one = |encoding: &'_ Encoding| match encoding.kind {
+        Kind::Counter { type_, config } => (type_, config),
+        _ => panic!("not a counter: {event:?}"),
+    };
+    let row = |encoding| {
+        let (type_, config) = one(encoding);
+        (encoding.core().unwrap_or("every"), type_, config)
+    };
+    event.encodings.iter().map(row).collect()
+}
+
+#[test]
+fn an_event_of_several_kinds_of_core_is_asked_for_on_each() {
+    let tree = laptop();
+    let catalog = tree.catalog();
+    let named = |name: &str| catalog.named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let word = |config| [config, 0, 0, 0];
+    for event in [named("cache-misses"), named("cache_misses:u"), catalog.numbered(0, 3).unwrap()] {
+        let expected = [("cpu_atom", 0, word(10 << 32 | 3)), ("cpu_core", 0, word(4 << 32 | 3))];
+        assert_eq!(on_cores(&event), expected, "{event:?}");
+    }
+    let cache = named("L1-dcache-load-misses");
+    let expected = [("cpu_atom", 3, word(10 << 32 | 0x10000)), ("cpu_core", 3, word(4 << 32 | 0x10000))];
+    assert_eq!(on_cores(&cache), expected);
+    for event in [named("r1a8"), catalog.numbered(4, 0x1a8).unwrap()] {
+        assert_eq!(on_cores(&event), [("cpu_atom", 10, word(0x1a8)), ("cpu_core", 4, word(0x1a8))]);
+    }
+    let stores = [("cpu_atom", 10, word(0x6d0)), ("cpu_core", 4, word(0x2cd))];
+    assert_eq!(on_cores(&named("mem-stores")), stores, "each kind has its own code");
+    assert_eq!(on_cores(&named("slots")), [("cpu_core", 4, word(0x400))], "one kind has it");
+    assert_eq!(on_cores(&named("CYCLE_ACTIVITY.STALLS")), [("cpu_core", 4, word(0x0400_04a3))]);
+    assert_eq!(on_cores(&named("page-faults")), [("every", 1, word(2))]);
+}
+
+#[test]
+fn one_kind_of_core_can_be_named() {
+    let tree = laptop();
+    let catalog = tree.catalog();
+    let named = |name: &str| catalog.named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let atom = [("cpu_atom", 0, [10 << 32 | 3, 0, 0, 0])];
+    assert_eq!(on_cores(&named("cpu_atom/cache-misses/")), atom);
+    assert_eq!(on_cores(&named("cpu_atom/cache_misses/u")), atom);
+    let numbered = catalog.numbered(0, 10 << 32 | 3).unwrap();
+    assert_eq!((numbered.name(), on_cores(&numbered)), ("cpu_atom/cache_misses/", atom.to_vec()));
+    assert_eq!(numbered.cpus(&catalog.sysfs), Some(vec![8, 9, 10, 11]));
+    let core = [("cpu_core", 4, [0xc0, 0, 0, 0])];
+    assert_eq!(on_cores(&named("cpu_core/instructions/")), core, "as the PMU itself has it");
+    assert_eq!(on_cores(&named("cpu_core/event=0xc0/")), core);
+    let other = catalog.named("cpu_atom/slots/").unwrap_err().to_string();
+    assert!(other.contains("cpu_atom"), "{other}");
+    let label = |event: &Event| event.encodings.iter().map(|one| event.label(one)).collect::<Vec<_>>();
+    assert_eq!(label(&named("cycles")), ["cpu_atom/cycles/", "cpu_core/cycles/"]);
+    assert_eq!(label(&named("cpu_core/event=0xc0/")), ["cpu_core/event=0xc0/"]);
+    // With one kind there is nothing to say.
+    let server = server();
+    assert_eq!(on_cores(&server.catalog().named("cycles").unwrap()), [("every", 0, [0; 4])]);
+}
+
+#[test]
+fn places_are_those_of_the_kinds_of_core() {
+    use crate::perf::Options;
+    use crate::perf::error::Refusal;
+    use crate::perf::places::{Surroundings, places};
+    type Spot = (i32, i32, String);
+
+    let spots = |tree: &Tree, event: &str, options: &Options| -> Result<Vec<Spot>, Refusal> {
+        let event = tree.catalog().named(event).unwrap_or_else(|error| panic!("{event}: {error}"));
+        let surroundings = Surroundings { sysfs: Sysfs::at(&tree.0), ..Surroundings::default() };
+        let spot = |place: &Place| {
+            let encoding = event.encoding_at(place, &surroundings.sysfs).expect("it is counted there");
+            (place.task, place.cpu, event.label(encoding))
+        };
+        Ok(places(&event, options, &surroundings)?.iter().map(spot).collect())
+    };
+    let one = |task, cpu, label: &str| (task, cpu, label.to_owned());
+    let task = Options { pid: 7, cpu: -1, ..Options::default() };
+    let all = Options { every_cpu: true, ..Options::default() };
+    let cpu = |cpu| Options { cpu, ..Options::default() };
+
+    let laptop = laptop();
+    assert_eq!(
+        spots(&laptop, "cycles", &task),
+        Ok(vec![one(7, -1, "cpu_atom/cycles/"), one(7, -1, "cpu_core/cycles/")])
+    );
+    assert_eq!(spots(&laptop, "page-faults", &task), Ok(vec![one(7, -1, "page-faults")]));
+    assert_eq!(spots(&laptop, "cpu_core/slots/", &task), Ok(vec![one(7, -1, "cpu_core/slots/")]));
+    assert_eq!(spots(&laptop, "cycles", &cpu(9)), Ok(vec![one(-1, 9, "cpu_atom/cycles/")]));
+    let on_cpu = Options { cpu: 2, ..task };
+    assert_eq!(spots(&laptop, "cycles", &on_cpu), Ok(vec![one(7, 2, "cpu_core/cycles/")]));
+    assert_eq!(
+        spots(&laptop, "cpu_atom/cycles/", &cpu(2)),
+        Err(Refusal::OtherPmuCpu { cpus: vec![8, 9, 10, 11] })
+    );
+    let fanned = spots(&laptop, "r3c", &all).unwrap();
+    let expected =
+        (0..=9).chain([11]).map(|cpu| one(-1, cpu, if cpu < 8 { "cpu_core/r3c/" } else { "cpu_atom/r3c/" }));
+    assert_eq!(fanned, expected.collect::<Vec<_>>(), "CPU 10 is offline");
+    let slots: Vec<i32> = spots(&laptop, "slots", &all).unwrap().iter().map(|(_, cpu, _)| *cpu).collect();
+    assert_eq!(slots, [0, 1, 2, 3, 4, 5, 6, 7]);
+
+    let phone = phone();
+    let fanned = spots(&phone, "instructions", &all).unwrap();
+    let expected = (0..6).map(|cpu| {
+        let pmu = if cpu < 4 { "armv8_cortex_a53" } else { "armv8_cortex_a72" };
+        one(-1, cpu, &format!("{pmu}/instructions/"))
+    });
+    assert_eq!(fanned, expected.collect::<Vec<_>>());
+    // A CPU of the other kind comes to the PMU while the event is there: sysfs is asked again.
+    let event = phone.catalog().named("cycles").unwrap();
+    fs::write(phone.0.join("bus/event_source/devices/armv8_cortex_a72/cpus"), "4-6\n").unwrap();
+    assert_eq!(event.cpus(&phone.catalog().sysfs), Some((0..7).collect()));
+}
+
+#[test]
+fn kinds_of_core_are_listed_with_what_each_counts() {
+    let rows = |tree: &Tree, wildcard: &str| -> Vec<(String, String, Option<String>)> {
+        let listed = tree.catalog().list(wildcard).into_iter();
+        listed.map(|listed| (listed.name, listed.perf, listed.pmu)).collect()
+    };
+    let row = |name: &str, perf: &str, pmu: &str| (name.to_owned(), perf.to_owned(), Some(pmu.to_owned()));
+    let laptop = laptop();
+    assert_eq!(
+        rows(&laptop, "*instructions*")[..],
+        [
+            row("branch_instructions", "branch-instructions", "cpu_atom,cpu_core"),
+            row("instructions", "instructions", "cpu_atom,cpu_core"),
+            row("pmu(\"cpu_atom/branch-instructions/\")", "cpu_atom/branch-instructions/", "cpu_atom"),
+            row("pmu(\"cpu_atom/instructions/\")", "cpu_atom/instructions/", "cpu_atom"),
+            row("pmu(\"cpu_core/branch-instructions/\")", "cpu_core/branch-instructions/", "cpu_core"),
+            row("pmu(\"cpu_core/instructions/\")", "cpu_core/instructions/", "cpu_core"),
+        ]
+    );
+    assert!(rows(&laptop, "cpu_atom/LLC-load-misses/").len() == 1);
+    let server = server();
+    assert_eq!(rows(&server, "*instructions*").len(), 2, "one kind of core: once each");
+    for tree in [&laptop, &phone()] {
+        for listed in tree.catalog().list("").iter().filter(|listed| listed.perf.ends_with('/')) {
+            if listed.family == crate::perf::Family::Form {
+                continue;
+            }
+            tree.catalog().named(&listed.perf).unwrap_or_else(|error| panic!("{listed:?}: {error}"));
+        }
+    }
+    assert_eq!(laptop.catalog().core_names(), ["cpu_atom (cpus 8-11)", "cpu_core (cpus 0-7)"]);
+    assert_eq!(server.catalog().core_names(), ["cpu"]);
 }

@@ -128,7 +128,7 @@ fn root_the_page_of_a_software_event_falls_back() {
     let event = Event::named("page_faults").unwrap();
     let options = Options { pid: 0, cpu: -1, ..Options::default() };
     assert!(!is_for(&event, &options));
-    let attr = attr(&event, &options, Purpose::Counting);
+    let attr = attr(event.kind(), &options, Purpose::Counting);
     let own = Observed { pid: 0, cpu: -1, is_cgroup: false };
     let opened = perf_sys::open(&attr, own, None).unwrap();
     perf_sys::enable(opened.as_fd()).unwrap();

@@ -1,0 +1,103 @@
+//! CPUs that go and come while all of them are counted.
+//!
+//! The kernel takes the groups of a CPU that goes apart, for ever: a CPU that comes back, also from a sleep of the whole
+//! machine, needs them anew. There are moments in which the groups are apart and the CPU is still said to be online, and
+//! in which it is online and takes no events yet.
+//!
+//! Source: `perf_event_exit_cpu`, `perf_event_init_cpu` in `kernel/events/core.c`, v6.18.
+
+use nix::errno::Errno;
+
+use super::super::error::PerfError;
+use super::super::group::Group;
+use super::super::notice::Notice;
+use super::super::places::{self, Surroundings};
+use super::{Branch, Fan, is_fleeting};
+
+impl Fan {
+    /// Follows CPUs that went or came since the last time. Whether anything was done.
+    pub(in super::super) fn follow_cpus(&mut self, surroundings: &Surroundings) -> bool {
+        let Some(online) = &mut self.online else { return false };
+        let mut done = false;
+        if online.has_changed() {
+            let now = online.cpus();
+            let sysfs = &surroundings.sysfs;
+            done = self.take_out(|branch| {
+                let cpu = branch.place.cpu;
+                !now.contains(&cpu) || branch.incarnation != sysfs.incarnation(cpu)
+            });
+            let known = |cpu: &i32| self.branches.iter().any(|branch| branch.place.cpu == *cpu);
+            let plan = self.leader();
+            let cpus = places::cpus(&plan.event, &plan.options, sysfs).unwrap_or_default();
+            self.missing = cpus.into_iter().filter(|cpu| !known(cpu)).collect();
+        }
+        for cpu in self.missing.clone() {
+            done |= self.come(cpu, surroundings);
+        }
+        done
+    }
+
+    /// Takes out the groups that the kernel has taken apart, though their CPUs are still said to be online. Whether there
+    /// were any.
+    pub(in super::super) fn bury(&mut self) -> bool {
+        self.online.is_some() && self.take_out(|branch| branch.group.is_apart())
+    }
+
+    /// Does something with every group; those that turn out to have been taken apart are taken out.
+    pub(super) fn each_living(
+        &mut self,
+        mut what: impl FnMut(&mut Group) -> Result<(), PerfError>,
+    ) -> Result<(), PerfError> {
+        let follows = self.online.is_some();
+        let mut apart = Vec::new();
+        for Branch { place, group, .. } in &mut self.branches {
+            match what(group) {
+                Err(PerfError::Answer(_)) if follows => apart.push(place.cpu),
+                done => done?,
+            }
+        }
+        self.take_out(|branch| apart.contains(&branch.place.cpu));
+        Ok(())
+    }
+
+    /// Takes out branches and keeps what they have counted. Whether there were any.
+    pub(super) fn take_out(&mut self, which: impl FnMut(&mut Branch) -> bool) -> bool {
+        let event = self.leader().event.name().to_owned();
+        let out: Vec<Branch> = self.branches.extract_if(.., which).collect();
+        let any = !out.is_empty();
+        for Branch { place, mut group, .. } in out {
+            if self.missing.insert(place.cpu) {
+                self.notices.push(Notice::CpuGone { event: event.clone(), cpu: place.cpu });
+            }
+            for (id, tally) in group.read_apart() {
+                self.gone.entry(id).or_default().push((place.task, tally));
+            }
+        }
+        any
+    }
+
+    /// Opens the groups of a CPU that has come. Whether there was anything to tell.
+    fn come(&mut self, cpu: i32, surroundings: &Surroundings) -> bool {
+        let plan = self.leader();
+        let event = plan.event.name().to_owned();
+        let fleeting = is_fleeting(&plan.options);
+        let places = places::places(&plan.event, &plan.options, surroundings).unwrap_or_default();
+        let mut came = None;
+        for place in places.into_iter().filter(|place| place.cpu == cpu) {
+            match self.open_branch(place, surroundings) {
+                Ok(()) => came = Some(Notice::CpuCame { event: event.clone(), cpu }),
+                Err(error) if fleeting && error.errno() == Some(Errno::ESRCH) => {}
+                // Not yet, or no more: the next call tries again.
+                Err(error) if error.errno() == Some(Errno::ENODEV) => return false,
+                Err(error) => {
+                    let because = error.to_string();
+                    came = Some(Notice::CpuMissed { event: event.clone(), cpu, because });
+                    break;
+                }
+            }
+        }
+        self.missing.remove(&cpu);
+        self.notices.extend(came.clone());
+        came.is_some()
+    }
+}
