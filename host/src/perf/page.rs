@@ -114,11 +114,12 @@ fn read(own: &Header, leader: &Header, registers: &impl Registers) -> Option<(u6
         // ORDERING: the kernel writes on this CPU, between two changes of `lock`; the loads between the two of ours stay
         // there.
         let before = [own, leader].map(|page| page.lock.load(Ordering::Acquire));
-        let fields = own.fields(registers).zip(leader.fields(registers));
+        // If not now, the kernel is asked, whatever it is writing at this moment.
+        let (count, times) = (own.fields(registers)?.count, leader.fields(registers)?.times);
         fence(Ordering::Acquire);
         let after = [own, leader].map(|page| page.lock.load(Ordering::Relaxed));
         if before == after && before.iter().all(|lock| lock % 2 == 0) {
-            return fields.map(|(own, leader)| (own.count, leader.times));
+            return Some((count, times));
         }
     }
     None
@@ -159,10 +160,10 @@ pub(super) fn is_for(event: &Event, options: &Options) -> bool {
 /// of `config1`. A kernel that does not let user code read takes no notice.
 ///
 /// Source: `armv8pmu_event_want_user_access` in `drivers/perf/arm_pmuv3.c`; since Linux 5.17.
-pub(super) fn ask(event: &Event, attr: &mut perf_event_attr) {
+pub(super) fn ask(kind: &Kind, attr: &mut perf_event_attr) {
     const WANT_USER_ACCESS: u64 = 1 << 1;
     let of_core = [bindings::PERF_TYPE_HARDWARE, bindings::PERF_TYPE_HW_CACHE, bindings::PERF_TYPE_RAW];
-    if let Kind::Counter { type_, config: [_, 0, ..] } = event.kind()
+    if let Kind::Counter { type_, config: [_, 0, ..] } = kind
         && of_core.contains(type_)
         && cfg!(target_arch = "aarch64")
     {
