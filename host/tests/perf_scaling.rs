@@ -7,10 +7,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ks_host::perf::{Attachments, Options, State};
+use ks_host::perf::{Attachments, Notice, Options, State};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use perf_support::{fault, named, spin};
+use perf_support::{fault, named, own_thread, spin};
 
 const ROUNDS: usize = 20;
 const FAULTS: usize = 20;
@@ -110,4 +110,32 @@ fn root_a_task_always_away_never_ran() {
     let snapshot = attachments.snapshot(member).unwrap();
     assert!(snapshot.entries.iter().all(|entry| entry.scaled.is_none()));
     assert_eq!(snapshot.state, State::NeverRan);
+}
+
+/// A count that is scaled from little says so, once.
+#[test]
+fn root_a_small_share_of_the_time_comes_with_a_warning() {
+    let cpus = allowed_cpus();
+    let &[home, away, ..] = cpus.as_slice() else {
+        panic!("this test needs two CPUs, and may use {cpus:?} only")
+    };
+    move_to(home);
+    let mut attachments = Attachments::new();
+    let options = Options { cpu: i32::try_from(home).unwrap(), ..own_thread() };
+    let faults = attachments.open(&named("page_faults"), &options, None, None).unwrap();
+    fault(FAULTS);
+    move_to(away);
+    let mut reading = attachments.read(faults).unwrap();
+    while reading.time_running >= reading.time_enabled / 11 {
+        spin(Duration::from_millis(1));
+        reading = attachments.read(faults).unwrap();
+    }
+    assert!(reading.scaled.is_some_and(|scaled| scaled > 10 * reading.raw), "{reading:?}");
+    attachments.read(faults).unwrap();
+    let told = attachments.take_notices();
+    assert!(
+        matches!(&told[..], [Notice::LowShare { event, share }] if event == "page_faults" && *share < 1000),
+        "{told:?}"
+    );
+    assert!(told[0].to_string().contains("use fewer events"), "{}", told[0]);
 }

@@ -164,10 +164,16 @@ fn root_a_command_counts_as_perf_stat_counts_it() {
     assert_eq!(ours.numbers("forks")[0] as f64, theirs("sched:sched_process_fork"), "{ours:#?}\n{text}");
     let (faults, by_perf) = (ours.numbers("faults")[0] as f64, theirs("page-faults"));
     assert!((faults - by_perf).abs() <= by_perf * 0.1 + 20.0, "{faults} and {by_perf}");
+    // What is counted in software is on a counter whenever its task runs, for both.
     let clock = ours.numbers("clock");
     assert!(clock[1] == clock[2] && clock[0] > 0, "on a counter all the time: {ours:#?}");
+    let of_perf = rows.iter().find(|row| row[2].starts_with("task-clock")).expect("it was asked for");
+    assert!(rows.iter().all(|row| row[4] == "100.00"), "{text}");
     // The clock counts the time that the command ran, which is also how long it was enabled.
     assert!((clock[0] - clock[1]).abs() * 10 <= clock[1], "{ours:#?}");
+    let times =
+        [of_perf[0], of_perf[3]].map(|field| field.parse::<f64>().unwrap_or_else(|_| panic!("{text}")));
+    assert!((times[0] * 1e6 - times[1]).abs() * 10.0 <= times[1], "{text}");
 }
 
 #[test]
