@@ -15,6 +15,7 @@ mod merges;
 mod outline;
 mod params;
 mod places;
+mod repair;
 mod stores;
 #[cfg(test)]
 mod tests;

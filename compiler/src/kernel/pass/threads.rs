@@ -6,191 +6,208 @@
 //! join(p): if p then yes else no
 //! ```
 //!
-//! The same where it asks what a branch before it has asked.
+//! The same where it asks what a branch before it has asked, and where it works out the question from constants. What
+//! the block makes and others read is made again on the way that leads past it, and the two meet where the ways do.
 
-use super::fold::holds;
-use super::{constants, predecessors, uses};
+use std::collections::BTreeMap;
+
+use super::fold::{evaluate, holds};
+use super::{constants, predecessors, repair, uses};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function, Op, Target, Terminator, Value};
+use crate::kernel::mir::{
+    BinaryOp, Block, BlockData, Function, Inst, Op, Origin, Target, Terminator, Type, Value,
+};
+
+/// Blocks that are passed by in one run of the pass; the others wait for the next, after what became simpler.
+const MAX_THREADS: usize = 32;
+
+/// Instructions of a block that asks which may be made again.
+const MAX_INSTS: usize = 3;
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
     // One at a time: each changes who comes from where.
-    for join in function.reverse_postorder() {
-        if join != function.entry() && thread(function, join) {
+    (0..MAX_THREADS).take_while(|_| thread_first(function)).count() > 0
+}
+
+/// Who comes from where, and what is constant.
+struct Flow {
+    order: Vec<Block>,
+    ways_in: IndexVec<Block, Vec<Block>>,
+    dominators: Dominators,
+    constants: IndexVec<Value, Option<u64>>,
+}
+
+fn thread_first(function: &mut Function) -> bool {
+    let order = function.reverse_postorder();
+    let dominators = Dominators::new(function, &order);
+    let flow = Flow { ways_in: predecessors(function), constants: constants(function), dominators, order };
+    for join in &flow.order {
+        let decided = flow.decided(function, *join);
+        if !decided.is_empty() {
+            pass_by(function, *join, &decided);
             return true;
         }
     }
     false
 }
 
-/// What decides at the end of a block: a parameter, and how a constant for it is judged.
-struct Question {
-    param: usize,
-    judge: Box<dyn Fn(u64) -> bool>,
-}
-
-fn question(function: &Function, join: Block, constants: &IndexVec<Value, Option<u64>>) -> Option<Question> {
-    let data = &function.blocks[join];
-    let Terminator::Branch { cond, .. } = &data.term else { return None };
-    let position = |value: Value| data.params.iter().position(|param| *param == value);
-    match data.insts.as_slice() {
-        [] => Some(Question { param: position(*cond)?, judge: Box::new(|bits| bits != 0) }),
-        [inst] if inst.result == Some(*cond) => {
-            let Op::Compare(condition, a, b) = inst.op else { return None };
-            let limit = constants[b]?;
-            let width = function.values[a].bits()?;
-            let judge = Box::new(move |bits| holds(condition, width, bits, limit));
-            Some(Question { param: position(a)?, judge })
+impl Flow {
+    /// The blocks that come to one which only asks, with the answer that they will get.
+    fn decided(&self, function: &Function, join: Block) -> Vec<(Block, bool)> {
+        let data = &function.blocks[join];
+        let Terminator::Branch { cond, then, otherwise } = &data.term else { return Vec::new() };
+        if join == function.entry() || !only_asks(data) {
+            return Vec::new();
         }
-        _ => None,
-    }
-}
-
-fn thread(function: &mut Function, join: Block) -> bool {
-    if asked_before(function, join) {
-        return true;
-    }
-    if function.blocks[join].params.is_empty() {
-        return false;
-    }
-    let constants = constants(function);
-    let Some(question) = question(function, join, &constants) else { return false };
-    let Terminator::Branch { cond, .. } = function.blocks[join].term.clone() else { return false };
-    let ways_in = predecessors(function);
-    let decided: Vec<_> = ways_in[join]
-        .iter()
-        .filter_map(|from| {
-            let targets = function.blocks[*from].term.targets();
-            let target = targets.into_iter().find(|target| target.block == join)?;
-            let bits = constants[*target.args.get(question.param)?]?;
-            Some((*from, (question.judge)(bits)))
-        })
-        .collect();
-    // The answer itself must not be needed behind the question.
-    let answered = !function.blocks[join].insts.is_empty();
-    if decided.is_empty() || (answered && uses(function, cond).iter().any(|block| *block != join)) {
-        return false;
-    }
-    if !hand_on_params(function, join, &ways_in) {
-        return false;
-    }
-    let mut changed = false;
-    for (from, holds) in decided {
-        changed |= redirect(function, from, join, holds);
-    }
-    changed
-}
-
-/// Where a block only asks what was computed above it: those that come by a branch on the same go on without asking.
-fn asked_before(function: &mut Function, join: Block) -> bool {
-    let data = &function.blocks[join];
-    let Terminator::Branch { cond, .. } = data.term else { return false };
-    if !data.insts.is_empty() || data.params.contains(&cond) {
-        return false;
-    }
-    let ways_in = predecessors(function);
-    let dominators = Dominators::new(function, &function.reverse_postorder());
-    let decided: Vec<_> = ways_in[join]
-        .iter()
-        .filter_map(|from| Some((*from, answer(function, &dominators, &ways_in, cond, (*from, join))?)))
-        .collect();
-    if decided.is_empty() || !hand_on_params(function, join, &ways_in) {
-        return false;
-    }
-    let mut changed = false;
-    for (from, holds) in decided {
-        changed |= redirect(function, from, join, holds);
-    }
-    changed
-}
-
-/// Whether a condition holds on the way from one block to the next, if a branch above says it.
-fn answer(
-    function: &Function,
-    dominators: &Dominators,
-    ways_in: &IndexVec<Block, Vec<Block>>,
-    cond: Value,
-    (from, to): (Block, Block),
-) -> Option<bool> {
-    let (mut from, mut to, mut alone) = (from, to, true);
-    loop {
-        if let Terminator::Branch { cond: asked, then, otherwise } = &function.blocks[from].term
-            && *asked == cond
-            && alone
-            && then.block != otherwise.block
-        {
-            return Some(then.block == to);
+        // An answer that is needed behind the question would have to be kept.
+        let tests = data.insts.iter().filter(|inst| inst.op.is_test()).filter_map(|inst| inst.result);
+        if tests.into_iter().any(|test| uses(function, test).iter().any(|block| *block != join)) {
+            return Vec::new();
         }
-        to = from;
-        from = dominators.immediate(from)?;
-        alone = ways_in[to] == [from];
+        let made_here = data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
+        let ways_in = self.ways_in[join].iter();
+        let answers = ways_in.filter_map(|from| {
+            let answer = match made_here {
+                true => self.evaluated(function, *from, join, *cond),
+                false => self.answer(function, *cond, (*from, join)),
+            };
+            Some((*from, answer?))
+        });
+        let goes_on = |answer: bool| if answer { then.block != join } else { otherwise.block != join };
+        let decided: Vec<_> = answers.filter(|(_, answer)| goes_on(*answer)).collect();
+        if decided.is_empty() || self.is_header(join) && !self.may_enter_behind(function, join) {
+            return Vec::new();
+        }
+        decided
     }
-}
 
-/// Makes the block's parameters ones of the blocks behind it, so that only its own end reads them.
-fn hand_on_params(function: &mut Function, join: Block, ways_in: &IndexVec<Block, Vec<Block>>) -> bool {
-    let params = function.blocks[join].params.clone();
-    let outside: Vec<Vec<Block>> = params
-        .iter()
-        .map(|param| uses(function, *param).into_iter().filter(|block| *block != join).collect())
-        .collect();
-    if outside.iter().all(Vec::is_empty) {
-        return true;
+    fn is_header(&self, block: Block) -> bool {
+        self.ways_in[block].iter().any(|from| self.dominators.dominates(block, *from))
     }
-    let order = function.reverse_postorder();
-    let dominators = Dominators::new(function, &order);
-    let next: Vec<Block> = function.blocks[join].term.targets().iter().map(|target| target.block).collect();
-    let own: Vec<Block> = next.into_iter().filter(|block| ways_in[*block] == [join]).collect();
-    let covered = |block: &Block| own.iter().any(|above| dominators.dominates(*above, *block));
-    if !outside.iter().flatten().all(covered) {
-        return false;
+
+    /// Whether a loop may be entered behind its header: nothing is made again there, and what the header makes is read
+    /// behind one of its ends only.
+    fn may_enter_behind(&self, function: &Function, header: Block) -> bool {
+        let data = &function.blocks[header];
+        let results = data.insts.iter().filter_map(|inst| inst.result);
+        let outside = |value: Value| uses(function, value).into_iter().filter(|block| *block != header);
+        if results.clone().count() > 1 || results.into_iter().any(|result| outside(result).next().is_some()) {
+            return false;
+        }
+        let next = data.term.targets().into_iter().map(|target| target.block);
+        let own: Vec<Block> = next.filter(|block| self.ways_in[*block] == [header]).collect();
+        let covered = |block: Block| own.iter().any(|above| self.dominators.dominates(*above, block));
+        data.params.iter().all(|param| outside(*param).all(covered))
     }
-    for (param, blocks) in params.iter().zip(&outside) {
-        for above in &own {
-            let region: Vec<Block> =
-                blocks.iter().copied().filter(|block| dominators.dominates(*above, *block)).collect();
-            if region.is_empty() {
-                continue;
-            }
-            let ty = function.values[*param];
-            let handed = function.values.push(ty);
-            let mut replace = |value: Value| if value == *param { handed } else { value };
-            for block in region {
-                let data = &mut function.blocks[block];
-                data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut replace));
-                data.term.map_operands(&mut replace);
-            }
-            function.blocks[*above].params.push(handed);
-            for target in function.blocks[join].term.targets_mut() {
-                if target.block == *above {
-                    target.args.push(*param);
+
+    /// What a block works out of the arguments of one that jumps to it.
+    fn evaluated(&self, function: &Function, from: Block, join: Block, cond: Value) -> Option<bool> {
+        let data = &function.blocks[join];
+        let targets = function.blocks[from].term.targets();
+        let args = &targets.into_iter().find(|target| target.block == join)?.args;
+        let mut known: BTreeMap<Value, u64> = BTreeMap::new();
+        let mut passed: BTreeMap<Value, Value> = BTreeMap::new();
+        for (param, arg) in data.params.iter().zip(args) {
+            passed.insert(*param, *arg);
+            known.extend(self.constants[*arg].map(|bits| (*param, bits)));
+        }
+        for inst in &data.insts {
+            let constant = |value: &Value| known.get(value).copied().or(self.constants[*value]);
+            let width = |value: &Value| function.values[*value].bits().unwrap_or(64);
+            let bits = match &inst.op {
+                Op::Binary(op, a, b) => match (constant(a), constant(b)) {
+                    (Some(left), Some(right)) => Some(evaluate(*op, width(a), left, right)),
+                    _ => None,
+                },
+                Op::Compare(condition, a, b) => match (constant(a), constant(b)) {
+                    (Some(left), Some(right)) => Some(u64::from(holds(*condition, width(a), left, right))),
+                    _ => None,
+                },
+                Op::IsNull(pointer) => {
+                    let pointer = passed.get(pointer).unwrap_or(pointer);
+                    let origin = function.values[*pointer];
+                    match matches!(origin, Type::Ptr(origin) if Origin::is_memory(origin)) {
+                        true => Some(0),
+                        false => self.constants[*pointer].map(|bits| u64::from(bits == 0)),
+                    }
                 }
+                _ => None,
+            };
+            if let (Some(result), Some(bits)) = (inst.result, bits) {
+                known.insert(result, bits);
             }
         }
+        known.get(&cond).map(|bits| *bits != 0)
     }
-    true
+
+    /// Whether a condition holds on the way from one block to the next, if a branch above says it.
+    fn answer(&self, function: &Function, cond: Value, (from, to): (Block, Block)) -> Option<bool> {
+        let (mut from, mut to, mut alone) = (from, to, true);
+        loop {
+            if let Terminator::Branch { cond: asked, then, otherwise } = &function.blocks[from].term
+                && *asked == cond
+                && alone
+                && then.block != otherwise.block
+            {
+                return Some(then.block == to);
+            }
+            to = from;
+            from = self.dominators.immediate(from)?;
+            alone = self.ways_in[to] == [from];
+        }
+    }
 }
 
-/// Lets a block go where the question would lead it.
-fn redirect(function: &mut Function, from: Block, join: Block, holds: bool) -> bool {
-    let params = function.blocks[join].params.clone();
-    let Terminator::Branch { then, otherwise, .. } = &function.blocks[join].term else { return false };
-    let beyond = if holds { then.clone() } else { otherwise.clone() };
-    let mut term = function.blocks[from].term.clone();
-    let others: Vec<Target> =
-        term.targets().into_iter().filter(|target| target.block != join).cloned().collect();
-    if beyond.block == join || others.iter().any(|other| other.block == beyond.block) {
-        return false;
-    }
-    for target in term.targets_mut().into_iter().filter(|target| target.block == join) {
-        let args = target.args.clone();
-        let substitute = |value: &Value| {
-            params.iter().position(|param| param == value).map_or(*value, |index| args[index])
+/// Whether a block does nothing but work out a question.
+fn only_asks(data: &BlockData) -> bool {
+    let is_question = |inst: &Inst| {
+        let is_bits = matches!(inst.op, Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..));
+        is_bits || matches!(inst.op, Op::Compare(..) | Op::IsNull(_))
+    };
+    data.insts.len() <= MAX_INSTS && data.insts.iter().all(is_question)
+}
+
+/// Lets blocks go where the question would lead them, each through a block of its own that makes what the block makes
+/// that asks.
+fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) {
+    let data = function.blocks[join].clone();
+    let Terminator::Branch { then, otherwise, .. } = &data.term else { return };
+    let results = data.insts.iter().filter_map(|inst| inst.result);
+    let made: Vec<Value> = data.params.iter().copied().chain(results).collect();
+    let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> =
+        made.iter().map(|value| (*value, BTreeMap::from([(join, *value)]))).collect();
+    for (from, answer) in decided {
+        let beyond = if *answer { then } else { otherwise };
+        let targets = function.blocks[*from].term.targets();
+        let Some(args) = targets.into_iter().find(|target| target.block == join).map(|one| one.args.clone())
+        else {
+            continue;
         };
-        *target = Target { block: beyond.block, args: beyond.args.iter().map(substitute).collect() };
+        let mut stands_for: BTreeMap<Value, Value> = data.params.iter().copied().zip(args).collect();
+        let mut insts = data.insts.clone();
+        for inst in &mut insts {
+            inst.op.map_operands(&mut |value| stands_for.get(&value).copied().unwrap_or(value));
+            if let Some(result) = inst.result {
+                let again = function.values.push(function.values[result]);
+                stands_for.insert(result, again);
+                inst.result = Some(again);
+            }
+        }
+        let args = beyond.args.iter().map(|arg| stands_for.get(arg).copied().unwrap_or(*arg)).collect();
+        let term = Terminator::Jump(Target { block: beyond.block, args });
+        let way = function.blocks.push(BlockData { params: Vec::new(), insts, term, span: data.span });
+        for target in function.blocks[*from].term.targets_mut() {
+            if target.block == join {
+                *target = Target::to(way);
+            }
+        }
+        for (value, places) in &mut definitions {
+            places.extend(stands_for.get(value).map(|stands| (way, *stands)));
+        }
     }
-    function.blocks[from].term = term;
-    true
+    for (value, places) in definitions {
+        repair::run(function, value, &places);
+    }
 }

@@ -1,0 +1,98 @@
+//! Lets a value have several definitions for a moment, and makes parameters of blocks where they meet.
+
+use std::collections::BTreeMap;
+
+use super::{predecessors, uses};
+use crate::index::IndexVec;
+use crate::kernel::mir::{Block, Function, Value};
+
+/// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with one, what stands
+/// for the value at the block's end; every way to a use leads through one of them. Uses inside those blocks stay.
+pub fn run(function: &mut Function, value: Value, definitions: &BTreeMap<Block, Value>) {
+    let mut users = uses(function, value);
+    users.retain(|block| !definitions.contains_key(block));
+    if users.is_empty() {
+        return;
+    }
+    let ways_in = predecessors(function);
+    let needing = needing(&users, &ways_in, definitions);
+    let reaching = Reaching::new(function, value, &ways_in, &needing, definitions);
+    for block in users {
+        let Some(by) = reaching.at_start[block] else { continue };
+        let mut replace = |used: Value| if used == value { by } else { used };
+        let data = &mut function.blocks[block];
+        data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut replace));
+        data.term.map_operands(&mut replace);
+    }
+    for (block, param) in &reaching.params {
+        function.blocks[*block].params.push(*param);
+        for from in &ways_in[*block] {
+            let arg = reaching.at_end(*from, definitions).unwrap_or(value);
+            let targets = function.blocks[*from].term.targets_mut();
+            targets.into_iter().filter(|target| target.block == *block).for_each(|to| to.args.push(arg));
+        }
+    }
+}
+
+/// The blocks at whose start the value is needed.
+fn needing(
+    users: &[Block],
+    ways_in: &IndexVec<Block, Vec<Block>>,
+    definitions: &BTreeMap<Block, Value>,
+) -> IndexVec<Block, bool> {
+    let mut needing: IndexVec<Block, bool> = ways_in.iter().map(|_| false).collect();
+    let mut open = users.to_vec();
+    while let Some(block) = open.pop() {
+        if !std::mem::replace(&mut needing[block], true) {
+            open.extend(ways_in[block].iter().filter(|from| !definitions.contains_key(from)));
+        }
+    }
+    needing
+}
+
+/// What stands for the value where a block starts.
+struct Reaching {
+    at_start: IndexVec<Block, Option<Value>>,
+    /// Where different definitions meet.
+    params: BTreeMap<Block, Value>,
+}
+
+impl Reaching {
+    fn new(
+        function: &mut Function,
+        value: Value,
+        ways_in: &IndexVec<Block, Vec<Block>>,
+        needing: &IndexVec<Block, bool>,
+        definitions: &BTreeMap<Block, Value>,
+    ) -> Reaching {
+        let at_start = function.blocks.iter().map(|_| None).collect();
+        let mut reaching = Reaching { at_start, params: BTreeMap::new() };
+        let mut order = function.reverse_postorder();
+        order.retain(|block| needing[*block]);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for block in &order {
+                let mut known = ways_in[*block].iter().filter_map(|from| reaching.at_end(*from, definitions));
+                let first = known.next();
+                let differs = first.is_some_and(|first| known.any(|other| other != first));
+                let new = match reaching.params.get(block) {
+                    Some(param) => Some(*param),
+                    None if differs => {
+                        let param = function.values.push(function.values[value]);
+                        reaching.params.insert(*block, param);
+                        Some(param)
+                    }
+                    None => first,
+                };
+                changed |= new != reaching.at_start[*block];
+                reaching.at_start[*block] = new;
+            }
+        }
+        reaching
+    }
+
+    fn at_end(&self, block: Block, definitions: &BTreeMap<Block, Value>) -> Option<Value> {
+        definitions.get(&block).copied().or(self.at_start[block])
+    }
+}
