@@ -195,13 +195,7 @@ impl Emitter<'_> {
         let moves = if before { &registers.before[number] } else { &registers.after[number] };
         for Move { to, from } in moves {
             match (*to, *from) {
-                (Place::Reg(to), Place::Reg(from)) => {
-                    self.push(Insn::mov(to, from));
-                    self.written(to);
-                    if self.known.contains(&from) {
-                        self.known.push(to);
-                    }
-                }
+                (Place::Reg(to), Place::Reg(from)) => self.copy(to, from),
                 (Place::Reg(to), Place::Spill(slot)) => {
                     let offset = self.spill_offset(slot);
                     self.push(Insn::load(Size::DW, to, Reg::R10, offset));
@@ -215,6 +209,14 @@ impl Emitter<'_> {
                     unreachable!("the allocator moves through a register")
                 }
             }
+        }
+    }
+
+    fn copy(&mut self, to: Reg, from: Reg) {
+        self.push(Insn::mov(to, from));
+        self.written(to);
+        if self.known.contains(&from) {
+            self.known.push(to);
         }
     }
 
@@ -237,6 +239,12 @@ impl Emitter<'_> {
                     self.push(Insn::alu(AluOp::Add, dst, *offset));
                 }
                 self.written(dst);
+            }
+            Kind::Move { .. } => {
+                let (from, to) = (regs.reg(), regs.reg());
+                if from != to {
+                    self.copy(to, from);
+                }
             }
             Kind::Mov32 { .. } => {
                 let (src, dst) = (regs.reg(), regs.reg());

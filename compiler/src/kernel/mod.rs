@@ -9,6 +9,7 @@
 
 mod emit;
 mod isel;
+mod lasting;
 pub mod limits;
 mod lower;
 mod machine;
@@ -236,7 +237,8 @@ impl<'a> Mir<'a> {
         self.program.arrays.iter().for_each(|programs| assembly.add_programs(programs));
         let mut frames = BTreeMap::new();
         for function in &self.program.functions {
-            let selected = isel::select(function, self.machine.cpu);
+            let mut selected = isel::select(function, self.machine.cpu);
+            lasting::copy_at_fixed(&mut selected);
             let span = Some(function.span);
             let registers =
                 regalloc::allocate(&selected, self.machine.checks).map_err(|error| mistake(span, &error))?;

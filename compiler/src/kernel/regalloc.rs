@@ -155,7 +155,7 @@ impl<'a> Graph<'a> {
 }
 
 /// The operands of an instruction with their constraints. `emit` reads their registers in the same order.
-fn operands(kind: &Kind) -> Vec<Operand> {
+pub fn operands(kind: &Kind) -> Vec<Operand> {
     let mut operands = Vec::new();
     let rhs = |rhs: &Rhs| match rhs {
         Rhs::Reg(register) => Some(Operand::reg_use(*register)),
@@ -176,7 +176,7 @@ fn operands(kind: &Kind) -> Vec<Operand> {
         | Kind::FrameAddr { dst, .. } => {
             operands.push(Operand::reg_def(*dst));
         }
-        Kind::Mov32 { dst, src } | Kind::Extend { dst, src, .. } => {
+        Kind::Move { dst, src } | Kind::Mov32 { dst, src } | Kind::Extend { dst, src, .. } => {
             operands.extend([Operand::reg_use(*src), Operand::reg_def(*dst)])
         }
         Kind::Neg { dst, src, .. } | Kind::Below { dst, src, .. } | Kind::Swap { dst, src, .. } => {

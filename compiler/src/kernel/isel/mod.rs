@@ -77,6 +77,8 @@ pub enum Kind {
     FrameAddr { dst: VReg, offset: i32 },
     /// `dst = src`, its low bytes extended by their sign (v4).
     Extend { width: Width, from: Narrow, dst: VReg, src: VReg },
+    /// `dst = src`; nothing where both are one register.
+    Move { dst: VReg, src: VReg },
     /// `dst = src`, the upper half cleared.
     Mov32 { dst: VReg, src: VReg },
     /// `dst = lhs op rhs`

@@ -1,0 +1,191 @@
+//! Keeps what calls, parameters and results fix to a register apart from values that outlive a call.
+//!
+//! A call loses `r0` to `r5`, so a value that outlives one belongs to `r6` to `r9`. Where it is also an argument, a result
+//! or a parameter, the allocator would have it in two registers and cut it into pieces, with a move around most of its
+//! uses. So it is copied where the register is fixed, once, and is in one register everywhere else.
+
+use regalloc2::{OperandConstraint, OperandKind, RegClass, VReg};
+
+use super::isel::{Function, Inst, Kind};
+use super::regalloc::operands;
+
+/// Makes the copies.
+pub fn copy_at_fixed(function: &mut Function) {
+    let lasting = Lasting::new(function);
+    let mut registers = function.registers;
+    let mut copy_of = |value: &mut VReg| {
+        let lasts = lasting.lasts(*value);
+        lasts.then(|| {
+            registers += 1;
+            std::mem::replace(value, VReg::new(registers - 1, RegClass::Int))
+        })
+    };
+    for block in &mut function.blocks {
+        let mut insts = Vec::with_capacity(block.insts.len());
+        for mut inst in std::mem::take(&mut block.insts) {
+            let span = inst.span;
+            let mut after = Vec::new();
+            let push_before = |insts: &mut Vec<Inst>, dst: VReg, src: VReg| {
+                insts.push(Inst { kind: Kind::Move { dst, src }, span });
+            };
+            match &mut inst.kind {
+                Kind::Params(params) => {
+                    for param in params {
+                        after.extend(copy_of(param).map(|dst| Kind::Move { dst, src: *param }));
+                    }
+                }
+                Kind::Call { args, result, .. } => {
+                    for arg in args {
+                        if let Some(src) = copy_of(arg) {
+                            push_before(&mut insts, *arg, src);
+                        }
+                    }
+                    if let Some(result) = result {
+                        after.extend(copy_of(result).map(|dst| Kind::Move { dst, src: *result }));
+                    }
+                }
+                Kind::Return { value } => {
+                    if let Some(src) = copy_of(value) {
+                        push_before(&mut insts, *value, src);
+                    }
+                }
+                _ => {}
+            }
+            insts.push(inst);
+            insts.extend(after.into_iter().map(|kind| Inst { kind, span }));
+        }
+        block.insts = insts;
+    }
+    function.registers = registers;
+}
+
+/// A set of virtual registers.
+#[derive(Clone, PartialEq, Eq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(registers: usize) -> Set {
+        Set(vec![0; registers.div_ceil(64)])
+    }
+
+    fn insert(&mut self, value: VReg) {
+        self.0[value.vreg() / 64] |= 1 << (value.vreg() % 64);
+    }
+
+    fn remove(&mut self, value: VReg) {
+        self.0[value.vreg() / 64] &= !(1 << (value.vreg() % 64));
+    }
+
+    fn contains(&self, value: VReg) -> bool {
+        self.0[value.vreg() / 64] >> (value.vreg() % 64) & 1 == 1
+    }
+
+    fn extend(&mut self, other: &Set) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+}
+
+/// Which values outlive a call, or share a register with one that does.
+struct Lasting {
+    outlives: Set,
+    /// Values of one register: each leads to the one that stands for them.
+    same: Vec<usize>,
+}
+
+impl Lasting {
+    fn new(function: &Function) -> Lasting {
+        let live_in = live_in(function);
+        let mut lasting =
+            Lasting { outlives: Set::new(function.registers), same: (0..function.registers).collect() };
+        let mut outlives = Set::new(function.registers);
+        for block in &function.blocks {
+            let mut live = live_out(function, &live_in, block);
+            for (successor, args) in block.successors.iter().zip(&block.args) {
+                for (param, arg) in function.blocks[*successor].params.iter().zip(args) {
+                    if !live_in[*successor].contains(*arg) {
+                        lasting.join(*param, *arg);
+                    }
+                }
+            }
+            for inst in block.insts.iter().rev() {
+                if let Kind::Call { result, .. } = &inst.kind {
+                    let mut after = live.clone();
+                    if let Some(result) = result {
+                        after.remove(*result);
+                    }
+                    outlives.extend(&after);
+                }
+                if let Some((value, source)) = reused(&inst.kind)
+                    && !live.contains(source)
+                {
+                    lasting.join(value, source);
+                }
+                step(&mut live, &inst.kind);
+            }
+        }
+        for value in 0..function.registers {
+            let register = VReg::new(value, RegClass::Int);
+            if outlives.contains(register) {
+                let root = lasting.root(value);
+                lasting.outlives.insert(VReg::new(root, RegClass::Int));
+            }
+        }
+        lasting
+    }
+
+    fn root(&self, mut value: usize) -> usize {
+        while self.same[value] != value {
+            value = self.same[value];
+        }
+        value
+    }
+
+    fn join(&mut self, a: VReg, b: VReg) {
+        let (a, b) = (self.root(a.vreg()), self.root(b.vreg()));
+        self.same[a.max(b)] = a.min(b);
+    }
+
+    fn lasts(&self, value: VReg) -> bool {
+        self.outlives.contains(VReg::new(self.root(value.vreg()), RegClass::Int))
+    }
+}
+
+/// What an instruction makes in the register of one of its operands, and that operand.
+fn reused(kind: &Kind) -> Option<(VReg, VReg)> {
+    let operands = operands(kind);
+    operands.iter().find_map(|operand| match operand.constraint() {
+        OperandConstraint::Reuse(index) => Some((operand.vreg(), operands[index].vreg())),
+        _ => None,
+    })
+}
+
+/// From what is live behind an instruction to what is live before it.
+fn step(live: &mut Set, kind: &Kind) {
+    let operands = operands(kind);
+    let is_def = |kind: OperandKind| kind == OperandKind::Def;
+    operands.iter().filter(|one| is_def(one.kind())).for_each(|one| live.remove(one.vreg()));
+    operands.iter().filter(|one| !is_def(one.kind())).for_each(|one| live.insert(one.vreg()));
+}
+
+fn live_out(function: &Function, live_in: &[Set], block: &super::isel::Block) -> Set {
+    let mut live = Set::new(function.registers);
+    block.successors.iter().for_each(|successor| live.extend(&live_in[*successor]));
+    block.args.iter().flatten().for_each(|arg| live.insert(*arg));
+    live
+}
+
+fn live_in(function: &Function) -> Vec<Set> {
+    let mut live_in: Vec<Set> = function.blocks.iter().map(|_| Set::new(function.registers)).collect();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (at, block) in function.blocks.iter().enumerate().rev() {
+            let mut live = live_out(function, &live_in, block);
+            block.insts.iter().rev().for_each(|inst| step(&mut live, &inst.kind));
+            block.params.iter().for_each(|param| live.remove(*param));
+            changed |= live != live_in[at];
+            live_in[at] = live;
+        }
+    }
+    live_in
+}
