@@ -124,7 +124,7 @@ impl Lowerer<'_> {
     }
 
     fn new_site(&mut self, is_object: bool) -> Site {
-        let address = self.builder.variable(Type::Ptr(Origin::Memory));
+        let address = self.builder.variable(Type::Ptr(Origin::MemoryOrNull));
         let held = self.builder.variable(Type::I32);
         let site = self.records.all.len();
         self.records.all.push(Record { address, held, is_object });
@@ -145,7 +145,7 @@ impl Lowerer<'_> {
     /// The record is not held any more.
     fn forget(&mut self, site: Site) {
         let Record { address, held, .. } = self.records.all[site];
-        let null = self.builder.constant(Type::Ptr(Origin::Memory), 0);
+        let null = self.builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
         let zero = self.builder.constant(Type::I32, 0);
         self.builder.set(address, null);
         self.builder.set(held, zero);

@@ -2,7 +2,8 @@
 //!
 //! Each rewriting gives an instruction on values that are there already, or one more constant: [`Rewritten`].
 
-use super::fold::evaluate;
+use super::bounds::{greatest, shown};
+use super::fold::{evaluate, swapped};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Condition, Function, Inst, Op, Type, Value};
 
@@ -109,6 +110,11 @@ impl Known<'_> {
                 Some(c) => Some(Rewritten::Compare(condition, *x, c ^ limit)),
                 None => (limit == 0).then_some(Rewritten::Op(Op::Compare(condition, *x, *c))),
             },
+            (Some(Op::SwapBytes { value, bits }), Some(limit)) if is_equality => {
+                let whole = greatest(u32::from(*bits));
+                let same = limit <= whole && shown(self.ops, self.types, *value).most <= whole;
+                same.then(|| Rewritten::Compare(condition, *value, swapped(limit, *bits)))
+            }
             (Some(Op::Binary(BinaryOp::Sub, x, y)), Some(0)) if is_equality => {
                 Some(Rewritten::Op(Op::Compare(condition, *x, *y)))
             }

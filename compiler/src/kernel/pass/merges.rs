@@ -88,7 +88,8 @@ impl Merges<'_> {
         }
     }
 
-    /// The conditions of the last branches before a record is given back.
+    /// The conditions that decide whether a record is given back: of branches from which one way always leads there and
+    /// the other may not.
     fn deciding_gifts(&self) -> Vec<Value> {
         let gives = |inst: &Inst| {
             let callee = match inst.op {
@@ -97,22 +98,34 @@ impl Merges<'_> {
             };
             matches!(callee, Callee::Helper(Helper::RingSubmit | Helper::RingDiscard))
         };
-        let blocks = self.function.blocks.iter_enumerated();
-        let mut open: Vec<Block> =
-            blocks.filter(|(_, data)| data.insts.iter().any(gives)).map(|(block, _)| block).collect();
-        let ways_in = predecessors(self.function);
-        let mut seen = BTreeSet::new();
-        let mut conditions = Vec::new();
-        while let Some(block) = open.pop() {
-            for from in &ways_in[block] {
-                match self.function.blocks[*from].term {
-                    Terminator::Branch { cond, .. } => conditions.push(cond),
-                    _ if seen.insert(*from) => open.push(*from),
-                    _ => {}
+        let order = self.function.reverse_postorder();
+        let giving = order.iter().filter(|block| self.function.blocks[**block].insts.iter().any(gives));
+        giving.flat_map(|block| self.deciding(&order, *block)).collect()
+    }
+
+    /// The conditions that decide whether a block is reached.
+    fn deciding(&self, order: &[Block], block: Block) -> Vec<Value> {
+        let ways_out = |from: Block| self.function.blocks[from].term.targets().into_iter().map(|to| to.block);
+        let mut leading = BTreeSet::from([block]);
+        let mut grown = true;
+        while grown {
+            let before = leading.len();
+            for from in order.iter().rev() {
+                let mut out = ways_out(*from).peekable();
+                if out.peek().is_some() && out.all(|to| leading.contains(&to)) {
+                    leading.insert(*from);
                 }
             }
+            grown = leading.len() > before;
         }
-        conditions
+        let decides =
+            |from: &&Block| !leading.contains(from) && ways_out(**from).any(|to| leading.contains(&to));
+        let conditions =
+            order.iter().filter(decides).filter_map(|from| match self.function.blocks[*from].term {
+                Terminator::Branch { cond, .. } => Some(cond),
+                _ => None,
+            });
+        conditions.collect()
     }
 
     /// Hides the constants that a block passes on.

@@ -15,6 +15,7 @@ mod merges;
 mod outline;
 mod params;
 mod places;
+mod promote;
 mod repair;
 mod stores;
 #[cfg(test)]
@@ -43,6 +44,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("values", values::run),
     ("loads", loads::run),
     ("stores", stores::run),
+    ("promote", promote::run),
     ("threads", threads::run),
     ("branches", branches::run),
     ("twins", twins::run),

@@ -7,10 +7,10 @@ use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Value};
 
 /// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with one, what stands
-/// for the value at the block's end; every way to a use leads through one of them. Uses inside those blocks stay.
-pub fn run(function: &mut Function, value: Value, definitions: &BTreeMap<Block, Value>) {
+/// for the value at the block's end; every way to a use leads through one of them. Uses in the value's own block stay.
+pub fn run(function: &mut Function, value: Value, definitions: &BTreeMap<Block, Value>, own: Option<Block>) {
     let mut users = uses(function, value);
-    users.retain(|block| !definitions.contains_key(block));
+    users.retain(|block| Some(*block) != own);
     if users.is_empty() {
         return;
     }

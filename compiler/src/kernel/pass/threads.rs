@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fold::{evaluate, holds};
+use super::fold::{evaluate, holds, narrowed, swapped};
 use super::{constants, predecessors, repair, uses};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
@@ -66,7 +66,8 @@ impl Flow {
         if tests.into_iter().any(|test| uses(function, test).iter().any(|block| *block != join)) {
             return Vec::new();
         }
-        let made_here = data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
+        let made_here =
+            data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
         let ways_in = self.ways_in[join].iter();
         let answers = ways_in.filter_map(|from| {
             let answer = match made_here {
@@ -125,6 +126,10 @@ impl Flow {
                     (Some(left), Some(right)) => Some(u64::from(holds(*condition, width(a), left, right))),
                     _ => None,
                 },
+                Op::Narrow { value, bits, signed } => {
+                    constant(value).map(|number| narrowed(number, *bits, *signed))
+                }
+                Op::SwapBytes { value, bits } => constant(value).map(|number| swapped(number, *bits)),
                 Op::IsNull(pointer) => {
                     let pointer = passed.get(pointer).unwrap_or(pointer);
                     let origin = function.values[*pointer];
@@ -164,7 +169,8 @@ impl Flow {
 fn only_asks(data: &BlockData) -> bool {
     let is_question = |inst: &Inst| {
         let is_bits = matches!(inst.op, Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..));
-        is_bits || matches!(inst.op, Op::Compare(..) | Op::IsNull(_))
+        let is_form = matches!(inst.op, Op::Narrow { .. } | Op::SwapBytes { .. });
+        is_bits || is_form || matches!(inst.op, Op::Compare(..) | Op::IsNull(_))
     };
     data.insts.len() <= MAX_INSTS && data.insts.iter().all(is_question)
 }
@@ -208,6 +214,6 @@ fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) {
         }
     }
     for (value, places) in definitions {
-        repair::run(function, value, &places);
+        repair::run(function, value, &places, Some(join));
     }
 }
