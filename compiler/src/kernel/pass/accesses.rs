@@ -2,6 +2,7 @@
 //!
 //! - A constant part of an address becomes the access's own offset; of `p + c + x` the constant is added last.
 //! - Parts of one global variable are reached from its start, so that one address serves all.
+//! - What is tested of a packet from a constant part of an address on is tested from the address, with more bytes.
 //! - What cuts a number to the bytes that are stored anyway is left out.
 
 use crate::index::IndexVec;
@@ -77,8 +78,37 @@ fn rewrite(inst: &mut Inst, ops: &mut Ops, types: &mut IndexVec<Value, Type>) ->
                 }
             }
         }
+        Op::Within { pointer, bytes, .. } => {
+            let (start, by) = moved(ops, *pointer)?;
+            *bytes = reach(*bytes, constant(ops, by)?)?;
+            *pointer = start;
+            Some(None)
+        }
+        Op::InPacket { pointer, bytes } => {
+            let (start, by) = moved(ops, *pointer)?;
+            let bytes = reach(*bytes, constant(ops, by)?)?;
+            let op = Op::InPacket { pointer: start, bytes };
+            let (whole, made) = make(ops, types, Type::Ptr(Origin::InPacket), op, span);
+            inst.op = Op::PtrAdd(whole, by);
+            Some(Some(made))
+        }
         _ => None,
     }
+}
+
+/// A pointer and what was added to it.
+fn moved(ops: &Ops, pointer: Value) -> Option<(Value, Value)> {
+    match ops[pointer] {
+        Some(Op::PtrAdd(start, by)) => Some((start, by)),
+        _ => None,
+    }
+}
+
+/// Bytes behind a pointer into a packet, of which the verifier allows as many as a number of 16 bits has.
+/// Source: kernel/bpf/verifier.c, `MAX_PACKET_OFF`, v6.12.
+fn reach(bytes: u32, more: u64) -> Option<u32> {
+    let whole = more.checked_add(u64::from(bytes))?;
+    u16::try_from(whole).ok().map(u32::from)
 }
 
 fn make(ops: &mut Ops, types: &mut IndexVec<Value, Type>, ty: Type, op: Op, span: Span) -> (Value, Inst) {

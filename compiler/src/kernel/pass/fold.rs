@@ -69,6 +69,7 @@ impl Known<'_> {
                 _ => Simpler::No,
             },
             Op::SwapBytes { value, bits } => self.map_constant(value, |number| swapped(number, bits)),
+            Op::Opaque { value, zero } if self.constant(zero) == Some(0) => Simpler::Value(value),
             Op::IsNull(value) if self.is_there(value) => Simpler::Op(Op::Const(0)),
             Op::IsNull(value) if self.constant(value) == Some(0) => Simpler::Op(Op::Const(1)),
             Op::NonNull(value) if self.is_there(value) => Simpler::Value(value),

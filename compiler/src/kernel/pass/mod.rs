@@ -22,6 +22,7 @@ mod stores;
 mod tests;
 mod threads;
 mod twins;
+mod unroll;
 mod values;
 
 pub use callbacks::has_iterator;
@@ -63,6 +64,9 @@ pub const LOWERING: &str = "lowering";
 /// The pass that takes functions together: once for each, when it and those that it calls are good.
 const INLINE: &str = "inline";
 
+/// The pass that writes out the turns of small loops: once for each program, when it is good.
+const UNROLL: &str = "unroll";
+
 /// The pass that makes functions of the bodies of loops: once, before the last ones.
 const OUTLINE: &str = "outline";
 
@@ -92,7 +96,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().chain(LAST).map(|(name, _)| *name);
-    std::iter::once(LOWERING).chain(each).chain([INLINE, OUTLINE, CALLBACKS])
+    std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS])
 }
 
 /// Runs all passes on all functions until nothing changes.
@@ -109,10 +113,18 @@ pub fn run(
     let calls = inline::calls(program);
     for at in 0..program.functions.len() {
         check(&program.functions[at], LOWERING, checks)?;
-        improve(program, at, effort, checks, watch)?;
+        let function = &program.functions[at];
+        let may_unroll = effort == Effort::Full && function.is_program && unroll::has_loop(function);
+        // The loops are still apart from each other.
+        let first = if may_unroll { Effort::LoopsApart } else { effort };
+        improve(program, at, first, checks, watch)?;
         if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
+            improve(program, at, first, checks, watch)?;
+        }
+        if may_unroll {
+            unroll_small(program, at, checks, watch)?;
             improve(program, at, effort, checks, watch)?;
         }
     }
@@ -135,6 +147,27 @@ pub fn run(
     }
     if checks == Checks::LastStage {
         program.functions.iter().try_for_each(|function| verified(function, "all passes"))?;
+    }
+    Ok(())
+}
+
+/// Writes out the turns of small loops of a function, if it has no others and the verifier can walk all ways through it.
+fn unroll_small(
+    program: &mut Program,
+    at: usize,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
+    let before = program.functions[at].clone();
+    if !unroll::run(&mut program.functions[at]) {
+        return Ok(());
+    }
+    watch(UNROLL, program);
+    check(&program.functions[at], UNROLL, checks)?;
+    improve(program, at, Effort::Full, checks, watch)?;
+    if !unroll::is_walkable(&program.functions[at]) {
+        program.functions[at] = before;
+        watch(UNROLL, program);
     }
     Ok(())
 }

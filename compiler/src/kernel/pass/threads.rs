@@ -129,6 +129,8 @@ impl Flow {
                 Op::Narrow { value, bits, signed } => {
                     constant(value).map(|number| narrowed(number, *bits, *signed))
                 }
+                Op::ZeroExtend(value) => constant(value),
+                Op::Truncate(value) => constant(value).map(|number| number & 0xffff_ffff),
                 Op::SwapBytes { value, bits } => constant(value).map(|number| swapped(number, *bits)),
                 Op::IsNull(pointer) => {
                     let pointer = passed.get(pointer).unwrap_or(pointer);
@@ -169,7 +171,8 @@ impl Flow {
 fn only_asks(data: &BlockData) -> bool {
     let is_question = |inst: &Inst| {
         let is_bits = matches!(inst.op, Op::Binary(BinaryOp::And | BinaryOp::Or | BinaryOp::Xor, ..));
-        let is_form = matches!(inst.op, Op::Narrow { .. } | Op::SwapBytes { .. });
+        let is_width = matches!(inst.op, Op::Narrow { .. } | Op::ZeroExtend(_) | Op::Truncate(_));
+        let is_form = is_width || matches!(inst.op, Op::SwapBytes { .. });
         is_bits || is_form || matches!(inst.op, Op::Compare(..) | Op::IsNull(_))
     };
     data.insts.len() <= MAX_INSTS && data.insts.iter().all(is_question)

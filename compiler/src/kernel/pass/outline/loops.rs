@@ -27,6 +27,11 @@ impl Loop {
         branches(function, &self.blocks)
     }
 
+    /// Whether a value is the address of the counter.
+    pub fn is_counter(&self, value: Value) -> bool {
+        self.counters.contains(&value)
+    }
+
     /// Whether an instruction is about the counter, which is read before the body is called.
     pub fn reads_counter(&self, inst: &Inst) -> bool {
         match inst.op {

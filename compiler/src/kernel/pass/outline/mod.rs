@@ -13,7 +13,7 @@
 //! The function's frame must be in scratch memory (`kernel::scratch`): the body finds it there, and whatever else goes in
 //! and out. So a loop stays as it is where it uses a pointer to something else that was made outside.
 
-mod loops;
+pub mod loops;
 mod maker;
 mod plan;
 

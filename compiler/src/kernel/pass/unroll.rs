@@ -1,0 +1,285 @@
+//! Writes the turns of small loops one after the other, where the verifier can walk all ways through them.
+//!
+//! A turn under an iterator costs a call. Without one the verifier walks every way there is, in the worst case without
+//! ever finding two of them the same: so many steps are counted, and a function with too many stays as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::outline::loops::{Loop, loops};
+use super::{constants, predecessors, repair};
+use crate::index::{Id, IndexVec};
+use crate::kernel::mir::{
+    Block, BlockData, Callee, Function, Inst, Kfunc, Op, Slot, Target, Terminator, Type, Value,
+};
+
+/// Most turns.
+const MAX_TURNS: u64 = 16;
+/// Most instructions of all turns together.
+const MAX_INSTS: usize = 192;
+/// Most steps on all ways through a function. The verifier walks a million; a step is up to a handful of instructions.
+const MAX_STEPS: u64 = 60_000;
+
+/// Whether a function has a loop under an iterator.
+pub fn has_loop(function: &Function) -> bool {
+    let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
+    insts.any(|inst| kfunc(inst).is_some())
+}
+
+/// Writes out the turns of all loops that are small enough; gives whether there were any.
+pub fn run(function: &mut Function) -> bool {
+    let mut changed = false;
+    while let Some(plan) = loops(function).into_iter().find_map(|one| Plan::new(function, one)) {
+        plan.apply(function);
+        changed = true;
+    }
+    changed
+}
+
+/// Whether the verifier can walk all ways through a function one by one: it has neither loops nor calls of others.
+pub fn is_walkable(function: &Function) -> bool {
+    let order = function.reverse_postorder();
+    let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
+    order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
+    let mut ways: IndexVec<Block, u64> = function.blocks.iter().map(|_| 0).collect();
+    ways[function.entry()] = 1;
+    let mut steps: u64 = 0;
+    for block in order {
+        let data = &function.blocks[block];
+        let calls = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. });
+        if data.insts.iter().any(calls) {
+            return false;
+        }
+        steps = steps.saturating_add(ways[block].saturating_mul(data.insts.len() as u64 + 2));
+        for target in data.term.targets() {
+            if position[target.block] <= position[block] {
+                return false;
+            }
+            ways[target.block] = ways[target.block].saturating_add(ways[block]);
+        }
+    }
+    steps <= MAX_STEPS
+}
+
+fn kfunc(inst: &Inst) -> Option<(Kfunc, &[Value])> {
+    match &inst.op {
+        Op::Call { callee: Callee::Kfunc(kfunc), args } => Some((*kfunc, args)),
+        _ => None,
+    }
+}
+
+/// A loop that can be written out.
+struct Plan {
+    of: Loop,
+    slot: Slot,
+    first: u64,
+    turns: u64,
+}
+
+impl Plan {
+    fn new(function: &Function, of: Loop) -> Option<Plan> {
+        let header = &function.blocks[of.header];
+        let [next, null] = header.insts.as_slice() else { return None };
+        let (Kfunc::IterNumNext, [iterator]) = kfunc(next)? else { return None };
+        let turn = next.result?;
+        if null.op != Op::IsNull(turn) || null.result != header.term.operands().first().copied() {
+            return None;
+        }
+        let ops = function.definitions();
+        let slot_of = |value: Value| match ops[value] {
+            Some(Op::StackAddr { slot, .. }) => Some(*slot),
+            _ => None,
+        };
+        let slot = slot_of(*iterator)?;
+        let place = function.slots[slot];
+        let mut started = Vec::new();
+        for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+            for used in inst.op.operands().into_iter().filter_map(slot_of) {
+                let same_bytes = function.slots[used].position == place.position;
+                match kfunc(inst) {
+                    Some((Kfunc::IterNumNew, args)) if used == slot => started.push(args.to_vec()),
+                    Some((Kfunc::IterNumNext, _)) if used == slot && inst != next => return None,
+                    // An end of it may serve another iterator in the same bytes.
+                    Some(_) if used != slot && same_bytes => return None,
+                    None if used == slot => return None,
+                    _ => {}
+                }
+            }
+            let of_turn = inst.op.operands().contains(&turn);
+            if of_turn && inst != null && !of.reads_counter(inst) {
+                return None;
+            }
+        }
+        let [start] = started.as_slice() else { return None };
+        let constants = constants(function);
+        let [_, first, end] = start.as_slice() else { return None };
+        let (first, end) = (constants[*first]?, constants[*end]?);
+        let turns = end.checked_sub(first)?;
+        let plan = Plan { of, slot, first, turns };
+        (turns <= MAX_TURNS && plan.is_plain(function, turns)).then_some(plan)
+    }
+
+    /// Whether the body is short, holds no other loop and does nothing with the counter but read it.
+    fn is_plain(&self, function: &Function, turns: u64) -> bool {
+        let mut insts = 0;
+        for block in &self.of.blocks {
+            let data = &function.blocks[*block];
+            insts += data.insts.len() + 1;
+            for inst in &data.insts {
+                let is_other = matches!(kfunc(inst), Some((Kfunc::IterNumNew | Kfunc::IterNumNext, _)));
+                let reads = matches!(inst.op, Op::Load { .. } | Op::NonNull(_));
+                let of_counter = inst.op.operands().iter().any(|value| self.of.is_counter(*value));
+                if is_other || (of_counter && !(reads && self.of.reads_counter(inst))) {
+                    return false;
+                }
+            }
+            if data.term.operands().iter().any(|value| self.of.is_counter(*value)) {
+                return false;
+            }
+        }
+        usize::try_from(turns).is_ok_and(|turns| turns.saturating_mul(insts) <= MAX_INSTS)
+    }
+
+    fn apply(&self, function: &mut Function) {
+        let old: BTreeSet<Block> = self.of.blocks.iter().copied().chain([self.of.header]).collect();
+        let ways_in = predecessors(function);
+        let outside: Vec<Block> =
+            ways_in[self.of.header].iter().copied().filter(|from| !old.contains(from)).collect();
+        let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> = BTreeMap::new();
+        let headers: Vec<Block> = (0..=self.turns).map(|_| empty_block(function)).collect();
+        for (turn, header) in headers.iter().enumerate() {
+            let mut copy = Copy { values: BTreeMap::new(), blocks: BTreeMap::new() };
+            copy.blocks.insert(self.of.header, headers.get(turn + 1).copied().unwrap_or(*header));
+            let data = function.blocks[self.of.header].clone();
+            let inside = |target: &&Target| self.of.blocks.contains(&target.block);
+            let last = turn as u64 == self.turns;
+            let way = data.term.targets().into_iter().find(|target| inside(target) != last).cloned();
+            let Some(way) = way else { return };
+            if !last {
+                for block in &self.of.blocks {
+                    copy.blocks.insert(*block, empty_block(function));
+                }
+            }
+            let bodies = if last { &BTreeSet::new() } else { &self.of.blocks };
+            let params: Vec<Value> = data.params.iter().map(|param| copy.value(function, *param)).collect();
+            for block in bodies {
+                copy.make_values(function, *block);
+            }
+            let term = copy.term(&Terminator::Jump(way));
+            function.blocks[*header] = BlockData { params, insts: Vec::new(), term, span: data.span };
+            let number = self.first + turn as u64;
+            for block in bodies {
+                let made = copy.body(function, *block, number, &self.of);
+                function.blocks[copy.blocks[block]] = made;
+            }
+            for block in bodies.iter().chain([&self.of.header]) {
+                let at = if *block == self.of.header { *header } else { copy.blocks[block] };
+                let data = &function.blocks[*block];
+                let results = data.insts.iter().filter_map(|inst| inst.result);
+                for value in data.params.iter().copied().chain(results) {
+                    let copied = copy.values.get(&value).map(|copied| (at, *copied));
+                    definitions.entry(value).or_default().extend(copied);
+                }
+            }
+        }
+        for from in outside {
+            let targets = function.blocks[from].term.targets_mut();
+            for target in targets.into_iter().filter(|target| target.block == self.of.header) {
+                target.block = headers[0];
+            }
+        }
+        for block in old {
+            let data = &mut function.blocks[block];
+            *data = BlockData {
+                params: Vec::new(),
+                insts: Vec::new(),
+                term: Terminator::Jump(Target::to(block)),
+                span: data.span,
+            };
+        }
+        for (value, places) in definitions {
+            repair::run(function, value, &places, None);
+        }
+        self.drop_iterator(function);
+    }
+
+    /// Removes what starts and ends the iterator; what starting it gives is 0.
+    fn drop_iterator(&self, function: &mut Function) {
+        let ops = function.definitions();
+        let addresses = ops.iter_enumerated().filter_map(|(value, op)| match op {
+            Some(Op::StackAddr { slot, .. }) if *slot == self.slot => Some(value),
+            _ => None,
+        });
+        let addresses: BTreeSet<Value> = addresses.collect();
+        for block in function.blocks.iter_mut() {
+            block.insts.retain_mut(|inst| match kfunc(inst) {
+                Some((of, [iterator, ..])) if addresses.contains(iterator) => {
+                    inst.op = Op::Const(0);
+                    of == Kfunc::IterNumNew && inst.result.is_some()
+                }
+                _ => true,
+            });
+        }
+    }
+}
+
+fn empty_block(function: &mut Function) -> Block {
+    let (id, span) = (Block::new(function.blocks.len()), function.span);
+    let term = Terminator::Jump(Target::to(id));
+    function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term, span })
+}
+
+/// One turn: what stands in it for the loop's values and blocks.
+struct Copy {
+    values: BTreeMap<Value, Value>,
+    blocks: BTreeMap<Block, Block>,
+}
+
+impl Copy {
+    /// A new value for one that the turn makes.
+    fn value(&mut self, function: &mut Function, value: Value) -> Value {
+        let values = &mut function.values;
+        *self.values.entry(value).or_insert_with(|| values.push(values[value]))
+    }
+
+    /// New values for all that a block makes.
+    fn make_values(&mut self, function: &mut Function, block: Block) {
+        let data = &function.blocks[block];
+        let results = data.insts.iter().filter_map(|inst| inst.result);
+        let made: Vec<Value> = data.params.iter().copied().chain(results).collect();
+        for value in made {
+            self.value(function, value);
+        }
+    }
+
+    fn stands_for(&self, value: Value) -> Value {
+        self.values.get(&value).copied().unwrap_or(value)
+    }
+
+    fn term(&self, term: &Terminator) -> Terminator {
+        let mut term = term.clone();
+        term.map_operands(&mut |value| self.stands_for(value));
+        for target in term.targets_mut() {
+            target.block = self.blocks.get(&target.block).copied().unwrap_or(target.block);
+        }
+        term
+    }
+
+    fn body(&self, function: &Function, block: Block, number: u64, of: &Loop) -> BlockData {
+        let data = function.blocks[block].clone();
+        let params = data.params.iter().map(|param| self.stands_for(*param)).collect();
+        let mut insts = Vec::with_capacity(data.insts.len());
+        for mut inst in data.insts {
+            let result = inst.result;
+            if of.reads_counter(&inst) {
+                if result.is_none_or(|result| function.values[result] != Type::I32) {
+                    continue;
+                }
+                inst.op = Op::Const(number);
+            }
+            inst.op.map_operands(&mut |value| self.stands_for(value));
+            inst.result = result.map(|result| self.stands_for(result));
+            insts.push(inst);
+        }
+        BlockData { params, insts, term: self.term(&data.term), span: data.span }
+    }
+}
