@@ -146,10 +146,8 @@ int watch(struct bpf_perf_event_data *ctx)
 	bpf_map_update_elem(&recent, &third, &minus, BPF_ANY);
 	set_recent(3, 1);
 	v = count_of(1);
-	if (v) {
-		__sync_fetch_and_add(v, 2);
-		copy = *v;
-	}
+	if (v)
+		copy = *v + 2;
 	bpf_map_update_elem(&names, &who, &three, BPF_ANY);
 	add_name(&other, 2);
 	return 0;
