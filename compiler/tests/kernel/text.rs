@@ -36,6 +36,30 @@ fn what_others_may_write_is_read_again_behind_a_call() {
 }
 
 #[test]
+fn a_record_is_asked_for_once() {
+    let script = perf_program(
+        "struct Seen { at: u64, cpu: u32 }\nvar ring: ringbuf<Seen>(4096)",
+        "var seen = ring.reserve()\nif (seen == null) { return 1 }\nseen->at = time_ns()\nseen->cpu = cpu()\n\
+         ring.submit(seen)\nreturn 0",
+    );
+    let object = object(&script);
+    assert_eq!(object.mir().matches("is_null").count(), 1, "{}", object.mir());
+    assert!(!object.mir().contains("bpf_ringbuf_discard"), "{}", object.mir());
+}
+
+#[test]
+fn turns_of_a_small_loop_follow_each_other_while_the_verifier_can_walk_all_ways() {
+    let loop_of = |body: &str| {
+        let body = format!("var n: u32 = 0\nfor (i in 0..12) {{ {body} }}\nreturn n as i32");
+        object(&perf_program("var limit: u64 = 8", &body))
+    };
+    let small = loop_of("if (ctx->addr > limit + i) { n += i }");
+    assert!(!small.mir().contains("bpf_iter_num_next"), "{}", small.mir());
+    let many_ways = loop_of("if (ctx->addr > limit + i) { n += i }\nif (ctx->addr > n) { n *= 3 }");
+    assert!(many_ways.mir().contains("bpf_iter_num_next"), "{}", many_ways.mir());
+}
+
+#[test]
 fn the_same_script_gives_the_same_bytes() {
     let script = include_str!("cases/maps.ks");
     assert_eq!(object(script).elf(), object(script).elf());
