@@ -31,7 +31,7 @@ pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Carried, Plan};
 
 /// Branches of a loop up to which the verifier is trusted to follow all ways.
-const MAX_BRANCHES: usize = 4;
+const MAX_BRANCHES: usize = 8;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
