@@ -206,6 +206,7 @@ impl Gen {
         }
         let helper = self.numbers.pick(&helpers).clone();
         self.function.frames = self.function.frames.max(helper.frames + 1);
+        self.function.calls_values |= helper.calls_values;
         let params = helper.params;
         let args: Vec<Node> = params.iter().map(|param| self.fitting(param)).collect();
         let places = vec!["$"; args.len()].join(", ");

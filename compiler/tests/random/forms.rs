@@ -115,23 +115,22 @@ pub fn packet(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, "(*(ctx->data + $))", vec![at]))
 }
 
-/// A helper in a variable.
+/// A helper in a variable. It calls no such variable itself: it would be one of those that this may lead to (KS0717).
 pub fn function_value(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only {
         return None;
     }
-    let usable: Vec<usize> = (0..generator.helpers.len())
-        .filter(|one| !generator.helpers[*one].throws && generator.helpers[*one].frames < MAX_FRAMES)
-        .collect();
+    let fits = |one: &&Helper| !one.throws && !one.calls_values && one.frames < MAX_FRAMES;
+    let usable: Vec<&Helper> = generator.helpers.iter().filter(fits).collect();
     if usable.is_empty() {
         return None;
     }
-    let helper = &generator.helpers[*generator.numbers.pick(&usable)];
+    let helper = *generator.numbers.pick(&usable);
     let types: Vec<String> = helper.params.iter().map(Ty::name).collect();
     let ret = helper.ret.as_ref().map_or("void".into(), Ty::name);
     let (text, copy) = (format!("fn({}) -> {ret} = {}", types.join(", "), helper.name), helper.clone());
     let name = generator.name("f");
-    generator.function.values.push(Helper { name: name.clone(), ..copy });
+    generator.function.values.push(Helper { name: name.clone(), calls_values: true, ..copy });
     Some(Node::stmt(&format!("var {name}: {text}"), Vec::new()))
 }
 

@@ -149,9 +149,9 @@ impl Gen {
             Some(ty) => format!(" -> {}", ty.name()),
         };
         let body = self.function_body(5);
-        let frames = self.function.frames;
+        let Function { frames, calls_values, .. } = self.function;
         let header = format!("@helper fn {name}({}){returns} $", texts.join(", "));
-        self.helpers.push(Helper { name, params, ret, throws, frames });
+        self.helpers.push(Helper { name, params, ret, throws, frames, calls_values });
         Node::stmt(&header, vec![body])
     }
 

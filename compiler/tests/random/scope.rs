@@ -42,6 +42,8 @@ pub struct Helper {
     pub throws: bool,
     /// How many frames a call needs.
     pub frames: u32,
+    /// A call may lead to any function that is a value somewhere.
+    pub calls_values: bool,
 }
 
 /// The function that is being written.
@@ -68,6 +70,8 @@ pub struct Function {
     pub stack: u32,
     /// Frames that the calls written so far need.
     pub frames: u32,
+    /// The calls written so far may lead to any function that is a value somewhere.
+    pub calls_values: bool,
 }
 
 /// Most frames below a program.

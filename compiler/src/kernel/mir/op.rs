@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::core::{CoreField, CoreQuestion};
 use super::{Callee, Size, Slot, Value};
@@ -285,6 +285,50 @@ pub enum Op {
     },
 }
 
+/// Does something with each value that an operation reads, in order; a reference to it is as that to the operation.
+macro_rules! for_each_operand {
+    ($op:expr, |$value:ident| $each:expr) => {
+        match $op {
+            Op::Const(_)
+            | Op::StackAddr { .. }
+            | Op::GlobalAddr { .. }
+            | Op::MapAddr(_)
+            | Op::FunctionAddr(_)
+            | Op::CountAddr(_)
+            | Op::Core(..) => {}
+            Op::IsNull($value)
+            | Op::Narrow { value: $value, .. }
+            | Op::SwapBytes { value: $value, .. }
+            | Op::SignExtend($value)
+            | Op::ZeroExtend($value)
+            | Op::Truncate($value)
+            | Op::Below { value: $value, .. }
+            | Op::NonNull($value)
+            | Op::InPacket { pointer: $value, .. }
+            | Op::PacketEdge { context: $value, .. }
+            | Op::LoadField { base: $value, .. }
+            | Op::Load { base: $value, .. } => $each,
+            Op::Binary(_, a, b)
+            | Op::Compare(_, a, b)
+            | Op::PtrAdd(a, b)
+            | Op::PtrDiff(a, b)
+            | Op::Opaque { value: a, zero: b }
+            | Op::Within { pointer: a, end: b, .. }
+            | Op::Store { base: a, value: b, .. }
+            | Op::AtomicAdd { base: a, value: b, .. } => {
+                for $value in [a, b] {
+                    $each
+                }
+            }
+            Op::Call { args, .. } => {
+                for $value in args {
+                    $each
+                }
+            }
+        }
+    };
+}
+
 impl Op {
     /// Whether it may be left out if nobody uses the result.
     pub fn is_pure(&self) -> bool {
@@ -315,72 +359,13 @@ impl Op {
 
     /// The values it reads.
     pub fn operands(&self) -> Operands {
-        match self {
-            Op::Const(_)
-            | Op::StackAddr { .. }
-            | Op::GlobalAddr { .. }
-            | Op::MapAddr(_)
-            | Op::FunctionAddr(_)
-            | Op::CountAddr(_)
-            | Op::Core(..) => Operands::new(),
-            Op::IsNull(value)
-            | Op::Narrow { value, .. }
-            | Op::SwapBytes { value, .. }
-            | Op::SignExtend(value)
-            | Op::ZeroExtend(value)
-            | Op::Truncate(value)
-            | Op::Below { value, .. }
-            | Op::NonNull(value)
-            | Op::InPacket { pointer: value, .. }
-            | Op::PacketEdge { context: value, .. }
-            | Op::LoadField { base: value, .. }
-            | Op::Load { base: value, .. } => smallvec![*value],
-            Op::Binary(_, a, b)
-            | Op::Compare(_, a, b)
-            | Op::PtrAdd(a, b)
-            | Op::PtrDiff(a, b)
-            | Op::Opaque { value: a, zero: b }
-            | Op::Within { pointer: a, end: b, .. }
-            | Op::Store { base: a, value: b, .. }
-            | Op::AtomicAdd { base: a, value: b, .. } => smallvec![*a, *b],
-            Op::Call { args, .. } => Operands::from_slice(args),
-        }
+        let mut found = Operands::new();
+        for_each_operand!(self, |value| found.push(*value));
+        found
     }
 
     /// Replaces the values it reads.
     pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
-        match self {
-            Op::Const(_)
-            | Op::StackAddr { .. }
-            | Op::GlobalAddr { .. }
-            | Op::MapAddr(_)
-            | Op::FunctionAddr(_)
-            | Op::CountAddr(_)
-            | Op::Core(..) => {}
-            Op::IsNull(value)
-            | Op::Narrow { value, .. }
-            | Op::SwapBytes { value, .. }
-            | Op::SignExtend(value)
-            | Op::ZeroExtend(value)
-            | Op::Truncate(value)
-            | Op::Below { value, .. }
-            | Op::NonNull(value)
-            | Op::InPacket { pointer: value, .. }
-            | Op::PacketEdge { context: value, .. }
-            | Op::LoadField { base: value, .. }
-            | Op::Load { base: value, .. } => *value = map(*value),
-            Op::Binary(_, a, b)
-            | Op::Compare(_, a, b)
-            | Op::PtrAdd(a, b)
-            | Op::PtrDiff(a, b)
-            | Op::Opaque { value: a, zero: b }
-            | Op::Within { pointer: a, end: b, .. }
-            | Op::Store { base: a, value: b, .. }
-            | Op::AtomicAdd { base: a, value: b, .. } => {
-                *a = map(*a);
-                *b = map(*b);
-            }
-            Op::Call { args, .. } => args.iter_mut().for_each(|arg| *arg = map(*arg)),
-        }
+        for_each_operand!(self, |value| *value = map(*value));
     }
 }
