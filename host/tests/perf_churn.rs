@@ -11,7 +11,7 @@ use std::thread;
 
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Options, PerfError};
 use nix::sched::{CloneFlags, unshare};
-use perf_support::{named, own_thread, store, stores_to};
+use perf_support::{named, own_thread, program, some_descriptor, store, stores_to};
 
 const ATTACHES: u32 = 10_000;
 /// Attachments that live at once.
@@ -87,9 +87,11 @@ impl Run {
             0 => None,
             _ => self.any().map(|id| self.model[&id].leader),
         };
+        // What is linked is a descriptor that must be closed.
+        let link = if self.random.below(4) == 0 { program(|_| some_descriptor()) } else { None };
         let id = self
             .attachments
-            .open(&event, &own_thread(), leader, None)
+            .open(&event, &own_thread(), leader, link)
             .unwrap_or_else(|error| panic!("{error}"));
         self.attaches += 1;
         let leader = leader.unwrap_or(id);

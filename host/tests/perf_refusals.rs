@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use ks_host::explain::Facts;
-use ks_host::perf::{Access, Attachments, ErrorKind, Event, Options, PerfError, Refusal};
+use ks_host::perf::{Access, Attachments, Catalog, ErrorKind, Event, Options, PerfError, Refusal};
 use nix::errno::Errno;
-use perf_support::{Sleeper, named, own_thread, program, store, stores_to};
+use perf_support::{Sleeper, fault, named, own_thread, program, store, stores_to};
 
 fn refusal(result: Result<ks_host::perf::AttachmentId, PerfError>) -> Refusal {
     match result {
@@ -142,6 +142,30 @@ fn root_without_capabilities_the_missing_one_is_named() {
     assert_eq!((error.kind(), error.errno()), (ErrorKind::NotPermitted, Some(Errno::EACCES)));
     let because = format!("because: kernel.perf_event_paranoid is {paranoid} and ks-host has no CAP_PERFMON");
     assert!(error.to_string().contains(&because), "{error}");
+}
+
+/// Without any right own tasks are counted in user code, as far as the setting lets everyone.
+#[test]
+fn root_without_capabilities_own_user_code_is_counted() {
+    let attempt = thread::spawn(|| {
+        become_nobody();
+        let mut attachments = Attachments::new();
+        let user = Options { exclude_kernel: true, ..own_thread() };
+        let id = attachments.open(&named("page_faults"), &user, None, None)?;
+        fault(50);
+        let faults = attachments.read(id)?.raw;
+        assert!((50..200).contains(&faults), "{faults}");
+        let catalog = Catalog::default();
+        assert_eq!(catalog.why_not(&catalog.list("page_faults")[0]), None, "it can be counted");
+        let of_kernel = catalog.why_not(&catalog.list("context_switches")[0]);
+        assert!(of_kernel.is_some() || Facts::read(0).paranoid.is_some_and(|level| level <= 1));
+        Ok(())
+    });
+    let counted: Result<(), PerfError> = attempt.join().unwrap();
+    match Facts::read(0).paranoid.unwrap() {
+        ..=2 => counted.unwrap_or_else(|error| panic!("{error}")),
+        _ => assert_eq!(counted.unwrap_err().kind(), ErrorKind::NotPermitted),
+    }
 }
 
 fn become_nobody() {

@@ -7,7 +7,7 @@ use perf_event_open_sys::bindings;
 use super::attachments::Attachments;
 use super::attr::Options;
 use super::catalog::Catalog;
-use super::error::PerfError;
+use super::error::{ErrorKind, PerfError};
 use super::event::Event;
 use super::names;
 use crate::near::{near, normal};
@@ -171,7 +171,8 @@ impl Catalog {
         .collect()
     }
 
-    /// Why an event of the list cannot be counted here and now; None if it can. A tracepoint counts wherever it is
+    /// Why an event of the list cannot be counted here and now; None if it can, if only in user code of the own tasks
+    /// (`exclude_kernel`). A tracepoint counts wherever it is
     /// listed and its number can be read; a probe wherever the kernel has its PMU.
     pub fn why_not(&self, listed: &Listed) -> Option<PerfError> {
         let event = match listed.family {
@@ -185,6 +186,11 @@ impl Catalog {
         };
         let of_task = Options { pid: 0, cpu: -1, ..Options::default() };
         let refused = self.try_open(&event, &of_task)?;
+        // Who may not count the kernel may yet count his own code.
+        let user = Options { exclude_kernel: true, ..of_task };
+        if refused.kind() == ErrorKind::NotPermitted && self.try_open(&event, &user).is_none() {
+            return None;
+        }
         let cpu = event.cpus(&self.sysfs).and_then(|cpus| cpus.first().copied()).unwrap_or(0);
         // A PMU that counts whole CPUs refuses a task.
         self.try_open(&event, &Options { pid: -1, cpu, ..Options::default() }).map(|_| refused)
