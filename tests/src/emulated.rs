@@ -1,5 +1,5 @@
 //! Tests on kernels that this machine does not run: Debian's 6.1 and 6.12 on an emulated x86-64 machine, and 6.12 on an
-//! arm64 one.
+//! arm64 one with one kind of core or two.
 //!
 //! A test file whose tests should pass there too has one test for each kernel that boots it and runs the others inside:
 //!
