@@ -21,6 +21,9 @@ pub struct Manifest {
     /// BPF programs, in source order.
     #[serde(default)]
     pub programs: Vec<Program>,
+    /// Structs of the kernel that the plugin fills in, in source order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub struct_ops: Vec<StructOps>,
     /// BPF maps, in source order.
     #[serde(default)]
     pub maps: Vec<Map>,
@@ -54,6 +57,18 @@ pub struct Program {
     pub name: String,
     /// The program kind in the language's words, for example `perf_event`.
     pub kind: String,
+}
+
+/// A struct of the kernel that programs fill in: what `register` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StructOps {
+    /// The name in the object.
+    pub name: String,
+    /// The kernel's struct, for example `tcp_congestion_ops`.
+    #[serde(rename = "struct")]
+    pub ops: String,
+    /// The members that are programs, in source order.
+    pub methods: Vec<String>,
 }
 
 /// A test: what `run-test` takes.

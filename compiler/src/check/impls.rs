@@ -1,6 +1,6 @@
 //! Impl blocks: tables of functions that the kernel calls (language reference, 4.9).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::arguments::parameters;
 use super::configs::not_literal;
@@ -10,16 +10,25 @@ use super::{Checker, Signature, count_of};
 use crate::ast::{self, Attribute, Expr, ExprKind, FieldDecl};
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{FuncId, Function, FunctionKind, Impl, ImplId, StaticValue, Target};
+use crate::hir::{
+    FuncId, Function, FunctionKind, Impl, ImplId, StaticField, StaticLayout, StaticValue, Target,
+};
 use crate::index::IndexVec;
 use crate::kernel_types::{KernelType, OpsMemberKind, Proto, Spelling, StructOps};
 use crate::source::Span;
-use crate::types::{StructDef, TypeKind};
+use crate::types::{IntType, StructDef, TypeId, TypeKind};
 
 /// Most bytes of a default name, without the terminator.
 const NAME_BYTES: usize = 15;
 /// Those that 0.1.1 registers whatever the kernel; BTF knows of others.
 const KNOWN_TABLES: &[&str] = &["tcp_congestion_ops", "bpf_iter_ops", "bpf_struct_ops_test", "sched_ext_ops"];
+
+/// Members that are functions, and of which the kernel takes no program.
+///
+/// Source: net/ipv4/bpf_tcp_ca.c, `unsupported_ops`, v6.12.
+const KERNEL_ONLY: &[(&str, &str)] = &[("tcp_congestion_ops", "get_info")];
+
+const U8: IntType = IntType { bits: 8, signed: false };
 
 /// Registers that hold arguments of a BPF function.
 const MAX_PARAMS: usize = 5;
@@ -41,6 +50,7 @@ impl Checker<'_> {
             span: name.span,
             ops,
             methods: Vec::new(),
+            entries: BTreeMap::new(),
             fields: Vec::new(),
         });
         self.methods.push(HashMap::new());
@@ -50,6 +60,16 @@ impl Checker<'_> {
             functions.push((function, method));
         }
         self.static_fields(id, fields, table.as_ref(), declared.as_ref());
+        // Of a struct that nobody describes every method may be a member: the kernel will say.
+        let is_member = |name: &str| match (&table, &declared) {
+            (None, None) => true,
+            (table, declared) => {
+                table.as_ref().is_some_and(|table| table.member(name).is_some())
+                    || declared.as_ref().is_some_and(|def| def.field(name).is_some())
+            }
+        };
+        let methods = self.methods[id].iter().filter(|(name, _)| is_member(name));
+        self.impls[id].entries = methods.map(|(name, function)| (*function, name.clone())).collect();
     }
 
     /// The name in `@struct_ops("name")`.
@@ -142,6 +162,9 @@ impl Checker<'_> {
         } else if let Some(param) = method.params.get(MAX_PARAMS) {
             let text = format!("a method takes at most {MAX_PARAMS} parameters");
             self.report(Diagnostic::error(515, param.name.span, text));
+        } else if KERNEL_ONLY.contains(&(self.impls[id].ops.as_str(), name.name.as_str())) {
+            let text = format!("the kernel takes no program as `{}`", name.name);
+            self.report(Diagnostic::error(515, name.span, text).help("leave the method out"));
         } else {
             match table.and_then(|table| table.member(&name.name)).map(|member| &member.kind) {
                 Some(OpsMemberKind::Function(proto)) => self.compare_method(method, &signature, proto),
@@ -257,7 +280,7 @@ impl Checker<'_> {
             }
             let Some(value) = self.static_value(value) else { continue };
             if self.check_static_field(&self.impls[id].ops.clone(), name, &value, table, declared) {
-                self.impls[id].fields.push((name.name.clone(), value));
+                self.add_static_field(id, name.name.clone(), value, table, declared);
             }
         }
         let named = table.is_some_and(|table| table.member("name").is_some())
@@ -265,8 +288,39 @@ impl Checker<'_> {
         if named && !seen.contains_key("name") && !self.methods[id].contains_key("name") {
             let name = self.impls[id].name.as_bytes();
             let text = StaticValue::Text(name[..name.len().min(NAME_BYTES)].to_vec());
-            self.impls[id].fields.push(("name".to_owned(), text));
+            self.add_static_field(id, "name".to_owned(), text, table, declared);
         }
+    }
+
+    fn add_static_field(
+        &mut self,
+        id: ImplId,
+        name: String,
+        value: StaticValue,
+        table: Option<&StructOps>,
+        declared: Option<&StructDef>,
+    ) {
+        let known = table.and_then(|table| match &table.member(&name)?.kind {
+            OpsMemberKind::Function(_) => Some(StaticLayout::Pointer),
+            OpsMemberKind::Data(ty) => static_layout(ty),
+        });
+        let declared = || {
+            let field = &declared?.fields[declared?.field(&name)?];
+            self.declared_layout(field.ty)
+        };
+        let layout = known.or_else(declared).unwrap_or_else(|| layout_of_value(&value));
+        self.impls[id].fields.push(StaticField { name, value, layout });
+    }
+
+    fn declared_layout(&self, ty: TypeId) -> Option<StaticLayout> {
+        Some(match *self.types.kind(ty) {
+            TypeKind::Ptr(_) | TypeKind::Fn(..) => StaticLayout::Pointer,
+            TypeKind::Str(len) => StaticLayout::Array { element: U8, len },
+            TypeKind::Array(element, len) => {
+                StaticLayout::Array { element: self.types.scalar(element)?, len: u32::try_from(len).ok()? }
+            }
+            _ => StaticLayout::Number(self.types.scalar(ty)?),
+        })
     }
 
     fn static_value(&mut self, value: &Expr) -> Option<StaticValue> {
@@ -317,6 +371,13 @@ impl Checker<'_> {
         if let Some(wanted) = misfit(&member.kind, value) {
             let text = format!("the member `{}` of `{ops}` takes {wanted}", name.name);
             self.report(Diagnostic::error(401, name.span, text));
+            return false;
+        }
+        if let OpsMemberKind::Data(ty) = &member.kind
+            && static_layout(ty).is_some_and(|layout| !has_room(layout, value))
+        {
+            let text = format!("this has no room in the member `{}` of `{ops}`", name.name);
+            self.report(Diagnostic::error(401, name.span, text).label(format!("the member is `{ty}`")));
             return false;
         }
         true
@@ -407,6 +468,52 @@ fn number(expr: &Expr) -> Option<i128> {
         ExprKind::Char(value) => Some(i128::from(*value)),
         ExprKind::Unary(_, digits) => number(strip(digits)).map(|value| -value),
         _ => None,
+    }
+}
+
+/// What a member is made of; none if it is nothing that a literal stands for.
+fn static_layout(ty: &KernelType) -> Option<StaticLayout> {
+    let int = |ty: &KernelType| {
+        let (bytes, signed) = ty.scalar().filter(|(bytes, _)| *bytes <= 8)?;
+        Some(IntType { bits: u8::try_from(bytes * 8).ok()?, signed })
+    };
+    Some(match ty {
+        KernelType::Enum { .. } => StaticLayout::Enum(int(ty)?),
+        KernelType::Array { element, len } => StaticLayout::Array { element: int(element)?, len: *len },
+        KernelType::Pointer(_) => StaticLayout::Pointer,
+        _ => StaticLayout::Number(int(ty)?),
+    })
+}
+
+/// What a member would be made of that nobody describes.
+fn layout_of_value(value: &StaticValue) -> StaticLayout {
+    let len = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+    let u64 = IntType { bits: 64, signed: false };
+    match value {
+        StaticValue::Number(_) => StaticLayout::Number(u64),
+        StaticValue::Text(text) => StaticLayout::Array { element: U8, len: len(text.len() + 1) },
+        StaticValue::Numbers(numbers) => StaticLayout::Array { element: u64, len: len(numbers.len()) },
+        StaticValue::Null => StaticLayout::Pointer,
+    }
+}
+
+/// Whether a value has room in a member.
+fn has_room(layout: StaticLayout, value: &StaticValue) -> bool {
+    // A negative number may stand for the bits of an unsigned one: `-1` for all.
+    let fits = |int: IntType, number: i128| {
+        let int = IntType { signed: int.signed || number < 0, ..int };
+        int.value(number as u64) == number
+    };
+    match (layout, value) {
+        (StaticLayout::Number(int) | StaticLayout::Enum(int), StaticValue::Number(number)) => {
+            fits(int, *number)
+        }
+        // With the final zero.
+        (StaticLayout::Array { len, .. }, StaticValue::Text(text)) => text.len() < len as usize,
+        (StaticLayout::Array { element, len }, StaticValue::Numbers(numbers)) => {
+            numbers.len() <= len as usize && numbers.iter().all(|number| fits(element, *number))
+        }
+        _ => true,
     }
 }
 

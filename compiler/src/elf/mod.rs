@@ -9,7 +9,7 @@
 //! section per program, static functions in `.text`, kernel functions as externs of `.ksyms`, licence GPL. What libbpf or the
 //! kernel would refuse for its shape (names, line tables, call targets) is an error here.
 //!
-//! Not here: struct_ops, maps of maps, program arrays with static content, and reading objects.
+//! Not here: maps of maps, program arrays with static content, and reading objects.
 //!
 //! Sources: Documentation/bpf/llvm_reloc.rst (v6.12); libbpf v1.7 libbpf.c, `bpf_object__elf_collect`,
 //! `bpf_program__record_reloc`, `parse_btf_map_def`.
@@ -17,12 +17,14 @@
 mod code;
 mod data;
 mod map;
+mod struct_ops;
 mod write;
 
 use crate::bpf::{EncodeError, FunctionRef, GlobalRef, Insn, InsnIndex, KfuncRef, MapRef, Symbol};
 use crate::btf::{BtfBuilder, BtfError, CoreRelo, DatasecEntry, FuncLinkage, IntEncoding, Line, TypeId};
 
 pub use map::{MapDef, MapSide, Pinning};
+pub use struct_ops::{StructOpsDef, StructOpsMember, StructOpsValue};
 
 /// Why no object can be made. All of them are mistakes of the caller, except for sizes.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +182,7 @@ pub struct ObjectBuilder {
     globals: Vec<GlobalDef>,
     kfuncs: Vec<Kfunc>,
     functions: Vec<Function>,
+    struct_ops: Vec<StructOpsDef>,
     sections: Vec<(&'static str, Vec<u8>)>,
     error: Option<ElfError>,
 }
@@ -200,6 +203,7 @@ impl ObjectBuilder {
             globals: Vec::new(),
             kfuncs: Vec::new(),
             functions: Vec::new(),
+            struct_ops: Vec::new(),
             sections: Vec::new(),
             error: None,
         }
@@ -241,6 +245,11 @@ impl ObjectBuilder {
     pub fn add_kfunc(&mut self, name: &str, proto: TypeId, presence: KfuncPresence) -> KfuncRef {
         self.kfuncs.push(Kfunc { name: name.to_owned(), proto, presence });
         KfuncRef(last_index(self.kfuncs.len()))
+    }
+
+    /// Adds a struct of the kernel that programs fill in.
+    pub fn add_struct_ops(&mut self, def: StructOpsDef) {
+        self.struct_ops.push(def);
     }
 
     /// Adds a section that the loader passes over, for whoever reads the file otherwise.
@@ -289,9 +298,10 @@ impl ObjectBuilder {
         self.check_names()?;
         let data = data::lay_out(&mut self.btf, &self.globals)?;
         let maps = map::lay_out(&mut self.btf, &self.maps)?;
+        let struct_ops = struct_ops::lay_out(&mut self.btf, &self.struct_ops)?;
         self.describe_kfuncs();
         let code = code::lay_out(&mut self.btf, &self.functions, &self.globals)?;
-        write::write(self, &data, &maps, &code)
+        write::write(self, &write::Parts { data, maps, struct_ops, code })
     }
 
     fn check_names(&self) -> Result<(), ElfError> {
@@ -299,8 +309,9 @@ impl ObjectBuilder {
         let globals = self.globals.iter().map(|global| (&global.name, "variable"));
         let kfuncs = self.kfuncs.iter().map(|kfunc| (&kfunc.name, "kernel function"));
         let functions = self.functions.iter().map(|function| (&function.decl.name, "function"));
+        let struct_ops = self.struct_ops.iter().map(|def| (&def.name, "struct of the kernel"));
         let mut seen = std::collections::HashSet::new();
-        for (name, what) in maps.chain(globals).chain(kfuncs).chain(functions) {
+        for (name, what) in maps.chain(globals).chain(kfuncs).chain(functions).chain(struct_ops) {
             if !is_identifier(name) {
                 return Err(ElfError::Name { name: name.clone(), what });
             }

@@ -9,8 +9,9 @@ use object::{
 use super::code::{Code, Target};
 use super::data::Data;
 use super::map::Maps;
+use super::struct_ops::{self, StructOps};
 use super::{DataSection, ElfError, FunctionDecl, KfuncPresence, ObjectBuilder};
-use crate::bpf::Symbol;
+use crate::bpf::{FunctionRef, Symbol};
 use crate::btf::{FuncLinkage, ext};
 
 /// The licence that lets programs call every helper. Source: include/linux/license.h, `license_is_gpl_compatible`.
@@ -23,12 +24,16 @@ const R_BPF_64_ABS64: u32 = 2;
 /// Fields of BTF are four bytes.
 const BTF_ALIGN: u64 = 4;
 
-pub(super) fn write(
-    mut builder: ObjectBuilder,
-    data: &Data,
-    maps: &Maps,
-    code: &Code,
-) -> Result<Vec<u8>, ElfError> {
+/// What was laid out.
+pub(super) struct Parts {
+    pub data: Data,
+    pub maps: Maps,
+    pub struct_ops: StructOps,
+    pub code: Code,
+}
+
+pub(super) fn write(mut builder: ObjectBuilder, parts: &Parts) -> Result<Vec<u8>, ElfError> {
+    let Parts { data, maps, struct_ops, code } = parts;
     // The strings of .BTF.ext lie in .BTF.
     let btf_ext = ext::write(&mut builder.btf, &code.ext)?;
     let btf = builder.btf.finish()?;
@@ -37,6 +42,7 @@ pub(super) fn write(
     file.add_code(&builder, code);
     file.add_data(&builder, data);
     file.add_maps(&builder, maps)?;
+    file.add_struct_ops(&builder, struct_ops)?;
     file.add_kfuncs(&builder);
     for (name, content) in &builder.sections {
         file.append(name, SectionKind::Other, content, 1);
@@ -136,15 +142,35 @@ impl File {
             self.maps.push(symbol);
             let filled = map.programs.len() as u64 * SLOT_ALIGN;
             for (index, program) in (0u64..).zip(&map.programs) {
-                let found = self.functions.get(program.0 as usize).copied();
-                let symbol = found.ok_or(ElfError::Foreign(Symbol::Function(*program)))?;
                 let offset = u64::from(offset + bytes) - filled + index * SLOT_ALIGN;
-                let flags = RelocationFlags::Elf { r_type: R_BPF_64_ABS64 };
-                let relocation = Relocation { offset, symbol, addend: 0, flags };
-                self.object.add_relocation(section, relocation).map_err(ElfError::Write)?;
+                self.add_address(section, offset, *program)?;
             }
         }
         Ok(())
+    }
+
+    fn add_struct_ops(&mut self, builder: &ObjectBuilder, struct_ops: &StructOps) -> Result<(), ElfError> {
+        if builder.struct_ops.is_empty() {
+            return Ok(());
+        }
+        let align = struct_ops::ALIGN.into();
+        let section = self.append(struct_ops::SECTION, SectionKind::Data, &struct_ops.content, align);
+        for (def, &(offset, bytes)) in builder.struct_ops.iter().zip(&struct_ops.places) {
+            self.add_variable(&def.name, Some(section), offset, bytes);
+        }
+        for &(offset, program) in &struct_ops.programs {
+            self.add_address(section, offset.into(), program)?;
+        }
+        Ok(())
+    }
+
+    /// The address of a program in data.
+    fn add_address(&mut self, section: SectionId, offset: u64, program: FunctionRef) -> Result<(), ElfError> {
+        let found = self.functions.get(program.0 as usize).copied();
+        let symbol = found.ok_or(ElfError::Foreign(Symbol::Function(program)))?;
+        let flags = RelocationFlags::Elf { r_type: R_BPF_64_ABS64 };
+        let relocation = Relocation { offset, symbol, addend: 0, flags };
+        self.object.add_relocation(section, relocation).map_err(ElfError::Write)
     }
 
     fn add_kfuncs(&mut self, builder: &ObjectBuilder) {

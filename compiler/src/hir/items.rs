@@ -1,9 +1,11 @@
 //! What is declared at top level.
 
+use std::collections::BTreeMap;
+
 use super::{Block, Expr, FuncId, ImplId, LocalId, MapId};
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::TypeId;
+use crate::types::{IntType, TypeId};
 
 /// Which half a function belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -454,8 +456,50 @@ pub struct Impl {
     pub ops: String,
     /// The methods, in source order: those that are members of the struct, and helpers of the block.
     pub methods: Vec<FuncId>,
+    /// Those of the methods that are members of the struct, by the members' names: the kernel enters them.
+    pub entries: BTreeMap<FuncId, String>,
     /// Members that are data, with their constant values. `name` is among them if the struct has one.
-    pub fields: Vec<(String, StaticValue)>,
+    pub fields: Vec<StaticField>,
+}
+
+/// A static field of an impl block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaticField {
+    /// The member's name.
+    pub name: String,
+    /// Its value.
+    pub value: StaticValue,
+    /// What the member is made of.
+    pub layout: StaticLayout,
+}
+
+/// What a member of a struct of the kernel is made of, as far as a value needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaticLayout {
+    /// A number.
+    Number(IntType),
+    /// A number that the kernel's type information calls an enum.
+    Enum(IntType),
+    /// An array of numbers or characters.
+    Array {
+        /// What it holds.
+        element: IntType,
+        /// How many.
+        len: u32,
+    },
+    /// An address, which is null.
+    Pointer,
+}
+
+impl StaticLayout {
+    /// Bytes in memory, which are also the alignment of all but arrays.
+    pub fn bytes(self) -> u64 {
+        match self {
+            StaticLayout::Number(int) | StaticLayout::Enum(int) => int.bytes(),
+            StaticLayout::Array { element, len } => element.bytes() * u64::from(len),
+            StaticLayout::Pointer => 8,
+        }
+    }
 }
 
 /// The value of a static field of an impl block.

@@ -80,6 +80,17 @@ pub struct Hir {
     pub known: KnownTypes,
 }
 
+impl Hir {
+    /// Whether the kernel enters a function: a program, or a method that is a member of its struct.
+    pub fn is_entry(&self, id: FuncId) -> bool {
+        match self.functions[id].kind {
+            FunctionKind::Program(_) => true,
+            FunctionKind::Method(block) => self.impls[block].entries.contains_key(&id),
+            _ => false,
+        }
+    }
+}
+
 /// What the types of the kernel's structs do not say.
 #[derive(Debug, Clone, Default)]
 pub struct KernelStructs {

@@ -2,6 +2,7 @@
 
 mod core;
 mod maps;
+mod struct_ops;
 mod types;
 mod variables;
 
@@ -34,6 +35,8 @@ pub struct Assembly<'a> {
     counts: BTreeMap<Count, GlobalRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
+    /// The names of the script's functions in the object.
+    symbols: BTreeMap<FuncId, String>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
     core: core::Core,
     arch: Arch,
@@ -51,6 +54,7 @@ impl<'a> Assembly<'a> {
             counts: BTreeMap::new(),
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
+            symbols: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
             core: core::Core::of(&program.functions),
             arch,
@@ -62,6 +66,7 @@ impl<'a> Assembly<'a> {
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
         assembly.add_layout(split);
         program.functions.iter().for_each(|function| assembly.declare(function, program));
+        split.impls.iter().for_each(|id| assembly.add_struct_ops(*id));
         assembly
     }
 
@@ -70,7 +75,9 @@ impl<'a> Assembly<'a> {
         let maps = self.hir.maps.iter().map(|map| &map.name);
         let globals = self.hir.globals.iter().map(|global| &global.name);
         let functions = self.hir.functions.iter().map(|function| &function.name);
-        let taken: BTreeSet<_> = maps.chain(globals).chain(functions).collect();
+        let impls = self.hir.impls.iter().map(|block| &block.name);
+        let taken: BTreeSet<_> =
+            maps.chain(globals).chain(functions).chain(impls).chain(self.symbols.values()).collect();
         let mut name = wanted.to_owned();
         while taken.contains(&name) {
             name.push('_');
@@ -86,7 +93,8 @@ impl<'a> Assembly<'a> {
                 false => self.declare_body(declared, program),
             };
         };
-        let (section, linkage) = if function.kind.is_program() {
+        let is_program = declared.is_program;
+        let (section, linkage) = if is_program {
             (CodeSection::Program(section::of(function, self.arch)), FuncLinkage::Global)
         } else {
             (CodeSection::Text, FuncLinkage::Static)
@@ -95,7 +103,7 @@ impl<'a> Assembly<'a> {
             Some(_) => self.ty(function.ret),
             None => self.builder.btf().int("i32", 4, IntEncoding::Signed),
         };
-        let proto = if function.kind.is_program() {
+        let proto = if is_program {
             let context = self.builder.btf().ptr(btf::TypeId::VOID);
             let params: Vec<_> = declared.params.iter().map(|name| (name.as_str(), context)).collect();
             self.builder.btf().func_proto(result, &params)
@@ -105,7 +113,8 @@ impl<'a> Assembly<'a> {
             let params: Vec<_> = names.zip(types).collect();
             self.builder.btf().func_proto(result, &params)
         };
-        let name = function.name.clone();
+        let name = self.symbol(id);
+        self.symbols.insert(id, name.clone());
         let decl = FunctionDecl { name, section, linkage, proto };
         self.functions.insert(id, self.builder.declare_function(decl));
     }

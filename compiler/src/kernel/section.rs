@@ -6,7 +6,12 @@ use crate::hir::{Function, FunctionKind, ProgramKind, Target};
 
 /// The section of a program. Source: libbpf 1.7, `section_defs`.
 pub(super) fn of(function: &Function, arch: Arch) -> String {
-    let FunctionKind::Program(kind) = function.kind else { return String::new() };
+    let kind = match function.kind {
+        FunctionKind::Program(kind) => kind,
+        // What follows the slash is for people.
+        FunctionKind::Method(_) => return format!("struct_ops/{}", method_name(function)),
+        _ => return String::new(),
+    };
     match (kind, &function.target) {
         (ProgramKind::Xdp, _) => "xdp".into(),
         (ProgramKind::Tc, Target::Egress(true)) => "tcx/egress".into(),
@@ -57,4 +62,9 @@ fn place(target: &Target) -> String {
         Target::User { path, symbol: None, offset } => format!("{path}:{offset}"),
         _ => String::new(),
     }
+}
+
+/// The name of a method without that of its block.
+pub(super) fn method_name(function: &Function) -> &str {
+    function.name.rsplit('.').next().unwrap_or_default()
 }

@@ -1,6 +1,8 @@
 //! What the plugin says of itself: collected from the tree.
 
-use ks_wit::manifest::{Config, ConfigField, Event, FORMAT, Global, Manifest, Map, Program, Source, Test};
+use ks_wit::manifest::{
+    Config, ConfigField, Event, FORMAT, Global, Manifest, Map, Program, Source, StructOps, Test,
+};
 use sha2::{Digest, Sha256};
 
 use crate::builtins::perf::{event_name, options};
@@ -19,6 +21,7 @@ pub fn build(hir: &Hir, split: &Split, sources: &SourceMap, main_file: FileId) -
         project: hir.project.clone(),
         source: Source { file: base_name(file.name()).to_owned(), sha256: sha256(file.text()) },
         programs: programs(hir, split),
+        struct_ops: split.impls.iter().map(|id| struct_ops(&hir.impls[*id])).collect(),
         maps: maps(hir, split),
         globals: split.shared_globals(hir).iter().map(|id| global(hir, &hir.globals[*id])).collect(),
         events: events(hir, split, sources),
@@ -42,6 +45,11 @@ fn programs(hir: &Hir, split: &Split) -> Vec<Program> {
         Some(Program { name: function.name.clone(), kind: kind(function.kind)?.to_owned() })
     };
     functions.filter_map(program).collect()
+}
+
+fn struct_ops(block: &crate::hir::Impl) -> StructOps {
+    let methods = block.entries.values().cloned().collect();
+    StructOps { name: block.name.clone(), ops: block.ops.clone(), methods }
 }
 
 fn maps(hir: &Hir, split: &Split) -> Vec<Map> {

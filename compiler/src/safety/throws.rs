@@ -231,7 +231,7 @@ fn entry(program: &Program<'_>, id: FuncId, codes: &Codes, diagnostics: &mut Dia
     let function = &hir.functions[id];
     let what = match function.kind {
         FunctionKind::Program(_) => "program",
-        FunctionKind::Method(_) if !is_called(program, id) => "method",
+        FunctionKind::Method(_) if hir.is_entry(id) || !is_called(program, id) => "method",
         FunctionKind::Plain if hir.main == Some(id) => "plugin",
         _ => return,
     };

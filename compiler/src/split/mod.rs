@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    ConfigId, FuncId, Function, FunctionKind, GlobalId, Half, Hir, MapId, ProgramKind, RingId, Target,
+    ConfigId, FuncId, Function, FunctionKind, GlobalId, Half, Hir, ImplId, MapId, ProgramKind, RingId, Target,
 };
 
 /// The two halves of a program.
@@ -26,6 +26,8 @@ pub struct Split {
     pub rings: BTreeSet<RingId>,
     /// Config blocks that the BPF object has a map for: all that are used by either half.
     pub configs: BTreeSet<ConfigId>,
+    /// Impl blocks, all of which the BPF object defines.
+    pub impls: Vec<ImplId>,
     /// Kernel code that reads registers or other members whose place depends on the architecture.
     pub arch_dependent: bool,
 }
@@ -33,7 +35,11 @@ pub struct Split {
 impl Split {
     /// Whether there is a BPF object at all.
     pub fn needs_object(&self) -> bool {
-        !self.kernel.is_empty() || !self.maps.is_empty() || !self.rings.is_empty() || !self.configs.is_empty()
+        !self.kernel.is_empty()
+            || !self.impls.is_empty()
+            || !self.maps.is_empty()
+            || !self.rings.is_empty()
+            || !self.configs.is_empty()
     }
 
     /// Globals that both halves use.
@@ -45,7 +51,7 @@ impl Split {
 
 /// Splits a program.
 pub fn split(hir: &Hir) -> Split {
-    let programs = hir.functions.ids().filter(|id| hir.functions[*id].kind.is_program());
+    let programs = hir.functions.ids().filter(|id| hir.is_entry(*id));
     let kernel = reachable(hir, programs.collect());
     let user = reachable(hir, hir.main.into_iter().chain(hir.tests.iter().copied()).collect());
     let kernel_uses = Uses::of(hir, &kernel);
@@ -59,6 +65,7 @@ pub fn split(hir: &Hir) -> Split {
         maps: kernel_uses.maps.union(&user_uses.maps).copied().collect(),
         rings: kernel_uses.rings.union(&user_uses.rings).copied().collect(),
         configs: kernel_uses.configs.union(&user_uses.configs).copied().collect(),
+        impls: hir.impls.ids().collect(),
         arch_dependent: kernel_uses.context || kernel.iter().any(|id| takes_registers(&hir.functions[*id])),
         kernel,
         user,

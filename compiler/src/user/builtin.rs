@@ -38,6 +38,7 @@ impl FnCx<'_, '_> {
             UserBuiltin::AttachTarget { program, target, flags } => {
                 self.attach_target(program, target, flags, span)?;
             }
+            UserBuiltin::Register(block) => self.register(*block, span),
             UserBuiltin::CpuCount => {
                 let count = self.cx.host("system", "cpu-count");
                 self.code.call(count);

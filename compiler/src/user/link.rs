@@ -1,7 +1,8 @@
-//! `attach` of a program to a target, and its links.
+//! `attach` of a program to a target, and its links; `register` of an impl block.
 //!
 //! The language has no word for a link: `detach` names the program. So the links stand in a list, the newest first, in
-//! records of the heap: the next record, the handle of the program, the handle of the link.
+//! records of the heap: the next record, the handle of the program, the handle of the link. What is registered stays until the
+//! plugin ends: nobody keeps that link.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -13,7 +14,7 @@ use super::heap;
 use super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
-use crate::hir::Expr;
+use crate::hir::{Expr, ImplId};
 use crate::source::Span;
 
 /// Where the parts of a record lie, and its size.
@@ -37,6 +38,30 @@ impl FnCx<'_, '_> {
         self.code.call(attach);
         Ok(())
     }
+
+    /// `register(block)`.
+    pub fn register(&mut self, block: ImplId, span: Span) {
+        let register = self.cx.routine(Routine::Register);
+        let name = self.cx.text(&self.cx.hir.impls[block].name);
+        self.push_text(name);
+        self.push_line(span);
+        self.code.call(register);
+    }
+}
+
+/// [`Routine::Register`].
+pub fn register_code(cx: &mut Cx<'_>, code: &mut Code) {
+    let [name, name_len, place, place_len] = [0, 1, 2, 3].map(Var);
+    let call = cx.host("bpf", "register");
+    let shape = cx.abi.result("bpf", "register");
+    let warn = cx.routine(Routine::WarnError);
+    let errno = cx.routine(Routine::Errno);
+    reset_arena(code);
+    code.get(name).get(name_len).u32(cx.returned).call(call);
+    push_failed(cx, code);
+    code.if_value(ValType::I32);
+    code.get(place).get(place_len).u32(cx.returned + shape.err().offset).call(warn);
+    code.u32(cx.returned + shape.err().offset).call(errno).else_().i32(0).end();
 }
 
 /// [`Routine::AttachTarget`].

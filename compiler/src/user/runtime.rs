@@ -107,6 +107,8 @@ pub enum Routine {
     Load(FuncId),
     /// Program handle, target (address, length), flags, `where` -> 0 or errno.
     AttachTarget,
+    /// Name of an impl block (address, length), `where` -> 0 or errno.
+    Register,
     /// Program handle: drops its links, the newest first.
     DropLinks,
     /// Address of an `error` -> its errno, or the one that its kind comes nearest to.
@@ -166,6 +168,7 @@ impl Routine {
             Routine::PerfCount => (&[I64, I32], &[I64]),
             Routine::PerfControl(_) => (&[I32; 3], &[I32]),
             Routine::AttachTarget => (&[I32, I32, I32, I64, I32, I32], &[I32]),
+            Routine::Register => (&[I32; 4], &[I32]),
             Routine::DropLinks => (&[I32], &[]),
             Routine::Errno => (&[I32], &[I32]),
             Routine::PidOf => (&[I32; 2], &[I32]),
@@ -224,6 +227,7 @@ impl Routine {
             Routine::PerfControl(control) => control.name(),
             Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
             Routine::AttachTarget => "attach_target",
+            Routine::Register => "register",
             Routine::DropLinks => "drop_links",
             Routine::Errno => "errno",
             Routine::PidOf => "pid_of",
@@ -284,6 +288,7 @@ impl Routine {
             Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
             Routine::Load(program) => load::load(cx, &mut code, program),
             Routine::AttachTarget => link::attach(cx, &mut code),
+            Routine::Register => link::register_code(cx, &mut code),
             Routine::DropLinks => link::drop_all(cx, &mut code),
             Routine::Errno => errno::of_error(cx, &mut code),
             Routine::PidOf => tasks::pid_of(cx, &mut code),

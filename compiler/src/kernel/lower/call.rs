@@ -30,7 +30,7 @@ impl Lowerer<'_> {
     /// Declares the parameters and what is hidden before them.
     pub(super) fn parameters(&mut self, id: FuncId) -> Lower<()> {
         let source = self.active.source;
-        if source.kind.is_program() {
+        if self.hir.is_entry(id) {
             let name = match source.params.as_slice() {
                 [only] if self.is_context(source.locals[*only].ty) => &source.locals[*only].name,
                 _ => "ctx",

@@ -1,5 +1,6 @@
 //! Helpers that become part of their callers: those that take or give pointers into memory, or take functions. So every
 //! pointer is seen together with what it points to, and what a helper gives the address of lives as long as the caller.
+//! So do methods that the kernel enters, which are programs of their own besides, where other methods call them.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +29,14 @@ pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let is_inlined = |id: &FuncId| {
         let function = &hir.functions[*id];
         let params = function.params.iter().map(|param| function.locals[*param].ty);
-        matches!(function.kind, FunctionKind::Helper | FunctionKind::Kfunc | FunctionKind::Private)
-            && params.chain([function.ret]).any(has_place)
+        match function.kind {
+            FunctionKind::Helper | FunctionKind::Kfunc | FunctionKind::Private => {
+                params.chain([function.ret]).any(has_place)
+            }
+            // A program cannot be called.
+            FunctionKind::Method(_) => hir.is_entry(*id) || params.chain([function.ret]).any(has_place),
+            _ => false,
+        }
     };
     split.kernel.iter().copied().filter(is_inlined).collect()
 }

@@ -89,7 +89,7 @@ pub fn lower(
     let mut functions = Vec::new();
     let mut bases = BTreeMap::new();
     let mut errors: Vec<Diagnostic> = Vec::new();
-    for id in split.kernel.iter().filter(|id| !program.inlined.contains(id)) {
+    for id in split.kernel.iter().filter(|id| hir.is_entry(**id) || !program.inlined.contains(id)) {
         match Lowerer::function(&program, *id) {
             Ok(Lowered { function, scratch }) => {
                 bases.extend(scratch.map(|base| (function.id, base)));
@@ -143,7 +143,7 @@ struct Context<'a> {
     faulting: BTreeSet<FuncId>,
     /// Functions that defer calls, as [`defer::rewritten`] gives them.
     with_defers: BTreeMap<FuncId, Function>,
-    /// Functions that become part of their callers.
+    /// Functions that become part of their callers. Methods among them may be programs besides.
     inlined: BTreeSet<FuncId>,
     /// Functions that are used as values, with their types.
     values: BTreeSet<(TypeId, FuncId)>,
@@ -241,7 +241,7 @@ impl<'a> Lowerer<'a> {
 
     fn with_known(program: &'a Context<'a>, id: FuncId, known: &Known) -> Lower<(Lowered, Known)> {
         let source = program.function(id);
-        let is_program = source.kind.is_program();
+        let is_program = program.hir.is_entry(id);
         let ret = program.hir.types.scalar(source.ret).map_or(Type::I32, int_type);
         let mut builder = Builder::new(mir::Function {
             id,

@@ -69,7 +69,12 @@ impl<'a> Lowerer<'a> {
 
     fn passing(&self) -> Passing<'a> {
         let source = self.active.source;
-        let FunctionKind::Program(kind) = source.kind else { return Passing::Context };
+        let kind = match source.kind {
+            FunctionKind::Program(kind) => kind,
+            // The kernel calls members of its structs as functions.
+            FunctionKind::Method(_) => return Passing::Words(0),
+            _ => return Passing::Context,
+        };
         let takes_context =
             source.params.first().is_some_and(|local| self.is_context(source.locals[*local].ty));
         match kind {

@@ -20,7 +20,7 @@ impl Assembly<'_> {
         }
         let name = match count {
             Count::Faults(program) => {
-                self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.hir.functions[program].name))
+                self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.symbols[&program]))
             }
             Count::Lost(Lost::Record(ring)) => object::lost_variable(&self.hir.rings[ring].name),
             Count::Lost(Lost::Update(map)) => object::lost_variable(&self.hir.maps[map].name),
