@@ -47,6 +47,9 @@ pub struct RunOptions {
     pub catalog: Catalog,
     /// A command to observe, program and arguments; empty: none. It runs when the plugin waits for the first time.
     pub exec: Vec<OsString>,
+    /// Whether a plugin stays when it is done and returned 0, but has something registered and never waited: until it is
+    /// asked to stop.
+    pub linger: bool,
 }
 
 impl RunOptions {
@@ -64,6 +67,7 @@ impl RunOptions {
             limits: Limits::default(),
             catalog: Catalog::default(),
             exec: Vec::new(),
+            linger: true,
         }
     }
 }
@@ -128,7 +132,13 @@ impl PreparedPlugin {
 
     /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
     pub fn run(&self, options: RunOptions) -> Outcome {
-        self.call(options, Instance::run)
+        let linger = options.linger;
+        self.call(options, move |instance| match instance.run() {
+            Outcome::Returned(0) if linger => {
+                instance.state_mut().linger().map_or_else(Outcome::Failed, |()| Outcome::Returned(0))
+            }
+            outcome => outcome,
+        })
     }
 
     /// Runs one test of the plugin, as [`PreparedPlugin::run`] runs it all: in an instance of its own, with maps and

@@ -52,8 +52,8 @@ impl FnCx<'_, '_> {
 /// [`Routine::Register`].
 pub fn register_code(cx: &mut Cx<'_>, code: &mut Code) {
     let [name, name_len, place, place_len] = [0, 1, 2, 3].map(Var);
-    let call = cx.host("bpf", "register");
-    let shape = cx.abi.result("bpf", "register");
+    let call = cx.host("bpf", "[static]link.register");
+    let shape = cx.abi.result("bpf", "[static]link.register");
     let warn = cx.routine(Routine::WarnError);
     let errno = cx.routine(Routine::Errno);
     reset_arena(code);

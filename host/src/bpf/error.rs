@@ -161,6 +161,8 @@ pub struct LoadError {
     pub object: String,
     /// Whether `ks` compiled it: then a refusal is the compiler's mistake.
     pub is_script: bool,
+    /// Whether it fills in structs of the kernel, which are registered by links.
+    pub registers: bool,
     /// What libbpf returned.
     pub errno: Errno,
     /// The program that the verifier refused, and its log.

@@ -1,6 +1,7 @@
 //! The plugin's BPF object: opened when first needed, loaded once.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_wit::object::{PINNED_LAYOUT, PRINTS_SECTION, lost_variable};
@@ -13,6 +14,7 @@ use object::{Architecture, LittleEndian, Object as _, ObjectKind, ObjectSection 
 use super::error::{BpfError, LoadError};
 use super::globals::{self, Variable};
 use super::image::Image;
+use super::link::Link;
 use super::map::Map;
 use super::pin::Pins;
 use super::print;
@@ -24,6 +26,9 @@ use super::verifier_log::VerifierLog;
 /// Room for the verifier's log of one program. The log of level 1 of a program near the limit of a million verified
 /// instructions is larger; kernels since 6.4 then keep its end, which has the reason.
 const LOG_BYTES: usize = 4 << 20;
+
+/// The section of structs of the kernel that are registered by links.
+const STRUCT_OPS: &str = ".struct_ops.link";
 
 /// How often a load is tried while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
@@ -151,6 +156,39 @@ impl Object {
                 Err(not_found("program", name, known.collect()))
             }
         }
+    }
+
+    /// Registers the struct of the kernel that the object fills in under this name; loads the object if need be. Dropping
+    /// the link unregisters it.
+    ///
+    /// Source: kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_link_create`, v6.18.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`]; [`BpfError::Kernel`]; as [`Object::load`].
+    pub fn register(&mut self, name: &str) -> Result<Link, BpfError> {
+        self.load()?;
+        let Stage::Loaded(loaded) = &mut self.stage else { return Err(BpfError::NoObject) };
+        let is_struct = |map: &libbpf_rs::MapMut<'_>| map.map_type() == MapType::StructOps;
+        let Some(mut map) = loaded.object.maps_mut().find(|map| is_struct(map) && map.name() == name) else {
+            let known = loaded.object.maps_mut().filter(is_struct);
+            let known = known.map(|map| map.name().to_string_lossy().into_owned()).collect();
+            return Err(not_found("struct to register", name, known));
+        };
+        let (linked, _) = print::collect(|| {
+            // libbpf sets errno on every failure; libbpf-rs keeps it in words only.
+            map.attach_struct_ops().map_err(|_| Errno::last())
+        });
+        let tried = || format!("register `{name}`");
+        let linked = linked.map_err(|errno| BpfError::Kernel {
+            tried: tried(),
+            call: "bpf(BPF_LINK_CREATE)",
+            errno,
+        })?;
+        let fd = linked.as_fd().try_clone_to_owned();
+        fd.map(Link::new).map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            BpfError::Kernel { tried: tried(), call: "fcntl(F_DUPFD_CLOEXEC)", errno }
+        })
     }
 
     /// The map of this name; loads the object if need be.
@@ -358,18 +396,25 @@ fn open_with_libbpf(record: &BpfRecord) -> Result<(OpenObject, Pins), BpfError> 
     Ok((open, pins))
 }
 
-/// Refuses maps whose values have a size that is not known here.
+/// Refuses maps whose values have a size that is not known here, and structs that are registered without a link.
 fn check_map(map: &libbpf_rs::OpenMap<'_>) -> Result<(), BpfError> {
     let name = map.name().to_string_lossy();
     if map.map_type() == MapType::Unknown {
         return Err(BpfError::Unsound(format!("map `{name}` has a type that this version does not know")));
+    }
+    if map.map_type() == MapType::StructOps && map.map_flags() & libbpf_sys::BPF_F_LINK == 0 {
+        return Err(BpfError::Unsound(format!(
+            "`{name}` would stay registered when the host is gone: it belongs into the section `{STRUCT_OPS}`"
+        )));
     }
     Ok(())
 }
 
 /// The initial values of all sections, as the plugin may have changed them.
 fn images(open: &OpenObject) -> Vec<(Vec<u8>, Vec<u8>)> {
+    // libbpf keeps addresses of this object's programs in the structs that are registered.
     open.maps()
+        .filter(|map| map.map_type() != MapType::StructOps)
         .filter_map(|map| {
             let name = map.name().as_encoded_bytes().to_vec();
             Some((name, Image::of(&map, open)?.bytes()))
@@ -394,6 +439,7 @@ fn reopen(record: &BpfRecord, images: &[(Vec<u8>, Vec<u8>)]) -> Option<OpenObjec
 fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {
     object
         .maps()
+        .filter(|map| map.map_type() != MapType::StructOps)
         .filter(|map| !is_data_map(map.name().as_encoded_bytes()))
         .map(|map| Ok((map.name().to_string_lossy().into_owned(), Arc::new(Map::of(&map)?))))
         .collect()
@@ -433,7 +479,9 @@ fn load_error(
     libbpf: Vec<String>,
 ) -> BpfError {
     let is_script = is_script(&record.elf);
-    BpfError::Load(Box::new(LoadError { object: record.name.clone(), is_script, errno, verifier, libbpf }))
+    let registers = parse(&record.elf).is_ok_and(|elf| elf.section_by_name(STRUCT_OPS).is_some());
+    let object = record.name.clone();
+    BpfError::Load(Box::new(LoadError { object, is_script, registers, errno, verifier, libbpf }))
 }
 
 /// Whether the object was compiled from a script: its line information names the file.

@@ -46,6 +46,9 @@ pub enum ProgramKind {
     /// Runs at an instruction of the kernel or of a user program.
     #[doc(alias = "BPF_PROG_TYPE_KPROBE")]
     Kprobe,
+    /// A member of a struct of the kernel that a plugin registers.
+    #[doc(alias = "BPF_PROG_TYPE_STRUCT_OPS")]
+    StructOps,
     /// Any other, by its number in `enum bpf_prog_type`.
     Other(u32),
 }
@@ -70,6 +73,7 @@ impl ProgramKind {
             ProgramKind::Tracing => libbpf_sys::BPF_PROG_TYPE_TRACING,
             ProgramKind::Lsm => libbpf_sys::BPF_PROG_TYPE_LSM,
             ProgramKind::Kprobe => libbpf_sys::BPF_PROG_TYPE_KPROBE,
+            ProgramKind::StructOps => libbpf_sys::BPF_PROG_TYPE_STRUCT_OPS,
             ProgramKind::Other(number) => number,
         }
     }
@@ -89,6 +93,7 @@ impl From<u32> for ProgramKind {
             libbpf_sys::BPF_PROG_TYPE_TRACING => ProgramKind::Tracing,
             libbpf_sys::BPF_PROG_TYPE_LSM => ProgramKind::Lsm,
             libbpf_sys::BPF_PROG_TYPE_KPROBE => ProgramKind::Kprobe,
+            libbpf_sys::BPF_PROG_TYPE_STRUCT_OPS => ProgramKind::StructOps,
             other => ProgramKind::Other(other),
         }
     }
@@ -108,6 +113,7 @@ impl fmt::Display for ProgramKind {
             ProgramKind::Tracing => f.write_str("tracing"),
             ProgramKind::Lsm => f.write_str("lsm"),
             ProgramKind::Kprobe => f.write_str("kprobe"),
+            ProgramKind::StructOps => f.write_str("struct_ops"),
             ProgramKind::Other(ty) => write!(f, "type {ty} (enum bpf_prog_type)"),
         }
     }

@@ -1,8 +1,11 @@
-//! How often programs ran, of whatever process.
+//! How often programs ran, and what is registered, of whatever process.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::btf::{Btf, BtfType, TypeId};
+use libbpf_rs::{MapCore as _, MapHandle};
 
 use super::program::ProgramKind;
 use super::sys;
@@ -59,4 +62,34 @@ pub fn counted(id: u32) -> io::Result<Counted> {
         run_time_ns: info.run_time_ns,
         missed: info.recursion_misses,
     })
+}
+
+/// A struct of the kernel that programs fill in, of whatever process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// Its name in its plugin, of which the kernel keeps 15 bytes.
+    pub name: String,
+    /// The kernel's struct; none if the kernel's types cannot be read.
+    pub ops: Option<String>,
+}
+
+/// The struct whose map has this id.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN; ENOENT if it is gone.
+///
+/// Source: bpf(2), BPF_MAP_GET_FD_BY_ID; kernel/bpf/bpf_struct_ops.c, `struct bpf_struct_ops_value`, v6.18: the kernel's
+/// type of the value is the struct with this name before its own.
+pub fn registered(map: u32) -> io::Result<Registered> {
+    const WRAPPER: &str = "bpf_struct_ops_";
+    let refused = |_| io::Error::last_os_error();
+    let map = MapHandle::from_map_id(map).map_err(refused)?;
+    let info = map.info().map_err(refused)?.info;
+    let types = Btf::from_vmlinux().ok();
+    let ty = types
+        .as_ref()
+        .and_then(|types| types.type_by_id::<BtfType<'_>>(TypeId::from(info.btf_vmlinux_value_type_id)));
+    let wrapper = ty.and_then(|ty| Some(ty.name()?.to_string_lossy().into_owned()));
+    let ops = wrapper.and_then(|wrapper| Some(wrapper.strip_prefix(WRAPPER)?.to_owned()));
+    Ok(Registered { name: map.name().to_string_lossy().into_owned(), ops })
 }

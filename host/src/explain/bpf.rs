@@ -12,6 +12,9 @@ use crate::bpf::{BpfError, LoadError};
 /// Most names that a message lists when a name is not found.
 const MAX_NAMES: usize = 8;
 
+/// The first kernel with links of struct_ops. Source: include/uapi/linux/bpf.h, `BPF_F_LINK`.
+const STRUCT_OPS_LINKS_SINCE: (u32, u32) = (6, 4);
+
 /// Why something failed and what helps.
 pub fn explain(error: &BpfError) -> Explanation {
     match error {
@@ -90,6 +93,12 @@ fn describe_load(load: &LoadError) -> String {
 fn explain_load(load: &LoadError) -> Explanation {
     match (&load.verifier, load.errno) {
         (_, Errno::EPERM | Errno::EACCES) if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
+        // Such a map cannot be made, whatever its members.
+        (None, Errno::EINVAL) if load.registers && before(STRUCT_OPS_LINKS_SINCE) => because(
+            Kind::Unsupported,
+            "structs of the kernel are registered by links since Linux 6.4; without one they would outlive this host",
+            "use a newer kernel",
+        ),
         (Some(_), _) if load.is_script => because(
             Kind::Kernel,
             "what `ks` compiles is meant to load: this is a mistake of the compiler, not of the script",
@@ -99,6 +108,11 @@ fn explain_load(load: &LoadError) -> Explanation {
         // libbpf's own answer to an object that it cannot read.
         (None, errno) => explain_errno(errno),
     }
+}
+
+/// Whether this kernel is known to be older.
+fn before(version: (u32, u32)) -> bool {
+    Facts::read(0).kernel.is_some_and(|kernel| kernel < version)
 }
 
 fn explain_errno(errno: Errno) -> Explanation {
@@ -201,6 +215,7 @@ mod tests {
         let error = BpfError::Load(Box::new(LoadError {
             object: "a".into(),
             is_script: false,
+            registers: false,
             errno: Errno::EINVAL,
             verifier: Some(("count".into(), log)),
             libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],

@@ -172,6 +172,11 @@ impl<S: PluginState> Instance<S> {
     pub fn state(&self) -> &S {
         self.store.data()
     }
+
+    /// The state that the host functions see, to change it.
+    pub fn state_mut(&mut self) -> &mut S {
+        self.store.data_mut()
+    }
 }
 
 impl Engine {

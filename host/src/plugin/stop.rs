@@ -45,6 +45,8 @@ pub(super) struct State {
     pub(super) asked: Option<StopReason>,
     pub(super) killed: bool,
     pub(super) finished: bool,
+    /// It came to its end before it was asked to, and stays for what it registered.
+    pub(super) lingers: bool,
 }
 
 impl StopHandle {
@@ -111,6 +113,11 @@ impl StopHandle {
             wake.write(1)?;
         }
         Ok(wake)
+    }
+
+    /// The plugin came to its end by itself: what keeps it from now on has no part in its outcome.
+    pub fn linger(&self) {
+        self.update(|state| state.lingers = state.asked.is_none());
     }
 
     /// Whether the plugin must end now.

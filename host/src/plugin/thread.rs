@@ -55,7 +55,8 @@ pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome 
     if finished && let Err(panic) = thread.join() {
         return Outcome::Failed(format!("the host has a defect: {}", panic_text(panic.as_ref())));
     }
-    let timed_out = watch.stop.wait_until(None, |_| true).asked == Some(StopReason::Timeout);
+    let state = watch.stop.wait_until(None, |_| true);
+    let timed_out = state.asked == Some(StopReason::Timeout) && !state.lingers;
     match receiver.try_recv() {
         _ if timed_out => Outcome::TimedOut,
         Ok(outcome) => outcome,

@@ -25,6 +25,8 @@ pub(super) enum Held {
     Event(AttachmentId),
     /// A link of its own, which its drop closes.
     Link(Link),
+    /// The link of a struct that is registered, which its drop closes.
+    Registered(Link),
     /// A probe, which its drop takes away.
     Probe(Probe),
 }
@@ -40,6 +42,11 @@ impl AttachedPrograms {
     /// Whether a program is attached to this target.
     pub(super) fn is_at(&self, program: &str, target: &str) -> bool {
         self.places.values().any(|place| place.program == program && place.target.as_deref() == Some(target))
+    }
+
+    /// Whether a struct is registered.
+    pub(super) fn has_registered(&self) -> bool {
+        self.places.values().any(|place| matches!(place.held, Held::Registered(_)))
     }
 
     /// Takes one place out. None if it was taken out before.

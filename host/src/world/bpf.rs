@@ -95,6 +95,15 @@ impl HostProgram for State {
 }
 
 impl HostLink for State {
+    fn register(&mut self, name: String) -> Result<Resource<LinkHandle>, HostError> {
+        let link = self.object()?.register(&name)?;
+        let place = self.attached.insert(name, None, Held::Registered(link));
+        self.table.push(LinkHandle { place }).map_err(|full| {
+            detach(self, place);
+            full.into()
+        })
+    }
+
     fn detach(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
         let place = self.table.get(&this)?.place;
         detach(self, place);
@@ -186,7 +195,7 @@ fn detach(state: &mut State, place: u64) {
 fn release(state: &mut State, held: Held) {
     match held {
         Held::Event(id) => state.attachments.detach(id),
-        Held::Link(link) => drop(link),
+        Held::Link(link) | Held::Registered(link) => drop(link),
         Held::Probe(probe) => drop(probe),
     }
 }

@@ -228,6 +228,7 @@ mod tests {
             project: String::new(),
             source: Source { file: String::new(), sha256: String::new() },
             programs: Vec::new(),
+            struct_ops: Vec::new(),
             maps: Vec::new(),
             globals: Vec::new(),
             events: Vec::new(),

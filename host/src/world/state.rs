@@ -65,6 +65,8 @@ pub struct State {
     /// Where events are looked up.
     pub(super) catalog: Catalog,
     command: Option<Command>,
+    /// Whether the plugin has waited for time or records.
+    waited: bool,
     warned: BTreeSet<(u64, String)>,
     pub(super) name: String,
     pub(super) words: Vec<String>,
@@ -102,6 +104,7 @@ impl State {
             object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
             catalog: setup.catalog,
             command: setup.command,
+            waited: false,
             warned: BTreeSet::new(),
             name: setup.name,
             words: setup.words,
@@ -159,6 +162,7 @@ impl State {
     /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop, and
     /// shows meanwhile what the kernel half prints. True if one is readable.
     pub(super) fn wait(&mut self, names: &[String], deadline: Option<Instant>) -> Result<bool, Errno> {
+        self.waited = true;
         loop {
             self.show_prints();
             let mut descriptors = self.rings.descriptors(names);
@@ -171,6 +175,21 @@ impl State {
                 return Ok(readable.iter().take(own).any(|one| *one));
             }
         }
+    }
+
+    /// The plugin is done. If it has something registered and never waited, this waits until it is asked to stop, and shows
+    /// meanwhile what the kernel half prints.
+    ///
+    /// # Errors
+    /// Why the host cannot wait, in words.
+    pub(crate) fn linger(&mut self) -> Result<(), String> {
+        if self.waited || !self.attached.has_registered() {
+            return Ok(());
+        }
+        self.stop.linger();
+        self.release_command().map_err(|error| error.to_string())?;
+        self.wait(&[], None).map_err(|errno| format!("cannot wait for the end: {errno}"))?;
+        Ok(())
     }
 
     /// Writes to standard output, at once. A reader that has gone asks the plugin to stop, as SIGPIPE would another

@@ -44,6 +44,8 @@ pub(crate) struct Member {
     pub(crate) config: Vec<String>,
     /// The command that it observes; empty: none.
     pub(crate) exec: Vec<OsString>,
+    /// Whether it stays for what it registered.
+    pub(crate) linger: bool,
     /// Where it finds events.
     pub(crate) catalog: Catalog,
     /// How long it may run.
@@ -142,6 +144,7 @@ impl Fleet {
                 words: member.words.clone(),
                 settings,
                 exec: member.exec.clone(),
+                linger: member.linger,
                 catalog: member.catalog.clone(),
                 stdout: member.form.writer(&member.name),
                 stop: stop.clone(),

@@ -164,6 +164,9 @@ fn describe_manifest(out: &mut String, manifest: &Manifest) {
     table(out, "events that it opens", manifest.events.iter().map(event_row).collect());
     let programs = manifest.programs.iter().map(|program| vec![program.name.clone(), program.kind.clone()]);
     table(out, "programs", programs.collect());
+    let structs = manifest.struct_ops.iter();
+    let structs = structs.map(|one| vec![one.name.clone(), one.ops.clone(), one.methods.join(", ")]);
+    table(out, "structs of the kernel that it may register", structs.collect());
     let maps = manifest.maps.iter().map(|map| {
         let types = format!("{} -> {}", map.key, map.value);
         vec![map.name.clone(), map.kind.clone(), types, format!("at most {}", map.max_entries)]

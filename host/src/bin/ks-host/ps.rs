@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ks_host::bpf::statistics::{Counted, Statistics, counted};
+use ks_host::bpf::statistics::{Counted, Registered, Statistics, counted, registered};
 use ks_host::plugin::THREAD_PREFIX;
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ struct Process {
     plugins: Vec<String>,
     /// Perf events that are open.
     events: usize,
+    /// The structs that are registered with the kernel: `NAME (STRUCT)`.
+    registered: Vec<String>,
     programs: Vec<Program>,
 }
 
@@ -120,8 +122,11 @@ fn process(pid: u32) -> Option<Process> {
     let of = |kind: &'static str| descriptors.iter().filter(move |one| one.kind.contains(kind));
     let number = |one: &Descriptor, name: &str| one.facts.get(name)?.parse::<u32>().ok();
     let mut attached: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    let mut structs = Vec::new();
     for link in of("bpf_link").chain(of("bpf-link")) {
-        if let Some(program) = number(link, "prog_id") {
+        if link.facts.get("link_type").is_some_and(|kind| kind == "struct_ops") {
+            structs.extend(number(link, "map_id").map(registered_text));
+        } else if let Some(program) = number(link, "prog_id") {
             attached.entry(program).or_default().push(link_text(&link.facts));
         }
     }
@@ -136,7 +141,17 @@ fn process(pid: u32) -> Option<Process> {
         missed: None,
     };
     let events = of("perf_event").count();
-    Some(Process { pid, plugins, events, programs: ids.into_iter().map(program).collect() })
+    let programs = ids.into_iter().map(program).collect();
+    Some(Process { pid, plugins, events, registered: structs, programs })
+}
+
+/// `steady (tcp_congestion_ops)`; the id of its map if the kernel tells no more.
+fn registered_text(map: u32) -> String {
+    match registered(map) {
+        Ok(Registered { name, ops: Some(ops) }) => format!("{name} ({ops})"),
+        Ok(Registered { name, ops: None }) => name,
+        Err(_) => format!("map {map}"),
+    }
 }
 
 /// A descriptor of BPF or perf, and what the kernel tells of it.
@@ -177,9 +192,12 @@ fn text(processes: &[Process], seconds: f64) -> String {
         return "no plugin runs that this user may see\n".into();
     }
     let mut out = String::new();
-    for Process { pid, plugins, events, programs } in processes {
+    for Process { pid, plugins, events, registered, programs } in processes {
         let names = plugins.iter().map(|name| output::printable(name)).collect::<Vec<_>>().join(", ");
         let _ = writeln!(out, "process {pid}: {names}; perf events: {events}");
+        for one in registered {
+            let _ = writeln!(out, "  registered: {}", output::printable(one));
+        }
         let mut rows = vec![vec![
             "program".into(),
             "kind".into(),

@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// its end asks the plugin to stop.
     #[arg(long, value_name = "COMMAND", num_args = 1..)]
     pub(crate) exec: Vec<OsString>,
+    /// Lets a plugin end that is done but has something registered with the kernel. Without this it stays, and what it
+    /// registered with it, until it is asked to stop.
+    #[arg(long)]
+    no_wait: bool,
     /// The plugin's words; of one plugin only.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
@@ -90,6 +94,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         words: args.words.clone(),
         config,
         exec: args.exec.clone(),
+        linger: !args.no_wait,
         catalog: catalog.clone(),
         timeout: args.timeout,
         restart: args.restart,
