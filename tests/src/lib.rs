@@ -191,6 +191,7 @@ pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<
         project: project.into(),
         source: Source { file: format!("{project}.wat"), sha256: String::new() },
         programs: Vec::new(),
+        struct_ops: Vec::new(),
         maps: Vec::new(),
         globals: Vec::new(),
         events: Vec::new(),
