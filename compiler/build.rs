@@ -1,7 +1,7 @@
-//! The contract as tables: what `src/plugin/contract` is of the WIT package, worked out once instead of by every `ks`.
+//! The contract as tables: what `src/plugin/contract.rs` is of the WIT package, worked out once instead of by every `ks`.
 //!
 //! In: the WIT files of `ks-wit`. Out: `contract.rs` for `include!`, constants of the types that
-//! `src/plugin/contract/mod.rs` declares. Names, layouts, core signatures and what a function needs of the canonical
+//! `src/plugin/contract.rs` declares. Names, layouts, core signatures and what a function needs of the canonical
 //! ABI come from `wit-parser`; nothing of it is written down by hand.
 
 use std::collections::HashMap;

@@ -5,6 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+/// A map whose hash is fast and the same in every run. Not for keys that a stranger chooses to be slow.
+pub type FastMap<K, V> = std::collections::HashMap<K, V, rustc_hash::FxBuildHasher>;
+
 /// An id that is a position in an [`IndexVec`].
 pub trait Id: Copy {
     /// The id of this position.

@@ -1,11 +1,10 @@
 //! The writer: types in, `.BTF` out.
 
-use std::collections::HashMap;
-
 use super::TypeId;
 use super::kind::{
     FuncLinkage, HEADER_BYTES, KIND_FLAG, Kind, MAGIC, MAX_NAME_OFFSET, MAX_VLEN, VERSION, VarLinkage,
 };
+use crate::index::FastMap;
 
 /// Why type information cannot be written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -128,11 +127,11 @@ pub struct DatasecEntry {
 pub struct BtfBuilder {
     /// The records, encoded; type 1 is the first.
     types: Vec<Vec<u8>>,
-    interned: HashMap<Vec<u8>, TypeId>,
+    interned: FastMap<Vec<u8>, TypeId>,
     /// Declared structs that have no body yet.
     declared: Vec<(TypeId, String)>,
     strings: Vec<u8>,
-    string_offsets: HashMap<String, u32>,
+    string_offsets: FastMap<String, u32>,
     /// The largest id that any record refers to.
     largest_reference: TypeId,
     error: Option<BtfError>,
@@ -150,10 +149,10 @@ impl BtfBuilder {
     pub fn new() -> Self {
         BtfBuilder {
             types: Vec::new(),
-            interned: HashMap::new(),
+            interned: FastMap::default(),
             declared: Vec::new(),
             strings: vec![0],
-            string_offsets: HashMap::from([(String::new(), 0)]),
+            string_offsets: FastMap::from_iter([(String::new(), 0)]),
             largest_reference: TypeId::VOID,
             error: None,
         }

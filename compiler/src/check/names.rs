@@ -1,6 +1,6 @@
 //! The names of a file: one space for types, enumerators, functions, maps and all else at top level.
 
-use std::collections::HashMap;
+use crate::index::FastMap;
 use std::rc::Rc;
 
 use crate::hir::{ConfigId, CounterId, ExternId, FuncId, GlobalId, ImplId, MapId, RingId};
@@ -72,8 +72,8 @@ struct Predeclared {
 /// All names at top level of one unit.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
-    predeclared: Rc<HashMap<&'static str, Predeclared>>,
-    own: HashMap<String, (Symbol, Span)>,
+    predeclared: Rc<FastMap<&'static str, Predeclared>>,
+    own: FastMap<String, (Symbol, Span)>,
 }
 
 /// Why a name cannot be declared.
@@ -91,7 +91,7 @@ impl Names {
 
     /// The names of another unit: predeclared ones only.
     pub(super) fn fresh(&self) -> Names {
-        Names { predeclared: Rc::clone(&self.predeclared), own: HashMap::new() }
+        Names { predeclared: Rc::clone(&self.predeclared), own: FastMap::default() }
     }
 
     pub(super) fn declare(&mut self, name: &str, symbol: Symbol, span: Span) -> Result<(), Taken> {

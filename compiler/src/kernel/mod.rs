@@ -94,29 +94,27 @@ pub fn compile(
     if !refused.is_empty() && !machine.calls_loops() {
         return Err(refused);
     }
-    let code = mir.code(split, sources)?;
-    let stack = limits::stack(&mir.program, &code.frames);
-    let mut errors = if refused.is_empty() { stack } else { refused };
     let looping = programs_with_large_loops(&mir.program);
-    if errors.is_empty() && looping.is_empty() {
+    let mut errors = Vec::new();
+    if !looping.is_empty() {
+        let plain = lower::lower(hir, split, machine, None)?.functions;
+        let apart = lower_apart(hir, split, machine, &plain, &looping, &mut |_, _| {})?;
+        let code = apart.code(split, sources)?;
+        errors = apart.refusals(&code);
+        if errors.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
+            return object(&apart, code);
+        }
+    }
+    let code = mir.code(split, sources)?;
+    let own = mir.refusals(&code);
+    if own.is_empty() {
         return object(&mir, code);
+    }
+    if errors.is_empty() {
+        errors = own;
     }
     let overfull = limits::overfull(&mir.program.functions, &code.frames);
     let plain = lower::lower(hir, split, machine, None)?;
-    if !looping.is_empty() {
-        let apart = lower_apart(hir, split, machine, &plain.functions, &looping, &mut |_, _| {})?;
-        let apart_code = apart.code(split, sources)?;
-        let left = apart.refusals(&apart_code);
-        if left.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
-            return object(&apart, apart_code);
-        }
-        if errors.is_empty() {
-            return object(&mir, code);
-        }
-        if !left.is_empty() {
-            errors = left;
-        }
-    }
     for (least, effort) in WITH_SCRATCH {
         let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
         let mir = lower_with(hir, split, machine, *effort, Some(&plan), &mut |_, _| {})?;

@@ -1,7 +1,6 @@
 //! Types of the contract as a component writes them down: once in each interface that it imports.
 
-use std::collections::HashMap;
-
+use crate::index::FastMap;
 use wasm_encoder::{
     Alias, ComponentBuilder, ComponentExportKind, ComponentOuterAliasKind, ComponentTypeRef,
     ComponentValType, InstanceType, TypeBounds,
@@ -12,7 +11,7 @@ use super::contract::{Function, Type, TypeId, TypeKind};
 /// The interfaces that the component has imported so far.
 #[derive(Debug, Default)]
 pub struct Instances {
-    by_interface: HashMap<usize, u32>,
+    by_interface: FastMap<usize, u32>,
 }
 
 impl Instances {
@@ -51,7 +50,7 @@ pub fn instance(
     functions: impl Iterator<Item = &'static Function>,
 ) -> InstanceType {
     let mut writer =
-        Writer { builder, instances, interface, ty: InstanceType::new(), written: HashMap::new() };
+        Writer { builder, instances, interface, ty: InstanceType::new(), written: FastMap::default() };
     for id in types {
         writer.named(*id);
     }
@@ -89,7 +88,7 @@ struct Writer<'a> {
     instances: &'a Instances,
     interface: usize,
     ty: InstanceType,
-    written: HashMap<u16, u32>,
+    written: FastMap<u16, u32>,
 }
 
 impl Writer<'_> {

@@ -5,10 +5,8 @@
 
 mod layout;
 
-use std::collections::HashMap;
-
 use crate::id_type;
-use crate::index::IndexVec;
+use crate::index::{FastMap, IndexVec};
 
 id_type! {
     /// A type. Equal ids are equal types.
@@ -164,11 +162,11 @@ pub struct Common {
 #[derive(Debug, Clone)]
 pub struct Types {
     kinds: IndexVec<TypeId, TypeKind>,
-    ids: HashMap<TypeKind, TypeId>,
+    ids: FastMap<TypeKind, TypeId>,
     structs: IndexVec<StructId, StructDef>,
     enums: IndexVec<EnumId, EnumDef>,
     /// Size and alignment of the structs that are sealed.
-    layouts: HashMap<StructId, (u64, u64)>,
+    layouts: FastMap<StructId, (u64, u64)>,
     common: Common,
 }
 
@@ -182,7 +180,7 @@ impl Types {
     /// A table with the [`Common`] types.
     pub fn new() -> Types {
         let mut kinds = IndexVec::new();
-        let mut ids = HashMap::new();
+        let mut ids = FastMap::default();
         let mut add = |kind: TypeKind| {
             let id = kinds.push(kind.clone());
             ids.insert(kind, id);
@@ -210,7 +208,7 @@ impl Types {
             ids,
             structs: IndexVec::new(),
             enums: IndexVec::new(),
-            layouts: HashMap::new(),
+            layouts: FastMap::default(),
             common,
         }
     }

@@ -5,14 +5,12 @@
 //! all of them are known (the block is sealed). Parameters that turn out to be superfluous are removed by
 //! `pass::params`.
 
-use std::collections::HashMap;
-
 use super::{
     Block, BlockData, Callee, Condition, Function, Inst, Op, Slot, SlotData, Target, Terminator, Type, Value,
 };
 use crate::hir::FuncId;
 use crate::id_type;
-use crate::index::{Id, IndexVec};
+use crate::index::{FastMap, Id, IndexVec};
 use crate::source::Span;
 
 id_type! {
@@ -30,9 +28,9 @@ pub struct Builder {
     stack_top: u32,
     /// Slots that overlap no others, whose positions are not known before all others are.
     lasting: Vec<Slot>,
-    constants: HashMap<Value, u64>,
+    constants: FastMap<Value, u64>,
     /// Values that are another one and a constant.
-    sums: HashMap<Value, (Value, u64)>,
+    sums: FastMap<Value, (Value, u64)>,
     divides_signed: bool,
 }
 
@@ -44,7 +42,7 @@ struct BlockState {
     filled: bool,
     predecessors: Vec<Block>,
     /// The value of a variable at the end of the block.
-    values: HashMap<Variable, Value>,
+    values: FastMap<Variable, Value>,
     /// Parameters made for variables before the block was sealed, in order.
     incomplete: Vec<(Variable, Value)>,
 }
@@ -65,8 +63,8 @@ impl Builder {
             variables: IndexVec::new(),
             stack_top: 0,
             lasting: Vec::new(),
-            constants: HashMap::new(),
-            sums: HashMap::new(),
+            constants: FastMap::default(),
+            sums: FastMap::default(),
             divides_signed: false,
         };
         let entry = builder.block();

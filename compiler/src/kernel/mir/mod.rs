@@ -260,19 +260,24 @@ impl Function {
     pub fn reverse_postorder(&self) -> Vec<Block> {
         use crate::index::Id;
         let mut seen = vec![false; self.blocks.len()];
-        let mut order = Vec::new();
-        let mut open = vec![(self.entry(), 0)];
+        let mut order = Vec::with_capacity(self.blocks.len());
+        let mut open = Vec::with_capacity(self.blocks.len());
         seen[self.entry().index()] = true;
-        while let Some((block, next)) = open.pop() {
+        open.push((self.entry(), 0));
+        while let Some((block, next)) = open.last_mut() {
             // The last successor is walked first, so that the first one follows its branch in the reversed order.
-            let targets = self.blocks[block].term.targets();
-            let Some(target) = targets.len().checked_sub(next + 1).map(|index| targets[index].block) else {
-                order.push(block);
-                continue;
+            let target = match (&self.blocks[*block].term, *next) {
+                (Terminator::Jump(target), 0)
+                | (Terminator::Branch { otherwise: target, .. }, 0)
+                | (Terminator::Branch { then: target, .. }, 1) => target.block,
+                _ => {
+                    order.push(*block);
+                    open.pop();
+                    continue;
+                }
             };
-            open.push((block, next + 1));
-            if !seen[target.index()] {
-                seen[target.index()] = true;
+            *next += 1;
+            if !std::mem::replace(&mut seen[target.index()], true) {
                 open.push((target, 0));
             }
         }

@@ -6,27 +6,31 @@ use crate::kernel::mir::{Block, Function, Inst, Op};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
+    if function.slot_bytes == 0 {
+        return false;
+    }
     let order = function.reverse_postorder();
     let places = Places::new(function, &order);
     let pass = Needs { places, bytes: function.slot_bytes as usize };
     // For each block, which bytes of the frame somebody may read from its start on.
     let mut starts: IndexVec<Block, Vec<bool>> =
         function.blocks.iter().map(|_| vec![false; pass.bytes]).collect();
+    let mut needed = vec![false; pass.bytes];
     let mut changed = true;
     while changed {
         changed = false;
         for block in order.iter().rev() {
-            let mut needed = pass.at_end(function, *block, &starts);
+            pass.at_end(function, *block, &starts, &mut needed);
             for inst in function.blocks[*block].insts.iter().rev() {
                 pass.before(inst, &mut needed);
             }
             changed |= needed != starts[*block];
-            starts[*block] = needed;
+            starts[*block].copy_from_slice(&needed);
         }
     }
     let mut useless = Vec::new();
     for block in order {
-        let mut needed = pass.at_end(function, block, &starts);
+        pass.at_end(function, block, &starts, &mut needed);
         for (at, inst) in function.blocks[block].insts.iter().enumerate().rev() {
             if pass.is_useless(inst, &needed) {
                 useless.push((block, at));
@@ -47,12 +51,17 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    fn at_end(&self, function: &Function, block: Block, starts: &IndexVec<Block, Vec<bool>>) -> Vec<bool> {
-        let mut needed = vec![false; self.bytes];
+    fn at_end(
+        &self,
+        function: &Function,
+        block: Block,
+        starts: &IndexVec<Block, Vec<bool>>,
+        needed: &mut [bool],
+    ) {
+        needed.fill(false);
         for target in function.blocks[block].term.targets() {
             needed.iter_mut().zip(&starts[target.block]).for_each(|(one, other)| *one |= *other);
         }
-        needed
     }
 
     fn range(&self, place: Place) -> std::ops::Range<usize> {

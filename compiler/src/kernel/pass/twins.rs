@@ -1,13 +1,11 @@
 //! Makes one block of those that do the same and then go the same way.
 
-use std::collections::HashMap;
-
-use crate::index::{Id, IndexVec};
+use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Op, SlotData, Target, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
-    let mut firsts: HashMap<Content, Block> = HashMap::new();
+    let mut firsts: FastMap<Content, Block> = FastMap::default();
     let mut stands_for: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
     let mut changed = false;
     let order = function.reverse_postorder();
@@ -49,9 +47,9 @@ type Content = (Vec<Op>, Vec<Value>, Vec<Block>);
 
 /// For each address of the frame, the first value that is the same one: slots that are not used at the same time share
 /// their bytes.
-fn same_places(function: &Function) -> HashMap<Value, Value> {
-    let mut firsts = HashMap::new();
-    let mut same = HashMap::new();
+fn same_places(function: &Function) -> FastMap<Value, Value> {
+    let mut firsts = FastMap::default();
+    let mut same = FastMap::default();
     for inst in &function.blocks[function.entry()].insts {
         if let (Op::StackAddr { slot, offset }, Some(result)) = (&inst.op, inst.result) {
             let SlotData { size, position } = function.slots[*slot];
@@ -62,7 +60,7 @@ fn same_places(function: &Function) -> HashMap<Value, Value> {
 }
 
 /// A block without parameters whose values nobody else uses.
-fn content(function: &Function, block: Block, same: &HashMap<Value, Value>) -> Option<Content> {
+fn content(function: &Function, block: Block, same: &FastMap<Value, Value>) -> Option<Content> {
     let data = &function.blocks[block];
     if block == function.entry() || !data.params.is_empty() {
         return None;
@@ -85,7 +83,7 @@ fn content(function: &Function, block: Block, same: &HashMap<Value, Value>) -> O
 }
 
 /// A block that does something without results and then jumps.
-fn short_jump(function: &Function, block: Block, same: &HashMap<Value, Value>) -> Option<Content> {
+fn short_jump(function: &Function, block: Block, same: &FastMap<Value, Value>) -> Option<Content> {
     let data = &function.blocks[block];
     let Terminator::Jump(target) = &data.term else { return None };
     if target.block == block || data.insts.is_empty() || data.insts.iter().any(|inst| inst.result.is_some()) {

@@ -7,11 +7,9 @@
 //! The verifier has to see the bounds too. A comparison may only go if it is left with a value that it knows to be below:
 //! one whose making shows it ([`bounds::shown`]), an [`Op::Below`] from above, or one that is put where the branch came in.
 
-use std::collections::HashMap;
-
 use super::bounds::{self, Bounds};
 use super::{Replacements, predecessors};
-use crate::index::IndexVec;
+use crate::index::{FastMap, IndexVec};
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, Function, Inst, Op, Terminator, Type, Value};
 
@@ -45,13 +43,13 @@ pub fn run(function: &mut Function) -> bool {
 
 /// A map with scopes: what was set in a scope is as before when the scope ends.
 struct Scoped<K, V> {
-    map: HashMap<K, V>,
+    map: FastMap<K, V>,
     undo: Vec<(K, Option<V>)>,
 }
 
 impl<K, V> Default for Scoped<K, V> {
     fn default() -> Scoped<K, V> {
-        Scoped { map: HashMap::new(), undo: Vec::new() }
+        Scoped { map: FastMap::default(), undo: Vec::new() }
     }
 }
 
@@ -170,9 +168,15 @@ impl Walk<'_> {
         insts.retain_mut(|inst| self.keep(inst, block));
         self.function.blocks[block].insts = insts;
         let mut term = self.function.blocks[block].term.clone();
-        term.map_operands(&mut |value| self.operand(value));
-        self.changed |= term != self.function.blocks[block].term;
+        term.map_operands(&mut |value| self.noted_operand(value));
         self.function.blocks[block].term = term;
+    }
+
+    /// What stands for a value that is read here.
+    fn noted_operand(&mut self, value: Value) -> Value {
+        let by = self.operand(value);
+        self.changed |= by != value;
+        by
     }
 
     /// What stands for a value here.
@@ -188,9 +192,7 @@ impl Walk<'_> {
     }
 
     fn keep(&mut self, inst: &mut Inst, block: Block) -> bool {
-        let before = inst.op.clone();
-        inst.op.map_operands(&mut |value| self.operand(value));
-        self.changed |= inst.op != before;
+        inst.op.map_operands(&mut |value| self.noted_operand(value));
         let Some(result) = inst.result else { return true };
         if !is_shared(&inst.op) {
             self.ops[result] = Some(inst.op.clone());
