@@ -101,6 +101,10 @@ impl Legal<'_> {
             (AluOp::Div | AluOp::Mod, Rhs::Imm(number)) if number < 0 => Rhs::Reg(self.unsigned(number)),
             _ => rhs,
         };
+        // The verifier does not know of a quotient that there are zeros above. It does when the rest is shifted out.
+        if let (AluOp::Rsh, Rhs::Imm(amount)) = (op, rhs) {
+            return self.shifts(AluOp::Rsh, 32 + (amount & 31), dst, lhs);
+        }
         let negative = matches!(rhs, Rhs::Imm(number) if number < 0);
         let stays = match op {
             AluOp::And | AluOp::Div | AluOp::Mod | AluOp::Rsh => true,
@@ -117,20 +121,21 @@ impl Legal<'_> {
 
     /// The low 32 bits, zeros above.
     fn cut(&mut self, dst: VReg, src: VReg) {
-        self.shifts(AluOp::Rsh, dst, src);
+        self.shifts(AluOp::Rsh, 32, dst, src);
     }
 
     /// The low 32 bits, extended by their sign.
     fn extended(&mut self, src: VReg) -> VReg {
         let dst = self.fresh();
-        self.shifts(AluOp::Arsh, dst, src);
+        self.shifts(AluOp::Arsh, 32, dst, src);
         dst
     }
 
-    fn shifts(&mut self, down: AluOp, dst: VReg, src: VReg) {
-        let (up, rhs) = (self.fresh(), Rhs::Imm(32));
-        self.push(Kind::Alu { op: AluOp::Lsh, width: WIDE, dst: up, lhs: src, rhs });
-        self.push(Kind::Alu { op: down, width: WIDE, dst, lhs: up, rhs });
+    /// Up by 32 bits, and down by so many.
+    fn shifts(&mut self, down: AluOp, amount: i32, dst: VReg, src: VReg) {
+        let up = self.fresh();
+        self.push(Kind::Alu { op: AluOp::Lsh, width: WIDE, dst: up, lhs: src, rhs: Rhs::Imm(32) });
+        self.push(Kind::Alu { op: down, width: WIDE, dst, lhs: up, rhs: Rhs::Imm(amount) });
     }
 
     /// A register with 32 bits, zeros above.

@@ -20,7 +20,18 @@ pub fn greatest(width: u32) -> u64 {
 
 /// The bounds that the making of a number shows, to the verifier too: it does not know what a division leaves.
 pub fn shown(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value) -> Bounds {
-    Bounds { least: 0, most: most(ops, types, value, DEPTH) }.exact_if(constant(ops, value))
+    shown_by(ops, types, value, &|_| true)
+}
+
+/// The same, by the making of those values alone that count.
+pub fn shown_by(
+    ops: &IndexVec<Value, Option<Op>>,
+    types: &IndexVec<Value, Type>,
+    value: Value,
+    counts: &dyn Fn(Value) -> bool,
+) -> Bounds {
+    let making = Making { ops, types, counts };
+    Bounds { least: 0, most: making.most(value, DEPTH) }.exact_if(making.constant(value))
 }
 
 impl Bounds {
@@ -35,39 +46,49 @@ impl Bounds {
     }
 }
 
-fn constant(ops: &IndexVec<Value, Option<Op>>, value: Value) -> Option<u64> {
-    match ops[value] {
-        Some(Op::Const(bits)) => Some(bits),
-        _ => None,
-    }
+/// How numbers are made.
+struct Making<'a> {
+    ops: &'a IndexVec<Value, Option<Op>>,
+    types: &'a IndexVec<Value, Type>,
+    counts: &'a dyn Fn(Value) -> bool,
 }
 
-fn most(ops: &IndexVec<Value, Option<Op>>, types: &IndexVec<Value, Type>, value: Value, depth: u32) -> u64 {
-    let whole = greatest(types[value].bits().unwrap_or(64));
-    let Some(depth) = depth.checked_sub(1) else { return whole };
-    let of = |value: Value| most(ops, types, value, depth);
-    let found = match &ops[value] {
-        Some(Op::Const(bits)) => *bits,
-        Some(op) if op.is_test() => 1,
-        Some(Op::Load { size: Size::B, .. }) => 0xff,
-        Some(Op::Load { size: Size::H, .. }) => 0xffff,
-        Some(Op::Narrow { bits, signed: false, .. }) => greatest(u32::from(*bits)),
-        Some(Op::ZeroExtend(inner)) => match of(*inner) {
-            // Of a remainder, or what a loop carries, the verifier does not even know that there are zeros above.
-            most if most == greatest(32) && !matches!(ops[*inner], Some(Op::Load { .. })) => whole,
-            most => most,
-        },
-        Some(Op::Truncate(inner)) => of(*inner),
-        Some(Op::Below { value, bound }) => of(*value).min(bound - 1),
-        Some(Op::Binary(BinaryOp::Add, a, b)) => of(*a).saturating_add(of(*b)),
-        Some(Op::Binary(BinaryOp::And, a, b)) => of(*a).min(of(*b)),
-        Some(Op::Binary(BinaryOp::LShr, a, b)) => {
-            constant(ops, *b).map_or(whole, |amount| of(*a) >> (amount & u64::from(whole.count_ones() - 1)))
+impl Making<'_> {
+    fn constant(&self, value: Value) -> Option<u64> {
+        match self.ops[value] {
+            Some(Op::Const(bits)) => Some(bits),
+            _ => None,
         }
-        _ => whole,
-    };
-    // A number that was cut may be anything.
-    if found > whole { whole } else { found }
+    }
+
+    fn most(&self, value: Value, depth: u32) -> u64 {
+        let whole = greatest(self.types[value].bits().unwrap_or(64));
+        let Some(depth) = depth.checked_sub(1) else { return whole };
+        let of = |value: Value| self.most(value, depth);
+        let found = match &self.ops[value] {
+            Some(Op::Const(bits)) => *bits,
+            _ if !(self.counts)(value) => whole,
+            Some(op) if op.is_test() => 1,
+            Some(Op::Load { size: Size::B, .. }) => 0xff,
+            Some(Op::Load { size: Size::H, .. }) => 0xffff,
+            Some(Op::Narrow { bits, signed: false, .. }) => greatest(u32::from(*bits)),
+            Some(Op::ZeroExtend(inner)) => match of(*inner) {
+                // Of a remainder, or what a loop carries, the verifier does not even know that there are zeros above.
+                most if most == greatest(32) && !matches!(self.ops[*inner], Some(Op::Load { .. })) => whole,
+                most => most,
+            },
+            Some(Op::Truncate(inner)) => of(*inner),
+            Some(Op::Below { value, bound }) => of(*value).min(bound - 1),
+            Some(Op::Binary(BinaryOp::Add, a, b)) => of(*a).saturating_add(of(*b)),
+            Some(Op::Binary(BinaryOp::And, a, b)) => of(*a).min(of(*b)),
+            Some(Op::Binary(BinaryOp::LShr, a, b)) => self
+                .constant(*b)
+                .map_or(whole, |amount| of(*a) >> (amount & u64::from(whole.count_ones() - 1))),
+            _ => whole,
+        };
+        // A number that was cut may be anything.
+        if found > whole { whole } else { found }
+    }
 }
 
 /// What a comparison with a constant says about the number, if that is an interval.

@@ -1,21 +1,24 @@
 //! Works out at compile time what is known, and drops what does nothing.
 
+use super::turns::Turns;
 use super::{Replacements, bounds};
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Condition, Function, Op, Slot, SlotData, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Condition, Function, Op, Slot, SlotData, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
     let mut replacements = Replacements::new(function);
     let mut changed = false;
+    let turns = Turns::new(function);
     for block in function.reverse_postorder() {
         for at in 0..function.blocks[block].insts.len() {
             let inst = &function.blocks[block].insts[at];
             let Some(result) = inst.result else { continue };
             let mut op = inst.op.clone();
             op.map_operands(&mut |value| replacements.resolve(value));
-            let known = Known { ops: &ops, types: &function.values, slots: &function.slots };
+            let (types, slots) = (&function.values, &function.slots);
+            let known = Known { ops: &ops, types, slots, turns: &turns, block };
             match known.simplify(&op, function.values[result]) {
                 Simpler::Op(new) => {
                     changed = true;
@@ -42,6 +45,9 @@ struct Known<'a> {
     ops: &'a IndexVec<Value, Option<Op>>,
     types: &'a IndexVec<Value, Type>,
     slots: &'a IndexVec<Slot, SlotData>,
+    turns: &'a Turns,
+    /// Where the instruction is.
+    block: Block,
 }
 
 impl Known<'_> {
@@ -131,7 +137,8 @@ impl Known<'_> {
                 return Simpler::Value(b);
             }
             let low = op == BinaryOp::And && (right & right.wrapping_add(1)) == 0;
-            if low && bounds::shown(self.ops, self.types, a).most <= right {
+            let is_fresh = |value: Value| self.turns.made_in_that_of(self.block, value);
+            if low && bounds::shown_by(self.ops, self.types, a, &is_fresh).most <= right {
                 return Simpler::Value(a);
             }
         }

@@ -21,6 +21,7 @@ mod stores;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod turns;
 mod twins;
 mod unroll;
 mod values;

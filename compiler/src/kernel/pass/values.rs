@@ -6,12 +6,14 @@
 //!
 //! The verifier has to see the bounds too. A comparison may only go if it is left with a value that it knows to be below:
 //! one whose making shows it ([`bounds::shown`]), an [`Op::Below`] from above, or one that is put where the branch came in.
+//! In a turn of an iterator only what was shown in the same turn counts ([`Turns`]).
 
 use super::bounds::{self, Bounds};
+use super::turns::Turns;
 use super::{Replacements, predecessors};
 use crate::index::{FastMap, IndexVec};
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function, Inst, Op, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function) -> bool {
@@ -24,6 +26,7 @@ pub fn run(function: &mut Function) -> bool {
         }
     }
     let mut walk = Walk {
+        turns: Turns::new(function),
         ops: function.values.iter().map(|_| None).collect(),
         replacements: Replacements::new(function),
         ways_in: predecessors(function),
@@ -75,6 +78,7 @@ impl<K: Clone + Eq + std::hash::Hash, V: Clone> Scoped<K, V> {
 
 struct Walk<'a> {
     function: &'a mut Function,
+    turns: Turns,
     /// What makes the values seen so far.
     ops: IndexVec<Value, Option<Op>>,
     replacements: Replacements,
@@ -208,8 +212,9 @@ impl Walk<'_> {
             return self.replace(result, checked);
         }
         let key = (inst.op.clone(), ty);
-        if let Some(value) = self.made.get(&key) {
-            let value = *value;
+        if let Some(value) = self.made.get(&key).copied()
+            && (!shows_bounds(&inst.op) || self.turns.made_in_that_of(block, value))
+        {
             return self.replace(result, value);
         }
         self.ops[result] = Some(inst.op.clone());
@@ -239,15 +244,16 @@ impl Walk<'_> {
         if let Some(value) = self.made.get(&(op.clone(), ty)) {
             return *value;
         }
-        let value = self.value(ty, op.clone());
+        let value = self.value(ty, op.clone(), None);
         self.made.map.insert((op.clone(), ty), value);
         let span = self.function.span;
         self.hoisted.push(Inst { result: Some(value), op, span });
         value
     }
 
-    fn value(&mut self, ty: Type, op: Op) -> Value {
+    fn value(&mut self, ty: Type, op: Op, block: Option<Block>) -> Value {
         self.ops.push(Some(op));
+        self.turns.add(block);
         self.replacements.add();
         self.function.values.push(ty)
     }
@@ -273,16 +279,19 @@ impl Walk<'_> {
     /// A value that is the number and that the verifier knows to be below the bound.
     fn below(&mut self, value: Value, bound: u64, ty: Type, block: Block) -> Option<Value> {
         let number = self.number(value);
-        if bounds::shown(&self.ops, &self.function.values, number).most < bound {
+        let is_fresh = |value: Value| self.turns.made_in_that_of(block, value);
+        let shown = bounds::shown_by(&self.ops, &self.function.values, number, &is_fresh);
+        if shown.most < bound {
             return Some(value);
         }
         if let Some((checked, least)) = self.checked.get(&(number, ty))
             && *least <= bound
+            && is_fresh(*checked)
         {
             return Some(*checked);
         }
         let (Bounds { most, .. }, from) = *self.bounds.get(&number)?;
-        if most >= bound || from == block {
+        if most >= bound || from == block || !self.turns.are_one(from, block) {
             return None;
         }
         let mut inner = number;
@@ -295,7 +304,7 @@ impl Walk<'_> {
     }
 
     fn insert(&mut self, block: Block, op: Op, ty: Type) -> Value {
-        let value = self.value(ty, op.clone());
+        let value = self.value(ty, op.clone(), Some(block));
         let span = self.function.blocks[block].span;
         self.inserted.push((block, Inst { result: Some(value), op, span }));
         value
@@ -341,6 +350,14 @@ impl Walk<'_> {
         self.replacements.apply(function);
         self.changed
     }
+}
+
+/// Whether the verifier learns from this how large a number can be.
+fn shows_bounds(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Below { .. } | Op::Narrow { signed: false, .. } | Op::Binary(BinaryOp::And | BinaryOp::LShr, ..)
+    )
 }
 
 /// Whether two of them with the same operands are one.
