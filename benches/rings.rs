@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use ks_benches::commands;
 use ks_benches::machine::Machine;
 use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_host::perf::{Attachments, Catalog, LinkProgram, Options as EventOptions};
@@ -91,12 +92,12 @@ fn main() -> Result<()> {
     println!("{}\n", Machine::here());
     let held = if std::env::args().any(|word| word == "--bench") { HELD } else { HELD / 50 };
     stay_on(1).context("the consumer has a CPU of its own")?;
-    let folder = Folder::new()?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let script = compile(SCRIPT)?;
-    let plugin = folder.0.join("rings.wasm");
+    let plugin = folder.path().join("rings.wasm");
     std::fs::write(&plugin, &script.plugin)?;
     let (_, object) = script.objects.first().context("the script has a program")?;
-    let host = host()?;
+    let host = commands::path("ks-host")?;
     println!("a ring of 1 MiB, records of 16 bytes; lost, and handled a second\n");
     println!("{:>14} {:>30} {:>30}", "records/s", "plugin", "libbpf-rs");
     // The rows at which each lost nothing, up to the first at which it did.
@@ -296,31 +297,4 @@ fn compile(text: &str) -> Result<Built> {
     let mut checked = pipeline::parse("rings.ks", text.as_bytes(), Options::new("rings"))?.check();
     let built = checked.build(Target::default());
     built.map_err(|_| anyhow!("rings.ks has errors: {:?}", checked.diagnostics))
-}
-
-/// `ks-host` of this build, two folders above the bench.
-fn host() -> Result<PathBuf> {
-    let bench = std::env::current_exe()?;
-    let folder = bench.parent().and_then(Path::parent).context("the bench lies below the target folder")?;
-    let host = folder.join("ks-host");
-    ensure!(host.exists(), "{} is not built: run `make bench`", host.display());
-    Ok(host)
-}
-
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        let path = std::env::temp_dir().join(format!("ks-rings-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What stays behind in the temporary folder harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -2,7 +2,8 @@
 //! installed.
 //!
 //! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its `BEGIN`), and
-//! that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure is the median of several starts; the last column is the median beside that of the first row.
+//! that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure is the
+//! median of several starts; the last column is the median beside that of the first row.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -11,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ks_benches::commands;
 use ks_benches::machine::Machine;
 use ks_compiler::pipeline::{self, Options, Target};
 
@@ -54,8 +56,8 @@ struct Row {
 
 fn main() -> Result<()> {
     let starts = if std::env::args().any(|word| word == "--bench") { STARTS } else { 1 };
-    let folder = Folder::new()?;
-    let rows = rows(&folder.0)?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let rows = rows(folder.path())?;
     println!("{}\n", Machine::here());
     println!("{:<36} {:>12} {:>9}", "start to first attach", "median", "ratio");
     let mut first = None;
@@ -72,7 +74,7 @@ fn main() -> Result<()> {
 }
 
 fn rows(folder: &Path) -> Result<Vec<Row>> {
-    let host = host()?;
+    let host = commands::path("ks-host")?;
     let cache = folder.join("cache");
     let script = folder.join("runs.ks");
     std::fs::write(&script, RUNS)?;
@@ -95,15 +97,6 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
             words: words(&["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"]),
         },
     ])
-}
-
-/// `ks-host` of this build, two folders above the bench.
-fn host() -> Result<PathBuf> {
-    let bench = std::env::current_exe()?;
-    let folder = bench.parent().and_then(Path::parent).context("the bench lies below the target folder")?;
-    let host = folder.join("ks-host");
-    ensure!(host.exists(), "{} is not built: run `make bench`", host.display());
-    Ok(host)
 }
 
 fn plugin(folder: &Path, name: &str, script: &str) -> Result<PathBuf> {
@@ -153,22 +146,4 @@ fn until_first_line(row: &Row) -> Result<Option<Duration>> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} ended with {}: {said}", row.name, output.status);
     Ok(Some(time))
-}
-
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        let path = std::env::temp_dir().join(format!("ks-startup-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Folder(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What stays behind in the temporary folder harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

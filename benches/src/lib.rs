@@ -9,6 +9,7 @@
 
 pub mod answer;
 pub mod baseline;
+pub mod commands;
 pub mod machine;
 pub mod plugin;
 pub mod report;
