@@ -15,11 +15,12 @@
 //! `-` where the kernel has no runs on demand for the kind of program, or the program looks at a context of its own kind.
 //! Needs root for the runs, and clang with the headers of libbpf (`scripts/packages clang libbpf`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use ks_benches::commands;
 use ks_benches::machine::Machine;
 use ks_benches::twin::{self, Twin};
 use ks_compiler::kernel::{self, Checks, Listings};
@@ -39,12 +40,8 @@ fn main() -> Result<()> {
     // What a load that fails says is in the table.
     libbpf_rs::set_print(None);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let work = std::env::temp_dir().join(format!("ks-bench-{}", std::process::id()));
-    std::fs::create_dir(&work).context("cannot make a temporary folder")?;
-    let outcome = all(&root, &work);
-    // A folder that stays behind harms nobody.
-    let _ = std::fs::remove_dir_all(&work);
-    outcome
+    let work = tempfile::tempdir().context("cannot make a temporary folder")?;
+    all(&root, work.path())
 }
 
 fn all(root: &Path, work: &Path) -> Result<()> {
@@ -152,10 +149,7 @@ fn clang(source: &Path, work: &Path) -> Result<Vec<u8>> {
 }
 
 fn ks(script: &Path, work: &Path) -> Result<()> {
-    let own = std::env::current_exe()?;
-    let folder: Option<PathBuf> = own.parent().and_then(Path::parent).map(Path::to_path_buf);
-    let command = folder.context("a bench lies two folders below the target folder")?.join("ks");
-    let output = Command::new(command)
+    let output = Command::new(commands::path("ks")?)
         .args(["build", "--arch", std::env::consts::ARCH])
         .arg(script)
         .arg("-o")
