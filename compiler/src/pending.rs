@@ -119,8 +119,16 @@ impl Pending<'_> {
         if map.kind.is_storage() {
             self.later(map.span, &format!("a map of the kind `{}` is", map.kind.name()));
         } else if matches!(self.hir.types.kind(map.value), TypeKind::Ptr(_)) {
-            self.later(map.span, "a map of pointers is");
+            self.later(map.span, &format!("a map of pointers of the kind `{}` is", map.kind.name()));
+        } else if map.objects && !self.has_values(map.value) {
+            // An address means nothing to the other half.
+            self.later(map.span, "a map of pointers to what has pointers in it is");
         }
+    }
+
+    fn may_be_entry(&self, pointer: TypeId) -> bool {
+        let TypeKind::Ptr(object) = *self.hir.types.kind(pointer) else { return false };
+        self.hir.maps.iter().any(|map| map.objects && map.value == object)
     }
 
     fn kernel_builtin(&self, builtin: &KernelBuiltin) -> bool {
@@ -239,6 +247,13 @@ impl Visitor for Pending<'_> {
 
     fn stmt(&mut self, stmt: &Stmt) {
         let known = match &stmt.kind {
+            // Of which entry is not known here.
+            StmtKind::Free(pointer) if self.half == Half::Kernel && self.may_be_entry(pointer.ty) => {
+                return self.later(
+                    stmt.span,
+                    "in the kernel half, `delete` of a pointer that came from elsewhere and may be an entry of a map is",
+                );
+            }
             StmtKind::ForEach { walk: Walk::Map(_) | Walk::PerCpu { .. }, .. } => self.half == Half::User,
             _ => true,
         };

@@ -10,7 +10,7 @@ use ks_wit::section::{Arch, BpfRecord};
 use crate::ast;
 use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::hir::Hir;
+use crate::hir::{self, Hir};
 use crate::kernel::{self, Checks, Cpu, KernelVersion, Listings, Machine};
 use crate::kernel_types::KernelTypes;
 use crate::lex::{self, Token};
@@ -108,7 +108,10 @@ impl Parsed {
         let hir =
             if diagnostics.has_errors() { None } else { check::check(&program, &options, &mut diagnostics) };
         let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
-        let hir = hir.map(|hir| choose_entries(hir, options.tests));
+        let hir = hir.map(|mut hir| {
+            hir::objects::rewrite(&mut hir);
+            choose_entries(hir, options.tests)
+        });
         Checked { sources, diagnostics, hir, file }
     }
 }

@@ -291,6 +291,79 @@ fn root_lf_102_objects_of_new_start_as_zeros() {
 }
 
 #[test]
+fn root_lf_103_an_object_in_a_map_is_read_and_written_by_both_halves() {
+    let script = r#"
+struct S { n: u64, k: u32 }
+var m : hash<u32, *S>(8)
+var seen : u64 = 0
+var absent : bool = false
+var turn : u32 = 0
+var memory : u8[262144]
+
+@perf_event
+fn watch(ctx: *bpf_perf_event_data) -> i32 {
+    if (turn == 1) {
+        turn = 2
+        var p = m[1]
+        seen = p->n
+        p->n += 10
+        m[1]->k = 3
+        var q = new S()
+        q->n = 20
+        m[2] = q
+        q->k = 4
+        absent = m[3] == null
+    }
+    if (turn == 3) {
+        turn = 4
+        seen = m[2]->n
+        var q = m[2]
+        delete q
+        absent = m[1] == null
+    }
+    return 0
+}
+
+fn bump(p: *S) {
+    p->n += 1
+}
+
+fn main() -> i32 {
+    var p = new S()
+    p->n = 5
+    m[1] = p
+    bump(p)
+    var program = load(watch)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    turn = 1
+    memory[8192] = 1
+    memory[81920] = 1
+    print("%u {} %u %u", seen, absent, p->n, p->k)
+    var q = m[2]
+    if (q != null) {
+        print("%u %u", q->n, q->k)
+        bump(q)
+        q->k = 6
+    }
+    var sum : u64 = 0
+    for (key, value in m) {
+        sum += value->n
+        value->n += key
+    }
+    print("%u %u %u", sum, p->n, q->n)
+    delete p
+    turn = 3
+    memory[147456] = 1
+    memory[212992] = 1
+    detach(program)
+    print("%u {} {}", seen, absent, m[2] == null)
+    return 0
+}
+"#;
+    prints("maps_of_pointers", script, "6 true 16 3\n20 4\n37 17 23\n23 true true\n");
+}
+
+#[test]
 fn root_lf_106_surplus_values_are_printed_at_the_end_in_the_kernel_half() {
     let script = "var done : u32 = 0\nvar memory : u8[131072]\n\n@perf_event\n\
                   fn watch(ctx: *bpf_perf_event_data) -> i32 {\nif (done == 0) {\ndone = 1\n\

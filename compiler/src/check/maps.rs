@@ -143,6 +143,7 @@ impl Checker<'_> {
             kind,
             key: types.0,
             value: types.1,
+            objects: false,
             max_entries,
             flags,
             numa_node,

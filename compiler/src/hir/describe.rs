@@ -76,7 +76,7 @@ impl StmtKind {
         match self {
             StmtKind::Take { .. } => "a queue or stack is",
             StmtKind::ForEach { .. } => "walking a map or an array is",
-            StmtKind::Remove { .. } | StmtKind::Free(_) => "`delete` is",
+            StmtKind::Remove { .. } | StmtKind::Free(_) | StmtKind::Release(_) => "`delete` is",
             _ => "this statement is",
         }
     }

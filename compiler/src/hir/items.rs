@@ -388,8 +388,11 @@ pub struct Map {
     /// The key as the script declares it; void if the kind has none; a pointer to the owner for local storage; `i64` for
     /// stacks. An array kind's BPF map has a 4-byte key whatever this is.
     pub key: TypeId,
-    /// The value. A pointer: the object it points to lies in the map, and an element is its address.
+    /// The value. A pointer, until [`super::objects`] has made it the object: that lies in the map, and an element is
+    /// its address.
     pub value: TypeId,
+    /// The script has pointers to the values.
+    pub objects: bool,
     /// Most entries; 0 for local storage.
     pub max_entries: u32,
     /// BPF_F_... bits.

@@ -10,6 +10,7 @@ mod expr;
 pub mod flow;
 pub mod hooks;
 mod items;
+pub mod objects;
 mod stmt;
 pub mod visit;
 pub mod visit_mut;

@@ -135,6 +135,9 @@ pub enum StmtKind {
     },
     /// `delete p`: gives an object of `new` back, or removes the map entry that the pointer is bound to. Null: no effect.
     Free(Expr),
+    /// A map took a copy of what the pointer leads to: gives an object of `new` back; else no effect. Made by
+    /// [`super::objects`].
+    Release(Expr),
     /// Leaves the innermost loop.
     Break,
     /// Goes to the next turn of the innermost loop.

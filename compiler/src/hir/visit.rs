@@ -76,6 +76,7 @@ pub fn own(visitor: &mut impl Visitor, stmt: &Stmt) {
         }
         StmtKind::Expr(one)
         | StmtKind::Free(one)
+        | StmtKind::Release(one)
         | StmtKind::Throw(one)
         | StmtKind::Defer(one)
         | StmtKind::If { cond: one, .. }

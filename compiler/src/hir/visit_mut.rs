@@ -7,14 +7,19 @@ use super::{
 
 /// Receives what a walk meets, before its parts. Every method does nothing unless it is written.
 pub trait VisitorMut {
+    /// A block; what it is replaced by is walked.
+    fn block(&mut self, _block: &mut Block) {}
     /// A statement.
     fn stmt(&mut self, _stmt: &mut Stmt) {}
     /// A place.
     fn place(&mut self, _place: &mut Place) {}
+    /// An expression.
+    fn expr(&mut self, _expr: &mut Expr) {}
 }
 
 /// Walks a block.
 pub fn block(visitor: &mut impl VisitorMut, block: &mut Block) {
+    visitor.block(block);
     for one in block {
         stmt(visitor, one);
     }
@@ -31,6 +36,7 @@ fn stmt(visitor: &mut impl VisitorMut, stmt: &mut Stmt) {
         }
         StmtKind::Expr(one)
         | StmtKind::Free(one)
+        | StmtKind::Release(one)
         | StmtKind::Throw(one)
         | StmtKind::Defer(one)
         | StmtKind::Return(Some(one)) => expr(visitor, one),
@@ -79,6 +85,7 @@ fn place(visitor: &mut impl VisitorMut, one: &mut Place) {
 }
 
 fn expr(visitor: &mut impl VisitorMut, one: &mut Expr) {
+    visitor.expr(one);
     match &mut one.kind {
         ExprKind::Const(_)
         | ExprKind::Bytes(_)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | variables | block | block | .. HEAP   free   ARENA_START  arena ..
-//! block: 8 bytes (a mark and the class), then the object
+//! block: 8 bytes (a mark with the class; see `objects`), then the object
 //! ```
 //!
 //! A block that is given back goes to the list of its class, for the next object of that class. Nothing of the arena is
@@ -14,18 +14,19 @@ use super::code::{Code, Var, mem};
 use super::cx::Cx;
 use super::memory::{PAGE, STACK_TOP};
 use super::module::{ARENA, ARENA_START, HEAP};
+use super::objects;
 use super::runtime::{append_text, append_vars, begin_message, end_message};
 
 /// Bytes before an object.
-const HEADER: u32 = 8;
+pub const HEADER: u32 = 8;
 /// Objects up to this size have classes of 16 bytes each; above, sizes are powers of two.
 const SMALL: u32 = 1024;
 /// Classes of small objects: 1 to 64.
 const SMALL_CLASSES: u32 = SMALL / 16;
 /// No class is above this: an object has less than 4 GiB.
-const CLASSES: u32 = SMALL_CLASSES + 32;
+pub const CLASSES: u32 = SMALL_CLASSES + 32;
 /// In front of an object that is in use, with its class in the low byte.
-const MARK: u32 = 0x6b73_0000;
+pub const MARK: u32 = 0x6b73_0000;
 /// The heap grows by at least so much.
 const CHUNK: u32 = PAGE;
 
@@ -56,6 +57,9 @@ pub fn allocate(cx: &mut Cx<'_>, code: &mut Code) {
     code.get_global(HEAP).u32(HEADER).op(I::I32Add).set(at);
     code.get(end).op(I::I32WrapI64).set_global(HEAP).end();
     code.get(at).u32(HEADER).op(I::I32Sub).get(class).u32(MARK).ops_of([I::I32Or, I::I32Store(mem(0))]);
+    if objects::any(cx) {
+        code.get(at).u32(HEADER).op(I::I32Sub).i32(0).op(I::I32Store(mem(objects::RECORD)));
+    }
     code.get(at).i32(0).get(bytes).op(I::MemoryFill(0));
     code.get(at);
 }
@@ -85,6 +89,9 @@ pub fn free(cx: &mut Cx<'_>, code: &mut Code) {
     let [at, mark, list] = [(); 3].map(|()| code.local(ValType::I32));
     code.get(pointer).op(I::I64Eqz).if_();
     code.op(I::Return).end();
+    if objects::any(cx) {
+        objects::free_entry(cx, code);
+    }
     let known = code.block();
     let strange = code.block();
     code.get(pointer).i64(STACK_TOP.into()).op(I::I64LtU).br_if(strange);

@@ -34,6 +34,7 @@ mod matching;
 mod memory;
 mod module;
 mod number;
+mod objects;
 mod perf;
 mod place;
 mod pointer;

@@ -10,6 +10,7 @@ use super::code::Var;
 use super::cx::{GlobalHome, Kept, Lower};
 use super::func::{FnCx, Home};
 use super::maps::Table;
+use super::objects;
 use super::runtime::Routine;
 use super::scalar::{convert, is_wide, push_const, val_type};
 use crate::hir::{Expr, ExprKind, GlobalId, LocalId, Place, PlaceKind};
@@ -26,6 +27,8 @@ pub enum Spot {
     Local(LocalId, Var),
     /// Memory that nothing else depends on.
     Memory(Addr),
+    /// What a pointer leads to that may point into a map, or a part of it. The pointer stands in a local.
+    Object { base: Var, addr: Addr },
     /// A local in memory that may be bound to a map element, or a part of it.
     Bound { local: LocalId, addr: Addr, part: bool },
     /// A variable of the BPF object, or a part of it.
@@ -79,6 +82,9 @@ impl FnCx<'_, '_> {
                 let spot = Spot::Element { map: Table::Config(*id), key: self.zero_key(), part: None };
                 let offset = self.field_offset(self.cx.hir.configs[*id].ty, *field);
                 self.part(spot, Bytes::Constant(offset))
+            }
+            PlaceKind::Deref(pointer) if objects::may_be(self.cx, place.ty) => {
+                self.object_spot(pointer, place)?
             }
             PlaceKind::Deref(pointer) => Spot::Memory(self.pointee(pointer, place.ty)?),
             PlaceKind::Value(value) => Spot::Memory(self.aggregate_addr(value)?),
@@ -138,6 +144,10 @@ impl FnCx<'_, '_> {
         match *spot {
             Spot::Local(..) => panic!("a scalar local has no address"),
             Spot::Memory(addr) | Spot::Bound { addr, .. } => addr,
+            Spot::Object { base, addr } => {
+                self.object_read(base, span);
+                addr
+            }
             Spot::Variable { id, part } => {
                 let whole = self.slot(self.cx.hir.globals[id].ty);
                 self.read_variable(id, whole);
@@ -215,6 +225,11 @@ impl FnCx<'_, '_> {
         match *spot {
             Spot::Local(..) => panic!("a scalar local has no bytes"),
             Spot::Memory(addr) => self.copy(addr, from, bytes),
+            Spot::Object { base, addr } => {
+                self.object_read(base, span);
+                self.copy(addr, from, bytes);
+                self.object_written(base, span);
+            }
             Spot::Bound { local, addr, part } => {
                 self.copy(addr, from, bytes);
                 if part {
@@ -270,6 +285,7 @@ impl FnCx<'_, '_> {
         match spot {
             Spot::Local(..) => panic!("a scalar has no parts"),
             Spot::Memory(addr) => Spot::Memory(self.moved(addr, bytes)),
+            Spot::Object { base, addr } => Spot::Object { base, addr: self.moved(addr, bytes) },
             Spot::Bound { local, addr, .. } => {
                 Spot::Bound { local, addr: self.moved(addr, bytes), part: true }
             }

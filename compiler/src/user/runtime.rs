@@ -11,7 +11,7 @@ use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
 use super::{
-    defer, errno, errors, heap, link, load, maps, number, perf, print, ring, tasks, text, variables,
+    defer, errno, errors, heap, link, load, maps, number, objects, perf, print, ring, tasks, text, variables,
 };
 use crate::hir::{FuncId, Hir};
 use crate::types::EnumId;
@@ -47,8 +47,16 @@ pub enum Routine {
     Ratio,
     /// Class, bytes, `where` -> the address of a zeroed object.
     Allocate,
-    /// Pointer, `where`: gives an object back.
+    /// Pointer, `where`: gives an object back, or removes the entry that it is.
     Free,
+    /// Pointer, `where`: gives an object of `new` back that a map took a copy of; nothing else.
+    Release,
+    /// Pointer, `where`: brings the object up to date if it lies in a map.
+    ObjectRead,
+    /// Pointer, `where`: puts the object back into its map if it lies in one.
+    ObjectWritten,
+    /// Address of the key, `where` -> the address that shows the entry, or 0.
+    Object(Table),
     /// A record: runs the deferred calls that were registered behind it, last first.
     RunDeferred,
     /// -> the exit code; says what was thrown and not caught.
@@ -138,7 +146,11 @@ impl Routine {
             Routine::AppendNumber => (&[I64, I32], &[]),
             Routine::WarnError | Routine::AbortError => (&[I32; 3], &[]),
             Routine::AbortIndex => (&[I32, I32, I64, I32, I32, I32], &[]),
-            Routine::AbortPointer | Routine::Free => (&[I64, I32, I32], &[]),
+            Routine::AbortPointer
+            | Routine::Free
+            | Routine::Release
+            | Routine::ObjectRead
+            | Routine::ObjectWritten => (&[I64, I32, I32], &[]),
             Routine::EnumName(_) => (&[I64, I32], &[I32]),
             Routine::TextLength => (&[I32; 2], &[I32]),
             Routine::TextCopy | Routine::TextAppend => (&[I32; 4], &[]),
@@ -153,6 +165,7 @@ impl Routine {
             Routine::MapOpen(_) | Routine::Load(_) => (&[I32; 2], &[I32]),
             Routine::MapLookup(_) => (&[I32; 4], &[I32]),
             Routine::MapStore(_) => (&[I32; 5], &[]),
+            Routine::Object(_) => (&[I32; 3], &[I32]),
             Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
             Routine::MapRemove(_) => (&[I32; 3], &[]),
             Routine::MapSlot(_) => (&[I32; 5], &[I32]),
@@ -197,6 +210,10 @@ impl Routine {
             Routine::Ratio => "ratio",
             Routine::Allocate => "allocate",
             Routine::Free => "free",
+            Routine::Release => "release",
+            Routine::ObjectRead => "object_read",
+            Routine::ObjectWritten => "object_written",
+            Routine::Object(map) => return format!("ks:object:{}", map.name(hir)),
             Routine::RunDeferred => "run_deferred",
             Routine::ReportThrown => "report_thrown",
             Routine::TextEqual => "text_equal",
@@ -258,6 +275,10 @@ impl Routine {
             Routine::Ratio => number::ratio(&mut code),
             Routine::Allocate => heap::allocate(cx, &mut code),
             Routine::Free => heap::free(cx, &mut code),
+            Routine::Release => objects::release(cx, &mut code),
+            Routine::ObjectRead => objects::read(cx, &mut code),
+            Routine::ObjectWritten => objects::written(cx, &mut code),
+            Routine::Object(map) => objects::object(cx, &mut code, map),
             Routine::RunDeferred => defer::run(cx, &mut code),
             Routine::ReportThrown => errors::report(cx, &mut code),
             Routine::TextEqual => text::equal(cx, &mut code),

@@ -30,6 +30,7 @@ impl FnCx<'_, '_> {
             }
             StmtKind::Remove { map, key } => self.remove(*map, key, stmt.span)?,
             StmtKind::Free(pointer) => self.free(pointer)?,
+            StmtKind::Release(pointer) => self.release_object(pointer)?,
             StmtKind::Try { body, catches } => self.try_(body, catches)?,
             StmtKind::Throw(code) => self.throw(code, stmt.span)?,
             StmtKind::Defer(call) => self.defer(call)?,

@@ -29,6 +29,65 @@ fn main() -> i32 {
 }
 
 #[test]
+fn pointers_to_objects_in_maps_lead_to_the_entries_wherever_they_are_kept() {
+    let text = r#"
+struct Flow {
+    packets: u64,
+    tags: u8[4],
+}
+var flows : hash<u32, *Flow>(16)
+var last : *Flow = null
+fn keep(p: *Flow) -> *Flow {
+    p->tags[1] = 6
+    last = p
+    return p
+}
+fn touch() -> u64 {
+    flows[1]->packets += 100
+    flows[1]->tags[3] = 9
+    return 1
+}
+fn main() -> i32 {
+    var p = new Flow()
+    flows[1] = p
+    var q = keep(flows[1])
+    q->packets += touch()
+    q->tags[0] = 1
+    print("%u %u %u %u", flows[1]->packets, p->tags[1], flows[1]->tags[3], last->tags[0])
+    var other = new Flow()
+    other->packets = 7
+    flows[2] = other
+    flows[3] = q
+    q->packets = 8
+    print("%u %u %u", flows[1]->packets, flows[3]->packets, last->packets)
+    *q = Flow { packets: 40, tags: [2] }
+    var copy = *q
+    print("%u %u", flows[3]->packets, copy.tags[0])
+    delete other
+    delete q
+    delete q
+    q->packets = 1
+    print("{} {} {}", flows[2] == null, flows[3] == null, flows[1] == null)
+    delete flows[1]
+    flows[1] = new Flow()
+    last->packets += 3
+    print("%u %u", flows[1]->packets, flows[9]->packets)
+    flows[1] = null
+    flows[1] = null
+    print("{}", flows[1] == null)
+    last = new Flow()
+    last->packets = 50
+    flows[5] = last
+    last->packets += 1
+    print("%u", flows[5]->packets)
+    return 0
+}
+"#;
+    let printed = ["101 6 9 1", "101 8 101", "40 2", "1 1 0", "3 0", "1", "51"];
+    assert_eq!(output(text), printed);
+}
+
+#[test]
 fn a_pointer_to_a_copy_of_an_entry_changes_the_copy() {
     let text = r#"
 struct Pair {

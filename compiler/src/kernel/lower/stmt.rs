@@ -64,7 +64,7 @@ impl Lowerer<'_> {
             StmtKind::Bind { local, map, key } => self.bind(*local, *map, key, stmt.span),
             StmtKind::Take { local, map, op } => self.take(*local, *map, *op, stmt.span),
             StmtKind::Remove { map, key } => self.remove(*map, key),
-            StmtKind::Free(pointer) => self.free(pointer),
+            StmtKind::Free(pointer) | StmtKind::Release(pointer) => self.free(pointer),
             StmtKind::Assign { place, value } => self.assign(place, value),
             StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
             StmtKind::Expr(expr) => self.effects(expr),

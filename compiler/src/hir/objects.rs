@@ -1,0 +1,384 @@
+//! Maps of pointers: the objects lie in the map itself.
+//!
+//! What the checker made of them is rewritten into what the back ends know of maps whose values lie in them, so that
+//! `map.value` is the object's type from here on ([`Map::objects`] is set):
+//!
+//! ```text
+//! m[k] as a value     -> &m[k]                     m[k]->f      -> m[k].f
+//! var q = m[k]        -> q = &m[k]                 if (var q..) -> q is not null
+//! m[k] = p            -> if (p == null) { delete m[k] } else { m[k] = *p; release p; p = &m[k] }
+//! for (k, q in m)     -> for (k, _ in m) { q = &m[k] .. }
+//! delete q (kernel)   -> release q; if q came from m: delete m[the key it came with]
+//! ```
+//!
+//! In the kernel half an address says nothing of the entry that it leads to: where a function deletes through a
+//! variable, hidden variables beside it remember where it came from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::visit::{self, Visitor};
+use super::visit_mut::{self, VisitorMut};
+use super::{
+    BinaryOp, Block, Expr, ExprKind, Function, Half, Hir, Local, LocalId, MapId, MapKind, Place, PlaceKind,
+    Stmt, StmtKind, Walk,
+};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind};
+
+/// Rewrites all functions and the maps.
+pub fn rewrite(hir: &mut Hir) {
+    let maps: Maps = hir.maps.iter_enumerated().filter_map(|(id, _)| Some((id, owned(hir, id)?))).collect();
+    if maps.is_empty() {
+        return;
+    }
+    let (bool, u32) = (hir.types.common().bool, hir.types.common().u32);
+    for function in hir.functions.iter_mut() {
+        let origins = match function.kind.half() {
+            Half::Kernel => origins(function, &maps, u32),
+            Half::User => BTreeMap::new(),
+        };
+        let mut body = std::mem::take(&mut function.body);
+        visit_mut::block(&mut Rewriter { maps: &maps, function, origins, bool, u32 }, &mut body);
+        function.body = body;
+    }
+    for (id, owned) in maps {
+        hir.maps[id].value = owned.object;
+        hir.maps[id].objects = true;
+    }
+}
+
+/// A map that owns objects.
+#[derive(Debug, Clone, Copy)]
+struct Owned {
+    key: TypeId,
+    /// The values as the script has them.
+    pointer: TypeId,
+    object: TypeId,
+}
+
+type Maps = BTreeMap<MapId, Owned>;
+
+/// Of the other kinds a pointer would be a copy, could not be null, or would not tell which entry it leads to.
+fn owned(hir: &Hir, id: MapId) -> Option<Owned> {
+    let map = &hir.maps[id];
+    match *hir.types.kind(map.value) {
+        TypeKind::Ptr(object) if matches!(map.kind, MapKind::Hash | MapKind::LruHash) => {
+            Some(Owned { key: map.key, pointer: map.value, object })
+        }
+        _ => None,
+    }
+}
+
+/// Where a variable came from.
+#[derive(Debug, Clone)]
+struct Origin {
+    /// 0: no map; else which, from 1.
+    map: LocalId,
+    /// For each map the key.
+    keys: BTreeMap<MapId, LocalId>,
+}
+
+/// Hidden variables for each local that a kernel function may have to delete an entry through: those that it deletes,
+/// and those that these are set from.
+fn origins(function: &mut Function, maps: &Maps, u32: TypeId) -> BTreeMap<LocalId, Origin> {
+    let mut flow = Flow::default();
+    visit::block(&mut flow, &function.body);
+    let mut wanted = flow.deleted;
+    loop {
+        let sources: Vec<_> =
+            flow.copies.iter().filter(|(to, _)| wanted.contains(to)).map(|(_, from)| *from).collect();
+        let before = wanted.len();
+        wanted.extend(sources);
+        if wanted.len() == before {
+            break;
+        }
+    }
+    let mut found = BTreeMap::new();
+    for id in wanted {
+        let (ty, span, foreign) =
+            (function.locals[id].ty, function.locals[id].span, function.params.contains(&id));
+        let fitting: Vec<_> = maps.iter().filter(|(_, owned)| owned.pointer == ty).collect();
+        if fitting.is_empty() || foreign || flow.unknown.contains(&id) {
+            continue;
+        }
+        let mut hidden = |ty| hidden_local(function, ty, span);
+        let map = hidden(u32);
+        let keys = fitting.into_iter().map(|(map, owned)| (*map, hidden(owned.key))).collect();
+        found.insert(id, Origin { map, keys });
+    }
+    // One that is set from a variable of unknown origin is of unknown origin itself.
+    loop {
+        let lost = flow.copies.iter().find(|(to, from)| found.contains_key(to) && !found.contains_key(from));
+        let Some((to, _)) = lost else { return found };
+        found.remove(to);
+    }
+}
+
+fn hidden_local(function: &mut Function, ty: TypeId, span: Span) -> LocalId {
+    function.locals.push(Local { name: String::new(), ty, span, binding: false })
+}
+
+/// What a function does with its pointers.
+#[derive(Default)]
+struct Flow {
+    deleted: BTreeSet<LocalId>,
+    copies: BTreeSet<(LocalId, LocalId)>,
+    /// Set from something that says nothing of where it came from.
+    unknown: BTreeSet<LocalId>,
+}
+
+impl Visitor for Flow {
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Free(value) => self.deleted.extend(variable(value)),
+            StmtKind::Let { local, init: Some(value) }
+            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+                match (&value.kind, variable(value)) {
+                    (_, Some(from)) => {
+                        self.copies.insert((*local, from));
+                    }
+                    (ExprKind::New | ExprKind::Const(0), None) => {}
+                    (ExprKind::Load(Place { kind: PlaceKind::Element { .. }, .. }), None) => {}
+                    _ => {
+                        self.unknown.insert(*local);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The local whose value an expression is.
+fn variable(expr: &Expr) -> Option<LocalId> {
+    match expr.kind {
+        ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => Some(local),
+        _ => None,
+    }
+}
+
+/// Whether a place is a variable or a field of one.
+fn is_variable(place: &Place) -> bool {
+    match &place.kind {
+        PlaceKind::Local(_) | PlaceKind::Global(_) => true,
+        PlaceKind::Field { base, .. } => is_variable(base),
+        _ => false,
+    }
+}
+
+struct Rewriter<'a> {
+    maps: &'a Maps,
+    function: &'a mut Function,
+    origins: BTreeMap<LocalId, Origin>,
+    bool: TypeId,
+    u32: TypeId,
+}
+
+impl VisitorMut for Rewriter<'_> {
+    fn block(&mut self, block: &mut Block) {
+        for stmt in std::mem::take(block) {
+            self.statement(stmt, block);
+        }
+    }
+
+    fn place(&mut self, place: &mut Place) {
+        let PlaceKind::Deref(pointer) = &place.kind else { return };
+        if let Some((map, key)) = self.element(pointer) {
+            *place = Place { kind: PlaceKind::Element { map, key: Box::new(key) }, ..*place };
+        }
+    }
+
+    fn expr(&mut self, expr: &mut Expr) {
+        if let Some((map, key)) = self.element(expr) {
+            *expr = self.address(map, key, expr.span);
+        } else if let ExprKind::Bound(local) = expr.kind
+            && self.maps.values().any(|owned| owned.pointer == self.function.locals[local].ty)
+        {
+            expr.kind = ExprKind::Truth(Box::new(self.load(local, expr.span)));
+        }
+    }
+}
+
+impl Rewriter<'_> {
+    /// The map and the key if an expression is the value of an element.
+    fn element(&self, expr: &Expr) -> Option<(MapId, Expr)> {
+        match &expr.kind {
+            ExprKind::Load(place) => self.element_place(place),
+            _ => None,
+        }
+    }
+
+    fn element_place(&self, place: &Place) -> Option<(MapId, Expr)> {
+        match &place.kind {
+            PlaceKind::Element { map, key } if self.maps.get(map)?.pointer == place.ty => {
+                Some((*map, (**key).clone()))
+            }
+            _ => None,
+        }
+    }
+
+    fn statement(&mut self, stmt: Stmt, out: &mut Block) {
+        let span = stmt.span;
+        match &stmt.kind {
+            StmtKind::Bind { local, map, key } if self.maps.contains_key(map) => {
+                self.bind(*local, *map, key.clone(), span, out);
+            }
+            StmtKind::Let { local, init: Some(value) }
+            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value }
+                if self.element(value).is_some() =>
+            {
+                if let Some((map, key)) = self.element(value) {
+                    self.bind(*local, map, key, span, out);
+                }
+            }
+            StmtKind::Assign { place, value } if self.element_place(place).is_some() => {
+                if let Some((map, key)) = self.element_place(place) {
+                    self.store(map, key, value.clone(), span, out);
+                }
+            }
+            StmtKind::Free(pointer) if self.function.kind.half() == Half::Kernel => {
+                match variable(pointer).and_then(|local| self.origins.get(&local)).cloned() {
+                    Some(origin) => self.free(pointer.clone(), &origin, span, out),
+                    None => out.push(stmt),
+                }
+            }
+            StmtKind::Let { local, init: Some(value) }
+            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+                self.set_origin(*local, value, span, out);
+                out.push(stmt);
+            }
+            StmtKind::Let { local, init: None } => {
+                let null = Expr { kind: ExprKind::Const(0), ty: self.u32, span };
+                self.set_origin(*local, &null, span, out);
+                out.push(stmt);
+            }
+            StmtKind::ForEach { walk: Walk::Map(map), .. } if self.maps.contains_key(map) => {
+                let map = *map;
+                out.push(self.walk(stmt, map));
+            }
+            _ => out.push(stmt),
+        }
+    }
+
+    /// `local = m[key]`.
+    fn bind(&mut self, local: LocalId, map: MapId, key: Expr, span: Span, out: &mut Block) {
+        self.function.locals[local].binding = false;
+        let key = self.remembered_key(local, map, key, span, out);
+        let init = Some(self.address(map, key, span));
+        out.push(Stmt { kind: StmtKind::Let { local, init }, span });
+    }
+
+    /// The same key, kept if where the local comes from matters.
+    fn remembered_key(&self, local: LocalId, map: MapId, key: Expr, span: Span, out: &mut Block) -> Expr {
+        let Some(origin) = self.origins.get(&local) else { return key };
+        let Some(kept) = origin.keys.get(&map).copied() else { return key };
+        out.push(Stmt { kind: StmtKind::Let { local: kept, init: Some(key) }, span });
+        let number = self.number(map, span);
+        out.push(Stmt { kind: StmtKind::Let { local: origin.map, init: Some(number) }, span });
+        self.load(kept, span)
+    }
+
+    /// `m[key] = value`.
+    fn store(&mut self, map: MapId, key: Expr, value: Expr, span: Span, out: &mut Block) {
+        let owned = self.maps[&map];
+        let kept = hidden_local(self.function, owned.key, span);
+        out.push(Stmt { kind: StmtKind::Let { local: kept, init: Some(key) }, span });
+        let key = self.load(kept, span);
+        let remove = Stmt { kind: StmtKind::Remove { map, key: key.clone() }, span };
+        if let ExprKind::Const(0) = value.kind {
+            return out.push(remove);
+        }
+        // A variable of another kind that held the object holds the entry's address afterwards, as a local does.
+        let holder = match &value.kind {
+            ExprKind::Load(place) if variable(&value).is_none() && is_variable(place) => Some(place.clone()),
+            _ => None,
+        };
+        let local = variable(&value).unwrap_or_else(|| {
+            let local = hidden_local(self.function, owned.pointer, span);
+            out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
+            local
+        });
+        let pointer = self.load(local, span);
+        let target = Place { kind: PlaceKind::Deref(Box::new(pointer.clone())), ty: owned.object, span };
+        let object = Expr { kind: ExprKind::Load(target), ty: owned.object, span };
+        let kind = PlaceKind::Element { map, key: Box::new(key.clone()) };
+        let place = Place { kind, ty: owned.object, span };
+        let mut some = vec![
+            Stmt { kind: StmtKind::Assign { place, value: object }, span },
+            Stmt { kind: StmtKind::Release(pointer.clone()), span },
+        ];
+        self.bind(local, map, key, span, &mut some);
+        if let Some(place) = holder {
+            some.push(Stmt { kind: StmtKind::Assign { place, value: pointer.clone() }, span });
+        }
+        let null = ExprKind::IsNull(Box::new(pointer));
+        let cond = Expr { kind: null, ty: self.bool, span };
+        out.push(Stmt { kind: StmtKind::If { cond, then: vec![remove], otherwise: some }, span });
+    }
+
+    /// `delete pointer`, a variable.
+    fn free(&mut self, pointer: Expr, origin: &Origin, span: Span, out: &mut Block) {
+        out.push(Stmt { kind: StmtKind::Release(pointer), span });
+        for (map, key) in &origin.keys {
+            let sides = [self.load(origin.map, span), self.number(*map, span)].map(Box::new);
+            let [left, right] = sides;
+            let cond = Expr { kind: ExprKind::Binary(BinaryOp::Eq, left, right), ty: self.bool, span };
+            let remove = StmtKind::Remove { map: *map, key: self.load(*key, span) };
+            let then = vec![Stmt { kind: remove, span }];
+            out.push(Stmt { kind: StmtKind::If { cond, then, otherwise: Vec::new() }, span });
+        }
+        let none = Expr { kind: ExprKind::Const(0), ty: self.u32, span };
+        out.push(Stmt { kind: StmtKind::Let { local: origin.map, init: Some(none) }, span });
+    }
+
+    /// A local is set to what is no element.
+    fn set_origin(&self, local: LocalId, value: &Expr, span: Span, out: &mut Block) {
+        let Some(origin) = self.origins.get(&local) else { return };
+        if let ExprKind::AddrOf(Place { kind: PlaceKind::Element { map, .. }, ty, .. }) = &value.kind
+            && self.maps.get(map).is_some_and(|owned| owned.object == *ty)
+        {
+            // Made by `bind`, which has set it.
+            return;
+        }
+        let from = variable(value).and_then(|from| self.origins.get(&from));
+        let Some(from) = from else {
+            let none = Expr { kind: ExprKind::Const(0), ty: self.u32, span };
+            return out.push(Stmt { kind: StmtKind::Let { local: origin.map, init: Some(none) }, span });
+        };
+        let keys = origin.keys.iter().filter_map(|(map, key)| Some((*key, *from.keys.get(map)?)));
+        for (to, from) in keys.chain([(origin.map, from.map)]).filter(|(to, from)| to != from) {
+            let init = Some(self.load(from, span));
+            out.push(Stmt { kind: StmtKind::Let { local: to, init }, span });
+        }
+    }
+
+    /// The value of each turn is the entry's address.
+    fn walk(&mut self, stmt: Stmt, map: MapId) -> Stmt {
+        let span = stmt.span;
+        let StmtKind::ForEach { key, value, walk, mut body } = stmt.kind else { return stmt };
+        let copy = hidden_local(self.function, self.maps[&map].object, span);
+        let entry = self.load(key, span);
+        let mut first = Block::new();
+        self.bind(value, map, entry, span, &mut first);
+        body.splice(0..0, first);
+        Stmt { kind: StmtKind::ForEach { key, value: copy, walk, body }, span }
+    }
+
+    /// `&m[key]`.
+    fn address(&self, map: MapId, key: Expr, span: Span) -> Expr {
+        let owned = self.maps[&map];
+        let place = Place { kind: PlaceKind::Element { map, key: Box::new(key) }, ty: owned.object, span };
+        Expr { kind: ExprKind::AddrOf(place), ty: owned.pointer, span }
+    }
+
+    /// The map as a number, from 1.
+    fn number(&self, map: MapId, span: Span) -> Expr {
+        let number = self.maps.keys().position(|one| *one == map).map_or(0, |at| at as u64 + 1);
+        Expr { kind: ExprKind::Const(number), ty: self.u32, span }
+    }
+
+    fn load(&self, local: LocalId, span: Span) -> Expr {
+        let ty = self.function.locals[local].ty;
+        Expr { kind: ExprKind::Load(Place { kind: PlaceKind::Local(local), ty, span }), ty, span }
+    }
+}

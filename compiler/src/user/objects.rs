@@ -1,0 +1,231 @@
+//! Pointers to objects that lie in maps.
+//!
+//! The plugin cannot reach the kernel's memory, so each entry that the script has had a pointer to is shown by a block of
+//! `new` of its own, the same for every pointer to the entry. A record tells where it belongs:
+//!
+//! ```text
+//! block:  mark and class | address of the record (0: an object of `new`) | the object as it was read last
+//! record: next of the map | object | MapLookup | MapStore | MapRemove | bytes | copy | key ..
+//! ```
+//!
+//! Every access through a pointer to such an object reads the entry again, right before it, and a write puts it back if
+//! the entry still exists. A block lives as long as the plugin: one for each key that the script has looked up.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::{Code, Var, mem};
+use super::cx::{Cx, Lower};
+use super::expr::unsupported;
+use super::func::FnCx;
+use super::heap::{CLASSES, HEADER, MARK, class};
+use super::maps::{self, Table};
+use super::memory::STACK_TOP;
+use super::module::HEAP;
+use super::place::Spot;
+use super::runtime::Routine;
+use crate::hir::{Expr, Place};
+use crate::source::Span;
+use crate::types::TypeId;
+
+/// Where a block has the address of its record.
+pub const RECORD: u32 = 4;
+const NEXT: u32 = 0;
+const OBJECT: u32 = 4;
+const LOOKUP: u32 = 8;
+const STORE: u32 = 12;
+const REMOVE: u32 = 16;
+const BYTES: u32 = 20;
+/// Room for what is read, until it is known that the entry exists.
+const COPY: u32 = 24;
+const KEY: u32 = 28;
+
+/// Whether objects of some map are reached through pointers.
+pub fn any(cx: &Cx<'_>) -> bool {
+    cx.hir.maps.iter().any(|map| map.objects)
+}
+
+/// Whether a value of this type may lie in a map and be reached through a pointer.
+pub fn may_be(cx: &Cx<'_>, ty: TypeId) -> bool {
+    cx.hir.maps.iter().any(|map| map.objects && map.value == ty)
+}
+
+/// [`Routine::Object`].
+pub fn object(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
+    let (key, place, place_len) = (Var(0), Var(1), Var(2));
+    let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
+    let read = cx.module.statics.reserve(size.into(), 8);
+    let list = cx.module.statics.reserve(4, 4);
+    let lookup = cx.routine(Routine::MapLookup(map));
+    let [record, at] = [(); 2].map(|()| code.local(ValType::I32));
+    code.get(key).u32(read).get(place).get(place_len).call(lookup);
+    code.op(I::I32Eqz).if_();
+    code.i32(0).op(I::Return).end();
+    code.u32(list).op(I::I32Load(mem(0))).set(record);
+    let found = code.block();
+    let next = code.loop_();
+    code.get(record).op(I::I32Eqz).br_if(found);
+    let other = code.block();
+    code.i32(0).set(at);
+    let byte = code.loop_();
+    code.get(at).u32(key_size).op(I::I32GeU).br_if(found);
+    code.get(record).get(at).ops_of([I::I32Add, I::I32Load8U(mem(KEY))]);
+    code.get(key).get(at).ops_of([I::I32Add, I::I32Load8U(mem(0)), I::I32Ne]).br_if(other);
+    code.get(at).i32(1).op(I::I32Add).set(at);
+    code.br(byte).end().end();
+    code.get(record).op(I::I32Load(mem(NEXT))).set(record);
+    code.br(next).end().end();
+    code.get(record).op(I::I32Eqz).if_();
+    make(cx, code, map, (list, read), record);
+    code.end();
+    code.get(record).op(I::I32Load(mem(OBJECT))).u32(read).u32(size);
+    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.get(record).op(I::I32Load(mem(OBJECT)));
+}
+
+/// Makes a block and a record for the key, and sets the record.
+fn make(cx: &mut Cx<'_>, code: &mut Code, map: Table, (list, copy): (u32, u32), record: Var) {
+    let (key, place, place_len) = (Var(0), Var(1), Var(2));
+    let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
+    let allocate = cx.routine(Routine::Allocate);
+    let (record_class, record_bytes) = class(KEY + key_size);
+    let object = code.local(ValType::I32);
+    code.u32(record_class).u32(record_bytes).get(place).get(place_len).call(allocate).set(record);
+    let (object_class, object_bytes) = class(size);
+    code.u32(object_class).u32(object_bytes).get(place).get(place_len).call(allocate).set(object);
+    code.get(object).u32(HEADER).op(I::I32Sub).get(record).op(I::I32Store(mem(RECORD)));
+    code.get(record).u32(list).ops_of([I::I32Load(mem(0)), I::I32Store(mem(NEXT))]);
+    code.get(record).get(object).op(I::I32Store(mem(OBJECT)));
+    let routines = [
+        (LOOKUP, Routine::MapLookup(map)),
+        (STORE, Routine::MapStore(map)),
+        (REMOVE, Routine::MapRemove(map)),
+    ];
+    for (offset, routine) in routines {
+        let function = cx.routine(routine);
+        let position = cx.module.table_position(function);
+        code.get(record).u32(position).op(I::I32Store(mem(offset)));
+    }
+    code.get(record).u32(size).op(I::I32Store(mem(BYTES)));
+    code.get(record).u32(copy).op(I::I32Store(mem(COPY)));
+    code.get(record).u32(KEY).op(I::I32Add).get(key).u32(key_size);
+    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.u32(list).get(record).op(I::I32Store(mem(0)));
+}
+
+/// Finds out what a pointer leads to.
+fn find(code: &mut Code, pointer: Var) -> Found {
+    let [at, record, is_block] = [(); 3].map(|()| code.local(ValType::I32));
+    let done = code.block();
+    code.get(pointer).i64((STACK_TOP + HEADER).into()).op(I::I64LtU).br_if(done);
+    code.get(pointer).get_global(HEAP).ops_of([I::I64ExtendI32U, I::I64GeU]).br_if(done);
+    code.get(pointer).op(I::I32WrapI64).u32(HEADER).op(I::I32Sub).set(at);
+    code.get(at).op(I::I32Load(mem(0))).u32(MARK).op(I::I32Xor).u32(CLASSES).op(I::I32GtU).br_if(done);
+    code.i32(1).set(is_block);
+    code.get(at).op(I::I32Load(mem(RECORD))).tee(record).op(I::I32Eqz).br_if(done);
+    let own = code.block();
+    code.get(record).u32(STACK_TOP).op(I::I32LtU).br_if(own);
+    code.get(record).u32(KEY).op(I::I32Add).get_global(HEAP).op(I::I32GtU).br_if(own);
+    code.get(record).op(I::I32Load(mem(OBJECT))).get(pointer).ops_of([I::I32WrapI64, I::I32Eq]).br_if(done);
+    code.end();
+    code.i32(0).set(record);
+    code.end();
+    Found { record, is_block }
+}
+
+/// What a pointer leads to.
+struct Found {
+    /// The record of the entry, or 0.
+    record: Var,
+    /// 1 if it is an entry or an object of `new`.
+    is_block: Var,
+}
+
+/// [`Routine::ObjectRead`]. What an entry was last is kept when it is gone.
+pub fn read(cx: &mut Cx<'_>, code: &mut Code) {
+    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
+    let Found { record, .. } = find(code, pointer);
+    let copy = code.local(ValType::I32);
+    code.get(record).op(I::I32Eqz).if_();
+    code.op(I::Return).end();
+    code.get(record).op(I::I32Load(mem(COPY))).set(copy);
+    let lookup = cx.module.call_indirect(&[ValType::I32; 4], &[ValType::I32]);
+    code.get(record).u32(KEY).op(I::I32Add).get(copy).get(place).get(place_len);
+    code.get(record).op(I::I32Load(mem(LOOKUP))).op(lookup).if_();
+    code.get(pointer).op(I::I32WrapI64).get(copy).get(record).op(I::I32Load(mem(BYTES)));
+    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 }).end();
+}
+
+/// [`Routine::ObjectWritten`].
+pub fn written(cx: &mut Cx<'_>, code: &mut Code) {
+    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
+    let Found { record, .. } = find(code, pointer);
+    let exist = maps::update_mode(cx, "exist");
+    let store = cx.module.call_indirect(&[ValType::I32; 5], &[]);
+    code.get(record).if_();
+    code.get(record).u32(KEY).op(I::I32Add).get(pointer).op(I::I32WrapI64);
+    code.i32(exist).get(place).get(place_len);
+    code.get(record).op(I::I32Load(mem(STORE))).op(store).end();
+}
+
+/// The start of `Routine::Free`: an entry is removed, and that is all.
+pub fn free_entry(cx: &mut Cx<'_>, code: &mut Code) {
+    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
+    let Found { record, .. } = find(code, pointer);
+    let remove = cx.module.call_indirect(&[ValType::I32; 3], &[]);
+    code.get(record).if_();
+    code.get(record).u32(KEY).op(I::I32Add).get(place).get(place_len);
+    code.get(record).op(I::I32Load(mem(REMOVE))).op(remove).op(I::Return).end();
+}
+
+/// [`Routine::Release`].
+pub fn release(cx: &mut Cx<'_>, code: &mut Code) {
+    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
+    let Found { record, is_block } = find(code, pointer);
+    let free = cx.routine(Routine::Free);
+    code.get(is_block).get(record).ops_of([I::I32Eqz, I::I32And]).if_();
+    code.get(pointer).get(place).get(place_len).call(free).end();
+}
+
+impl FnCx<'_, '_> {
+    /// Pushes `&map[key]`: 0 if there is no entry.
+    pub fn entry_address(&mut self, map: Table, key: super::addr::Addr, span: Span) {
+        let object = self.cx.routine(Routine::Object(map));
+        self.push_addr(key);
+        self.push_line(span);
+        self.code.call(object);
+    }
+
+    /// What a pointer leads to that may point into a map.
+    pub fn object_spot(&mut self, pointer: &Expr, place: &Place) -> Lower<Spot> {
+        let addr = self.pointee(pointer, place.ty)?;
+        let Some(base) = addr.base else {
+            return Err(unsupported(place.span, "access through this pointer is"));
+        };
+        Ok(Spot::Object { base, addr })
+    }
+
+    /// What a pointer leads to is about to be read, or to be written in part.
+    pub fn object_read(&mut self, base: Var, span: Span) {
+        let read = self.cx.routine(Routine::ObjectRead);
+        self.code.get(base).op(I::I64ExtendI32U);
+        self.push_line(span);
+        self.code.call(read);
+    }
+
+    /// What a pointer leads to was changed.
+    pub fn object_written(&mut self, base: Var, span: Span) {
+        let written = self.cx.routine(Routine::ObjectWritten);
+        self.code.get(base).op(I::I64ExtendI32U);
+        self.push_line(span);
+        self.code.call(written);
+    }
+
+    /// A map took a copy of the object.
+    pub fn release_object(&mut self, pointer: &Expr) -> Lower<()> {
+        let release = self.cx.routine(Routine::Release);
+        self.scalar(pointer)?;
+        self.push_line(pointer.span);
+        self.code.call(release);
+        Ok(())
+    }
+}
