@@ -131,6 +131,12 @@ impl Pending<'_> {
         self.hir.maps.iter().any(|map| map.objects && map.value == object)
     }
 
+    /// Whether a pointer that may be an entry becomes one of another type. A write through that one would not reach the map.
+    fn casts_entry(&self, from: &Expr, to: &Expr) -> bool {
+        let is_pointer = matches!(self.hir.types.kind(to.ty), TypeKind::Ptr(_));
+        is_pointer && from.ty != to.ty && self.may_be_entry(from.ty)
+    }
+
     fn kernel_builtin(&self, builtin: &KernelBuiltin) -> bool {
         matches!(
             builtin,
@@ -240,6 +246,13 @@ impl Pending<'_> {
 
 impl Visitor for Pending<'_> {
     fn expr(&mut self, expr: &Expr) {
+        if let ExprKind::Convert(from) = &expr.kind
+            && self.half == Half::User
+            && self.casts_entry(from, expr)
+        {
+            let what = "in userspace, another type for a pointer that may be an entry of a map is";
+            return self.later(expr.span, what);
+        }
         if !self.known_expr(expr) {
             self.later(expr.span, expr.kind.describe());
         }

@@ -77,6 +77,7 @@ impl StmtKind {
             StmtKind::Take { .. } => "a queue or stack is",
             StmtKind::ForEach { .. } => "walking a map or an array is",
             StmtKind::Remove { .. } | StmtKind::Free(_) | StmtKind::Release(_) => "`delete` is",
+            StmtKind::Give { .. } => "giving an object to a map is",
             _ => "this statement is",
         }
     }

@@ -6,21 +6,25 @@
 //! ```text
 //! m[k] as a value     -> &m[k]                     m[k]->f      -> m[k].f
 //! var q = m[k]        -> q = &m[k]                 if (var q..) -> q is not null
-//! m[k] = p            -> if (p == null) { delete m[k] } else { m[k] = *p; release p; p = &m[k] }
+//! m[k] = p            -> if (p == null) { delete m[k] } else { m[k] = *p; release p; p = &m[k] }   (kernel)
+//!                        if (p == null) { delete m[k] } else { m[k] = *p; give p to m[k] }         (userspace)
 //! for (k, q in m)     -> for (k, _ in m) { q = &m[k] .. }
 //! delete q (kernel)   -> release q; if q came from m: delete m[the key it came with]
 //! ```
 //!
 //! In the kernel half an address says nothing of the entry that it leads to: where a function deletes through a
-//! variable, hidden variables beside it remember where it came from.
+//! variable, hidden variables beside it remember where it came from. Other copies of a pointer that was stored are what
+//! copies of a deleted pointer are there: reads give 0. In userspace they lead to the entry.
+
+mod flow;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::visit::{self, Visitor};
+use self::flow::{Origin, hidden_local, origins, own, variable};
 use super::visit_mut::{self, VisitorMut};
 use super::{
-    BinaryOp, Block, Expr, ExprKind, Function, Half, Hir, Local, LocalId, MapId, MapKind, Place, PlaceKind,
-    Stmt, StmtKind, Walk,
+    BinaryOp, Block, Expr, ExprKind, Function, Half, Hir, LocalId, MapId, MapKind, Place, PlaceKind, Stmt,
+    StmtKind, Walk,
 };
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -33,12 +37,12 @@ pub fn rewrite(hir: &mut Hir) {
     }
     let (bool, u32) = (hir.types.common().bool, hir.types.common().u32);
     for function in hir.functions.iter_mut() {
-        let origins = match function.kind.half() {
-            Half::Kernel => origins(function, &maps, u32),
-            Half::User => BTreeMap::new(),
+        let (origins, own) = match function.kind.half() {
+            Half::Kernel => (origins(function, &maps, u32), BTreeSet::new()),
+            Half::User => (BTreeMap::new(), own(function, &maps)),
         };
         let mut body = std::mem::take(&mut function.body);
-        visit_mut::block(&mut Rewriter { maps: &maps, function, origins, bool, u32 }, &mut body);
+        visit_mut::block(&mut Rewriter { maps: &maps, function, origins, own, bool, u32 }, &mut body);
         function.body = body;
     }
     for (id, owned) in maps {
@@ -69,94 +73,6 @@ fn owned(hir: &Hir, id: MapId) -> Option<Owned> {
     }
 }
 
-/// Where a variable came from.
-#[derive(Debug, Clone)]
-struct Origin {
-    /// 0: no map; else which, from 1.
-    map: LocalId,
-    /// For each map the key.
-    keys: BTreeMap<MapId, LocalId>,
-}
-
-/// Hidden variables for each local that a kernel function may have to delete an entry through: those that it deletes,
-/// and those that these are set from.
-fn origins(function: &mut Function, maps: &Maps, u32: TypeId) -> BTreeMap<LocalId, Origin> {
-    let mut flow = Flow::default();
-    visit::block(&mut flow, &function.body);
-    let mut wanted = flow.deleted;
-    loop {
-        let sources: Vec<_> =
-            flow.copies.iter().filter(|(to, _)| wanted.contains(to)).map(|(_, from)| *from).collect();
-        let before = wanted.len();
-        wanted.extend(sources);
-        if wanted.len() == before {
-            break;
-        }
-    }
-    let mut found = BTreeMap::new();
-    for id in wanted {
-        let (ty, span, foreign) =
-            (function.locals[id].ty, function.locals[id].span, function.params.contains(&id));
-        let fitting: Vec<_> = maps.iter().filter(|(_, owned)| owned.pointer == ty).collect();
-        if fitting.is_empty() || foreign || flow.unknown.contains(&id) {
-            continue;
-        }
-        let mut hidden = |ty| hidden_local(function, ty, span);
-        let map = hidden(u32);
-        let keys = fitting.into_iter().map(|(map, owned)| (*map, hidden(owned.key))).collect();
-        found.insert(id, Origin { map, keys });
-    }
-    // One that is set from a variable of unknown origin is of unknown origin itself.
-    loop {
-        let lost = flow.copies.iter().find(|(to, from)| found.contains_key(to) && !found.contains_key(from));
-        let Some((to, _)) = lost else { return found };
-        found.remove(to);
-    }
-}
-
-fn hidden_local(function: &mut Function, ty: TypeId, span: Span) -> LocalId {
-    function.locals.push(Local { name: String::new(), ty, span, binding: false })
-}
-
-/// What a function does with its pointers.
-#[derive(Default)]
-struct Flow {
-    deleted: BTreeSet<LocalId>,
-    copies: BTreeSet<(LocalId, LocalId)>,
-    /// Set from something that says nothing of where it came from.
-    unknown: BTreeSet<LocalId>,
-}
-
-impl Visitor for Flow {
-    fn stmt(&mut self, stmt: &Stmt) {
-        match &stmt.kind {
-            StmtKind::Free(value) => self.deleted.extend(variable(value)),
-            StmtKind::Let { local, init: Some(value) }
-            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
-                match (&value.kind, variable(value)) {
-                    (_, Some(from)) => {
-                        self.copies.insert((*local, from));
-                    }
-                    (ExprKind::New | ExprKind::Const(0), None) => {}
-                    (ExprKind::Load(Place { kind: PlaceKind::Element { .. }, .. }), None) => {}
-                    _ => {
-                        self.unknown.insert(*local);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The local whose value an expression is.
-fn variable(expr: &Expr) -> Option<LocalId> {
-    match expr.kind {
-        ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => Some(local),
-        _ => None,
-    }
-}
-
 /// Whether a place is a variable or a field of one.
 fn is_variable(place: &Place) -> bool {
     match &place.kind {
@@ -170,6 +86,8 @@ struct Rewriter<'a> {
     maps: &'a Maps,
     function: &'a mut Function,
     origins: BTreeMap<LocalId, Origin>,
+    /// The locals whose pointers nobody else has.
+    own: BTreeSet<LocalId>,
     bool: TypeId,
     u32: TypeId,
 }
@@ -293,6 +211,11 @@ impl Rewriter<'_> {
             ExprKind::Load(place) if variable(&value).is_none() && is_variable(place) => Some(place.clone()),
             _ => None,
         };
+        let copied = match (&value.kind, variable(&value)) {
+            (ExprKind::New, _) => false,
+            (_, Some(local)) => !self.own.contains(&local),
+            _ => true,
+        };
         let local = variable(&value).unwrap_or_else(|| {
             let local = hidden_local(self.function, owned.pointer, span);
             out.push(Stmt { kind: StmtKind::Let { local, init: Some(value) }, span });
@@ -303,11 +226,17 @@ impl Rewriter<'_> {
         let object = Expr { kind: ExprKind::Load(target), ty: owned.object, span };
         let kind = PlaceKind::Element { map, key: Box::new(key.clone()) };
         let place = Place { kind, ty: owned.object, span };
-        let mut some = vec![
-            Stmt { kind: StmtKind::Assign { place, value: object }, span },
-            Stmt { kind: StmtKind::Release(pointer.clone()), span },
-        ];
-        self.bind(local, map, key, span, &mut some);
+        let mut some = vec![Stmt { kind: StmtKind::Assign { place, value: object }, span }];
+        match self.function.kind.half() {
+            Half::Kernel => {
+                some.push(Stmt { kind: StmtKind::Release(pointer.clone()), span });
+                self.bind(local, map, key, span, &mut some);
+            }
+            Half::User => {
+                self.function.locals[local].binding = false;
+                some.push(Stmt { kind: StmtKind::Give { local, map, key, copied }, span });
+            }
+        }
         if let Some(place) = holder {
             some.push(Stmt { kind: StmtKind::Assign { place, value: pointer.clone() }, span });
         }

@@ -135,9 +135,21 @@ pub enum StmtKind {
     },
     /// `delete p`: gives an object of `new` back, or removes the map entry that the pointer is bound to. Null: no effect.
     Free(Expr),
-    /// A map took a copy of what the pointer leads to: gives an object of `new` back; else no effect. Made by
-    /// [`super::objects`].
+    /// A map took a copy of what the pointer leads to: gives an object of `new` back; else no effect. In the kernel half,
+    /// made by [`super::objects`].
     Release(Expr),
+    /// A map has taken the object that a local leads to: from now on the local leads to the entry, if there is one. In
+    /// userspace, made by [`super::objects`].
+    Give {
+        /// The local; not null.
+        local: LocalId,
+        /// The map.
+        map: MapId,
+        /// The key.
+        key: Expr,
+        /// Whether others may have the pointer too, for whom it has to stay one.
+        copied: bool,
+    },
     /// Leaves the innermost loop.
     Break,
     /// Goes to the next turn of the innermost loop.

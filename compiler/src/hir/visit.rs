@@ -86,6 +86,11 @@ pub fn own(visitor: &mut impl Visitor, stmt: &Stmt) {
             visitor.map(*map);
             expr(visitor, key);
         }
+        StmtKind::Give { local, map, key, .. } => {
+            visitor.local(*local);
+            visitor.map(*map);
+            expr(visitor, key);
+        }
         StmtKind::For { local, start, end, .. } => {
             visitor.local(*local);
             expr(visitor, start);

@@ -29,7 +29,9 @@ fn stmt(visitor: &mut impl VisitorMut, stmt: &mut Stmt) {
     visitor.stmt(stmt);
     match &mut stmt.kind {
         StmtKind::Let { init, .. } => init.iter_mut().for_each(|init| expr(visitor, init)),
-        StmtKind::Bind { key, .. } | StmtKind::Remove { key, .. } => expr(visitor, key),
+        StmtKind::Bind { key, .. } | StmtKind::Remove { key, .. } | StmtKind::Give { key, .. } => {
+            expr(visitor, key);
+        }
         StmtKind::Assign { place: to, value } | StmtKind::Compound { place: to, value, .. } => {
             place(visitor, to);
             expr(visitor, value);

@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! block:  mark and class | address of the record (0: an object of `new`) | the object as it was read last
-//! record: next of the map | object | MapLookup | MapStore | MapRemove | bytes | copy | key ..
+//! record: next of the list | object | MapLookup | MapStore | MapRemove | bytes | copy | key ..
 //! ```
 //!
 //! Every access through a pointer to such an object reads the entry again, right before it, and a write puts it back if
-//! the entry still exists. A block lives as long as the plugin: one for each key that the script has looked up.
+//! the entry still exists. A block lives as long as the plugin: one for each key that the script has looked up, and one
+//! for each object that was given to a map and of which the script may still have a pointer.
 
 use wasm_encoder::{Instruction as I, ValType};
 
@@ -23,12 +24,14 @@ use super::memory::STACK_TOP;
 use super::module::HEAP;
 use super::place::Spot;
 use super::runtime::Routine;
-use crate::hir::{Expr, Place};
+use crate::hir::{Expr, ExprKind, LocalId, MapId, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::TypeId;
 
 /// Where a block has the address of its record.
 pub const RECORD: u32 = 4;
+/// Lists of records of one map.
+const LISTS: u32 = 1024;
 const NEXT: u32 = 0;
 const OBJECT: u32 = 4;
 const LOOKUP: u32 = 8;
@@ -49,18 +52,77 @@ pub fn may_be(cx: &Cx<'_>, ty: TypeId) -> bool {
     cx.hir.maps.iter().any(|map| map.objects && map.value == ty)
 }
 
-/// [`Routine::Object`].
+/// What a pointer that goes with a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Given {
+    /// There is none.
+    Nothing,
+    /// What the map has taken. Nobody else has it.
+    Only,
+    /// What the map has taken, and others have it too.
+    Copied,
+}
+
+/// [`Routine::Object`]. The block of an object that the map has taken shows the entry from now on, so that every copy of
+/// the pointer leads to the entry.
 pub fn object(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
-    let (key, place, place_len) = (Var(0), Var(1), Var(2));
+    let [key, pointer, given, place, place_len] = [0, 1, 2, 3, 4].map(Var);
     let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
     let read = cx.module.statics.reserve(size.into(), 8);
-    let list = cx.module.statics.reserve(4, 4);
+    let lists = cx.module.statics.reserve(u64::from(LISTS) * 4, 4);
     let lookup = cx.routine(Routine::MapLookup(map));
-    let [record, at] = [(); 2].map(|()| code.local(ValType::I32));
     code.get(key).u32(read).get(place).get(place_len).call(lookup);
     code.op(I::I32Eqz).if_();
-    code.i32(0).op(I::Return).end();
-    code.u32(list).op(I::I32Load(mem(0))).set(record);
+    code.get(pointer).ops_of([I::I32WrapI64, I::Return]).end();
+    let [list, record, kept] = [(); 3].map(|()| code.local(ValType::I32));
+    push_list(code, key, key_size, lists);
+    code.set(list);
+    search(code, key, key_size, list, record);
+    let what = Made { map, copy: read, kept };
+    code.get(given).u32(Given::Nothing as u32).op(I::I32Ne).if_();
+    let Found { record: old, is_block } = find(code, pointer);
+    code.get(is_block).get(old).ops_of([I::I32Eqz, I::I32And]).if_();
+    code.get(record).op(I::I32Eqz).if_();
+    code.get(pointer).op(I::I32WrapI64).set(kept);
+    make(cx, code, &what, record);
+    link(code, list, record);
+    code.else_().get(given).u32(Given::Copied as u32).op(I::I32Eq).if_();
+    code.get(pointer).op(I::I32WrapI64).set(kept);
+    make(cx, code, &what, old);
+    code.else_();
+    let free = cx.routine(Routine::Free);
+    code.get(pointer).get(place).get(place_len).call(free);
+    code.end().end().end().end();
+    code.get(record).op(I::I32Eqz).if_();
+    let allocate = cx.routine(Routine::Allocate);
+    let (class, bytes) = class(size);
+    code.u32(class).u32(bytes).get(place).get(place_len).call(allocate).set(kept);
+    make(cx, code, &what, record);
+    link(code, list, record);
+    code.end();
+    code.get(record).op(I::I32Load(mem(OBJECT))).u32(read).u32(size);
+    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
+    code.get(record).op(I::I32Load(mem(OBJECT)));
+}
+
+/// Pushes the address of the list that has the key's record, if there is one. FNV-1a of the key's bytes chooses it.
+fn push_list(code: &mut Code, key: Var, key_size: u32, lists: u32) {
+    let [at, hash] = [(); 2].map(|()| code.local(ValType::I32));
+    code.u32(0x811c_9dc5).set(hash);
+    code.i32(0).set(at);
+    let byte = code.loop_();
+    code.get(key).get(at).ops_of([I::I32Add, I::I32Load8U(mem(0))]);
+    code.get(hash).op(I::I32Xor).u32(0x0100_0193).op(I::I32Mul).set(hash);
+    code.get(at).i32(1).op(I::I32Add).tee(at).u32(key_size).op(I::I32LtU).br_if(byte);
+    code.end();
+    code.get(hash).get(hash).i32(16).ops_of([I::I32ShrU, I::I32Xor]);
+    code.u32(LISTS - 1).op(I::I32And).i32(4).op(I::I32Mul).u32(lists).op(I::I32Add);
+}
+
+/// Sets the record to that of the key, or to 0.
+fn search(code: &mut Code, key: Var, key_size: u32, list: Var, record: Var) {
+    let at = code.local(ValType::I32);
+    code.get(list).op(I::I32Load(mem(0))).set(record);
     let found = code.block();
     let next = code.loop_();
     code.get(record).op(I::I32Eqz).br_if(found);
@@ -74,27 +136,27 @@ pub fn object(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     code.br(byte).end().end();
     code.get(record).op(I::I32Load(mem(NEXT))).set(record);
     code.br(next).end().end();
-    code.get(record).op(I::I32Eqz).if_();
-    make(cx, code, map, (list, read), record);
-    code.end();
-    code.get(record).op(I::I32Load(mem(OBJECT))).u32(read).u32(size);
-    code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
-    code.get(record).op(I::I32Load(mem(OBJECT)));
 }
 
-/// Makes a block and a record for the key, and sets the record.
-fn make(cx: &mut Cx<'_>, code: &mut Code, map: Table, (list, copy): (u32, u32), record: Var) {
-    let (key, place, place_len) = (Var(0), Var(1), Var(2));
+/// What a record is made of.
+struct Made {
+    map: Table,
+    /// Room for one value.
+    copy: u32,
+    /// The block that shows the entry.
+    kept: Var,
+}
+
+/// Makes a record of the key, and sets the local to it.
+fn make(cx: &mut Cx<'_>, code: &mut Code, what: &Made, record: Var) {
+    let (key, place, place_len) = (Var(0), Var(3), Var(4));
+    let &Made { map, copy, kept } = what;
     let (size, key_size) = (maps::value_size(cx, map), maps::key_size(cx, map));
     let allocate = cx.routine(Routine::Allocate);
-    let (record_class, record_bytes) = class(KEY + key_size);
-    let object = code.local(ValType::I32);
-    code.u32(record_class).u32(record_bytes).get(place).get(place_len).call(allocate).set(record);
-    let (object_class, object_bytes) = class(size);
-    code.u32(object_class).u32(object_bytes).get(place).get(place_len).call(allocate).set(object);
-    code.get(object).u32(HEADER).op(I::I32Sub).get(record).op(I::I32Store(mem(RECORD)));
-    code.get(record).u32(list).ops_of([I::I32Load(mem(0)), I::I32Store(mem(NEXT))]);
-    code.get(record).get(object).op(I::I32Store(mem(OBJECT)));
+    let (class, bytes) = class(KEY + key_size);
+    code.u32(class).u32(bytes).get(place).get(place_len).call(allocate).set(record);
+    code.get(kept).u32(HEADER).op(I::I32Sub).get(record).op(I::I32Store(mem(RECORD)));
+    code.get(record).get(kept).op(I::I32Store(mem(OBJECT)));
     let routines = [
         (LOOKUP, Routine::MapLookup(map)),
         (STORE, Routine::MapStore(map)),
@@ -109,7 +171,12 @@ fn make(cx: &mut Cx<'_>, code: &mut Code, map: Table, (list, copy): (u32, u32), 
     code.get(record).u32(copy).op(I::I32Store(mem(COPY)));
     code.get(record).u32(KEY).op(I::I32Add).get(key).u32(key_size);
     code.op(I::MemoryCopy { src_mem: 0, dst_mem: 0 });
-    code.u32(list).get(record).op(I::I32Store(mem(0)));
+}
+
+/// Puts a record at the start of its list.
+fn link(code: &mut Code, list: Var, record: Var) {
+    code.get(record).get(list).ops_of([I::I32Load(mem(0)), I::I32Store(mem(NEXT))]);
+    code.get(list).get(record).op(I::I32Store(mem(0)));
 }
 
 /// Finds out what a pointer leads to.
@@ -177,20 +244,12 @@ pub fn free_entry(cx: &mut Cx<'_>, code: &mut Code) {
     code.get(record).op(I::I32Load(mem(REMOVE))).op(remove).op(I::Return).end();
 }
 
-/// [`Routine::Release`].
-pub fn release(cx: &mut Cx<'_>, code: &mut Code) {
-    let (pointer, place, place_len) = (Var(0), Var(1), Var(2));
-    let Found { record, is_block } = find(code, pointer);
-    let free = cx.routine(Routine::Free);
-    code.get(is_block).get(record).ops_of([I::I32Eqz, I::I32And]).if_();
-    code.get(pointer).get(place).get(place_len).call(free).end();
-}
-
 impl FnCx<'_, '_> {
     /// Pushes `&map[key]`: 0 if there is no entry.
     pub fn entry_address(&mut self, map: Table, key: super::addr::Addr, span: Span) {
         let object = self.cx.routine(Routine::Object(map));
         self.push_addr(key);
+        self.code.i64(0).u32(Given::Nothing as u32);
         self.push_line(span);
         self.code.call(object);
     }
@@ -220,12 +279,21 @@ impl FnCx<'_, '_> {
         self.code.call(written);
     }
 
-    /// A map took a copy of the object.
-    pub fn release_object(&mut self, pointer: &Expr) -> Lower<()> {
-        let release = self.cx.routine(Routine::Release);
-        self.scalar(pointer)?;
-        self.push_line(pointer.span);
-        self.code.call(release);
-        Ok(())
+    /// `StmtKind::Give`.
+    pub fn give(&mut self, local: LocalId, map: MapId, key: &Expr, copied: bool) -> Lower<()> {
+        let object = self.cx.routine(Routine::Object(map.into()));
+        let span = key.span;
+        let key = self.key(map, key)?;
+        let given = if copied { Given::Copied } else { Given::Only };
+        let ty = self.function.locals[local].ty;
+        let pointer = ExprKind::Load(Place { kind: PlaceKind::Local(local), ty, span });
+        self.put(local, |fcx| {
+            fcx.push_addr(key);
+            fcx.scalar(&Expr { kind: pointer, ty, span })?;
+            fcx.code.u32(given as u32);
+            fcx.push_line(span);
+            fcx.code.call(object).op(I::I64ExtendI32U);
+            Ok(())
+        })
     }
 }

@@ -49,13 +49,12 @@ pub enum Routine {
     Allocate,
     /// Pointer, `where`: gives an object back, or removes the entry that it is.
     Free,
-    /// Pointer, `where`: gives an object of `new` back that a map took a copy of; nothing else.
-    Release,
     /// Pointer, `where`: brings the object up to date if it lies in a map.
     ObjectRead,
     /// Pointer, `where`: puts the object back into its map if it lies in one.
     ObjectWritten,
-    /// Address of the key, `where` -> the address that shows the entry, or 0.
+    /// Address of the key, pointer, what is given (`objects::Given`), `where` -> the address that shows the entry; the
+    /// pointer if there is none.
     Object(Table),
     /// A record: runs the deferred calls that were registered behind it, last first.
     RunDeferred,
@@ -146,11 +145,9 @@ impl Routine {
             Routine::AppendNumber => (&[I64, I32], &[]),
             Routine::WarnError | Routine::AbortError => (&[I32; 3], &[]),
             Routine::AbortIndex => (&[I32, I32, I64, I32, I32, I32], &[]),
-            Routine::AbortPointer
-            | Routine::Free
-            | Routine::Release
-            | Routine::ObjectRead
-            | Routine::ObjectWritten => (&[I64, I32, I32], &[]),
+            Routine::AbortPointer | Routine::Free | Routine::ObjectRead | Routine::ObjectWritten => {
+                (&[I64, I32, I32], &[])
+            }
             Routine::EnumName(_) => (&[I64, I32], &[I32]),
             Routine::TextLength => (&[I32; 2], &[I32]),
             Routine::TextCopy | Routine::TextAppend => (&[I32; 4], &[]),
@@ -165,7 +162,7 @@ impl Routine {
             Routine::MapOpen(_) | Routine::Load(_) => (&[I32; 2], &[I32]),
             Routine::MapLookup(_) => (&[I32; 4], &[I32]),
             Routine::MapStore(_) => (&[I32; 5], &[]),
-            Routine::Object(_) => (&[I32; 3], &[I32]),
+            Routine::Object(_) => (&[I32, I64, I32, I32, I32], &[I32]),
             Routine::MapAdd(_) => (&[I32, I64, I32, I32], &[]),
             Routine::MapRemove(_) => (&[I32; 3], &[]),
             Routine::MapSlot(_) => (&[I32; 5], &[I32]),
@@ -210,7 +207,6 @@ impl Routine {
             Routine::Ratio => "ratio",
             Routine::Allocate => "allocate",
             Routine::Free => "free",
-            Routine::Release => "release",
             Routine::ObjectRead => "object_read",
             Routine::ObjectWritten => "object_written",
             Routine::Object(map) => return format!("ks:object:{}", map.name(hir)),
@@ -275,7 +271,6 @@ impl Routine {
             Routine::Ratio => number::ratio(&mut code),
             Routine::Allocate => heap::allocate(cx, &mut code),
             Routine::Free => heap::free(cx, &mut code),
-            Routine::Release => objects::release(cx, &mut code),
             Routine::ObjectRead => objects::read(cx, &mut code),
             Routine::ObjectWritten => objects::written(cx, &mut code),
             Routine::Object(map) => objects::object(cx, &mut code, map),

@@ -1,5 +1,9 @@
 //! Maps and config blocks, on a machine that holds them as a kernel does.
 
+use ks_compiler::diag::Diagnostic;
+use ks_compiler::pipeline::{self, Target};
+use ks_compiler::source::Span;
+
 use crate::compile;
 use crate::machine::run_with;
 use crate::programs::lines;
@@ -85,6 +89,106 @@ fn main() -> i32 {
 "#;
     let printed = ["101 6 9 1", "101 8 101", "40 2", "1 1 0", "3 0", "1", "51"];
     assert_eq!(output(text), printed);
+}
+
+#[test]
+fn every_copy_of_a_pointer_that_was_stored_leads_to_the_entry() {
+    let text = r#"
+struct Flow { packets: u64, seen: u32 }
+var flows : hash<u32, *Flow>(2)
+var kept : *Flow = null
+fn store(key: u32, p: *Flow) {
+    kept = p
+    flows[key] = p
+}
+fn main() -> i32 {
+    var p = new Flow()
+    var copy = p
+    store(1, p)
+    var other = new Flow()
+    copy->packets = 3
+    print("%u %u %u %u", flows[1]->packets, p->packets, kept->packets, other->packets)
+    store(1, other)
+    other->packets += 5
+    copy->seen = 2
+    print("%u %u %u %u", flows[1]->packets, p->packets, kept->packets, flows[1]->seen)
+    flows[2] = new Flow()
+    var third = new Flow()
+    third->packets = 10
+    flows[2] = third
+    third->packets += 1
+    print("%u", flows[2]->packets)
+    for (i in 0..3000) {
+        var one = new Flow()
+        one->packets = i
+        flows[2] = one
+        delete flows[2]
+        flows[2] = new Flow()
+    }
+    print("%u", flows[2]->packets)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["3 3 3 0", "5 5 5 2", "11", "0"]);
+}
+
+#[test]
+fn objects_in_maps_are_found_among_many() {
+    let text = r#"
+struct Flow { packets: u64 }
+var flows : hash<u64, *Flow>(5000)
+fn main() -> i32 {
+    for (i in 0..4000) {
+        var one = new Flow()
+        one->packets = i * 3
+        flows[i * 0x100000001] = one
+        one->packets += 1
+    }
+    var wrong: u32 = 0
+    for (i in 0..4000) {
+        var one = flows[i * 0x100000001]
+        if (one == null) {
+            wrong += 1
+        } else if (one->packets != i * 3 + 1) {
+            wrong += 1
+        }
+    }
+    print("%u", wrong)
+    return 0
+}
+"#;
+    assert_eq!(output(text), ["0"]);
+}
+
+#[test]
+fn what_would_not_reach_the_map_is_refused_at_its_place() {
+    let items = "struct S { x: u64 }\nstruct N { next: *N }\nfn set(p: *u64) { *p = 4 }\n";
+    let helper = "@helper\nfn drop(p: *S) { delete p }\n\
+                  @perf_event\nfn watch(ctx: *bpf_perf_event_data) -> i32 {\n drop(m[1])\n return 0\n}\n";
+    let cases = [
+        ("hash<u32, *S>", "", "set(&m[1]->x)", "m[1]->x", "a pointer to this"),
+        ("hash<u32, *S>", "", "var q = m[1]\n set(&q->x)", "q->x", "a pointer to this"),
+        ("hash<u32, *S>", "", "var q = m[1]\n *(q as *u8) = 1", "q as *u8", "another type for a pointer"),
+        ("hash<u32, *S>", helper, "m[1] = null\n load(watch)", "delete p", "`delete` of a pointer that came"),
+        ("array<u32, *S>", "", "m[1] = new S()", "m", "of the kind `array`"),
+        ("percpu_hash<u32, *S>", "", "m[1] = new S()", "m", "of the kind `percpu_hash`"),
+        ("hash<u32, *N>", "", "m[1] = new N()", "m", "what has pointers in it"),
+    ];
+    for (map, more, body, place, reason) in cases {
+        let text = format!(
+            "{items}var m : {map}(8)\n{more}fn main() -> i32 {{\n set(null)\n {body}\n return 0\n}}\n"
+        );
+        let mut checked = pipeline::parse("dir/test.ks", text.as_bytes(), pipeline::Options::new("test"))
+            .expect("a test script is short")
+            .check();
+        assert!(checked.build(Target::default()).is_err(), "{body}");
+        let found = checked.diagnostics.sorted();
+        let there = |one: &&Diagnostic| {
+            let Span { start, end, .. } = one.primary.span;
+            text[start as usize..end as usize].starts_with(place) && one.message.contains(reason)
+        };
+        assert!(found.iter().any(|one| there(&&**one)), "{body}: {found:#?}");
+    }
 }
 
 #[test]

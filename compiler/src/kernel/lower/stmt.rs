@@ -65,6 +65,7 @@ impl Lowerer<'_> {
             StmtKind::Take { local, map, op } => self.take(*local, *map, *op, stmt.span),
             StmtKind::Remove { map, key } => self.remove(*map, key),
             StmtKind::Free(pointer) | StmtKind::Release(pointer) => self.free(pointer),
+            StmtKind::Give { .. } => not_yet(stmt.span, stmt.kind.describe()),
             StmtKind::Assign { place, value } => self.assign(place, value),
             StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
             StmtKind::Expr(expr) => self.effects(expr),

@@ -1,0 +1,164 @@
+//! Where the pointers of a function come from, and who has them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Maps;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    BinaryOp, Expr, ExprKind, Function, Local, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind,
+};
+use crate::source::Span;
+use crate::types::TypeId;
+
+/// Where a variable came from.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    /// 0: no map; else which, from 1.
+    pub(super) map: LocalId,
+    /// For each map the key.
+    pub(super) keys: BTreeMap<MapId, LocalId>,
+}
+
+/// Hidden variables for each local that a kernel function may have to delete an entry through: those that it deletes,
+/// and those that these are set from.
+pub(super) fn origins(function: &mut Function, maps: &Maps, u32: TypeId) -> BTreeMap<LocalId, Origin> {
+    let mut flow = Flow::default();
+    visit::block(&mut flow, &function.body);
+    let mut wanted = flow.deleted;
+    loop {
+        let sources: Vec<_> =
+            flow.copies.iter().filter(|(to, _)| wanted.contains(to)).map(|(_, from)| *from).collect();
+        let before = wanted.len();
+        wanted.extend(sources);
+        if wanted.len() == before {
+            break;
+        }
+    }
+    let mut found = BTreeMap::new();
+    for id in wanted {
+        let (ty, span, foreign) =
+            (function.locals[id].ty, function.locals[id].span, function.params.contains(&id));
+        let fitting: Vec<_> = maps.iter().filter(|(_, owned)| owned.pointer == ty).collect();
+        if fitting.is_empty() || foreign || flow.unknown.contains(&id) {
+            continue;
+        }
+        let mut hidden = |ty| hidden_local(function, ty, span);
+        let map = hidden(u32);
+        let keys = fitting.into_iter().map(|(map, owned)| (*map, hidden(owned.key))).collect();
+        found.insert(id, Origin { map, keys });
+    }
+    // One that is set from a variable of unknown origin is of unknown origin itself.
+    loop {
+        let lost = flow.copies.iter().find(|(to, from)| found.contains_key(to) && !found.contains_key(from));
+        let Some((to, _)) = lost else { return found };
+        found.remove(to);
+    }
+}
+
+pub(super) fn hidden_local(function: &mut Function, ty: TypeId, span: Span) -> LocalId {
+    function.locals.push(Local { name: String::new(), ty, span, binding: false })
+}
+
+/// What a function does with its pointers.
+#[derive(Default)]
+struct Flow {
+    deleted: BTreeSet<LocalId>,
+    copies: BTreeSet<(LocalId, LocalId)>,
+    /// Set from something that says nothing of where it came from.
+    unknown: BTreeSet<LocalId>,
+}
+
+impl Visitor for Flow {
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Free(value) => self.deleted.extend(variable(value)),
+            StmtKind::Let { local, init: Some(value) }
+            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+                match (&value.kind, variable(value)) {
+                    (_, Some(from)) => {
+                        self.copies.insert((*local, from));
+                    }
+                    (ExprKind::New | ExprKind::Const(0), None) => {}
+                    (ExprKind::Load(Place { kind: PlaceKind::Element { .. }, .. }), None) => {}
+                    _ => {
+                        self.unknown.insert(*local);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The locals of a userspace function whose pointers to objects nobody else can have: nothing but `new`, elements and
+/// null was put into them, and what is in them is only followed, compared, deleted and given to maps.
+pub(super) fn own(function: &Function, maps: &Maps) -> BTreeSet<LocalId> {
+    let mut flow = Flow::default();
+    visit::block(&mut flow, &function.body);
+    let mut uses = Uses { maps, all: BTreeMap::new(), harmless: BTreeMap::new() };
+    visit::block(&mut uses, &function.body);
+    let given = flow.copies.iter().map(|(to, _)| *to).chain(function.params.iter().copied());
+    let shared: BTreeSet<_> = given.chain(flow.unknown).collect();
+    let (all, harmless) = (uses.all, uses.harmless);
+    let own = all.into_iter().filter(|(local, number)| harmless.get(local) == Some(number));
+    own.map(|(local, _)| local).filter(|local| !shared.contains(local)).collect()
+}
+
+/// How often a function mentions its locals, and how often in a way that makes no copy of what is in them.
+struct Uses<'a> {
+    maps: &'a Maps,
+    all: BTreeMap<LocalId, usize>,
+    harmless: BTreeMap<LocalId, usize>,
+}
+
+impl Uses<'_> {
+    fn harmless(&mut self, expr: &Expr) {
+        if let Some(local) = variable(expr) {
+            *self.harmless.entry(local).or_default() += 1;
+        }
+    }
+}
+
+impl Visitor for Uses<'_> {
+    fn place(&mut self, place: &Place) {
+        match &place.kind {
+            PlaceKind::Local(local) => *self.all.entry(*local).or_default() += 1,
+            PlaceKind::Deref(pointer) => self.harmless(pointer),
+            _ => {}
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Truth(value) | ExprKind::IsNull(value) => self.harmless(value),
+            ExprKind::Binary(BinaryOp::Eq | BinaryOp::Ne, left, right) => {
+                self.harmless(left);
+                self.harmless(right);
+            }
+            _ => {}
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Free(value) => self.harmless(value),
+            StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, .. } => {
+                *self.harmless.entry(*local).or_default() += 1;
+            }
+            StmtKind::Assign { place: Place { kind: PlaceKind::Element { map, .. }, .. }, value }
+                if self.maps.contains_key(map) =>
+            {
+                self.harmless(value);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The local whose value an expression is.
+pub(super) fn variable(expr: &Expr) -> Option<LocalId> {
+    match expr.kind {
+        ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => Some(local),
+        _ => None,
+    }
+}
