@@ -227,6 +227,8 @@ impl Lowerer<'_> {
     fn discard(&mut self, site: Site) {
         let held = self.builder.get(self.records.all[site].held);
         self.give_if(site, held, Helper::RingDiscard);
+        // Nor is it on the other way here, so that no loop carries it from turn to turn.
+        self.forget(site);
     }
 
     /// Discards what is held of this scope and of those in it: control leaves them.

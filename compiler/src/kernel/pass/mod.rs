@@ -6,6 +6,7 @@ mod bounds;
 mod branches;
 mod callbacks;
 mod carried;
+mod cycles;
 mod dead;
 mod decide;
 mod fold;
@@ -40,6 +41,7 @@ type Pass = fn(&mut Function) -> bool;
 
 const PASSES: &[(&str, Pass)] = &[
     ("params", params::run),
+    ("cycles", cycles::run),
     ("fold", fold::run),
     ("algebra", algebra::run),
     ("accesses", accesses::run),
