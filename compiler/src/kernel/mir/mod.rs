@@ -315,3 +315,11 @@ pub struct Program {
     /// The programs that tail calls lead to: those of one array are of one kind.
     pub arrays: Vec<Vec<FuncId>>,
 }
+
+impl Program {
+    /// Whether a function is the body of a loop, which the verifier looks at on its own.
+    pub fn is_body(&self, id: FuncId) -> bool {
+        use crate::index::Id;
+        id.index() >= self.script_functions && !self.loops.callbacks.contains(&id)
+    }
+}

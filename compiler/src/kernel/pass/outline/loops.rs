@@ -22,11 +22,6 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// How many branches a turn has.
-    pub fn branches(&self, function: &Function) -> usize {
-        branches(function, &self.blocks)
-    }
-
     /// Whether a value is the address of the counter.
     pub fn is_counter(&self, value: Value) -> bool {
         self.counters.contains(&value)
@@ -94,12 +89,6 @@ impl Loop {
         });
         slots.collect()
     }
-}
-
-/// How many of the blocks branch.
-pub fn branches<'b>(function: &Function, blocks: impl IntoIterator<Item = &'b Block>) -> usize {
-    let ends = blocks.into_iter().map(|block| &function.blocks[*block].term);
-    ends.filter(|term| matches!(term, Terminator::Branch { .. })).count()
 }
 
 /// Makes a block of the instructions of another from one on.

@@ -17,7 +17,7 @@ pub mod loops;
 mod maker;
 mod plan;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::FuncId;
 use crate::index::Id;
@@ -25,7 +25,6 @@ use crate::kernel::mir::{
     Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::NUMBER_OFFSET;
-use loops::branches;
 pub(super) use loops::{Loop, loops, split};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Carried, Plan};
@@ -36,8 +35,45 @@ const MAX_BRANCHES: usize = 8;
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
     let is_turn = program.loops.callbacks.contains(&function.id);
-    is_turn && branches(function, &function.reverse_postorder()) > MAX_BRANCHES
-        || loops(function).iter().any(|one| one.branches(function) > MAX_BRANCHES)
+    is_turn && is_large(program, function, &function.reverse_postorder())
+        || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
+}
+
+/// Whether there are too many branches in blocks of a function and in what they call.
+fn is_large<'b>(program: &Program, function: &Function, blocks: impl IntoIterator<Item = &'b Block>) -> bool {
+    branches(program, function, blocks, &mut BTreeMap::new()) > MAX_BRANCHES
+}
+
+/// How many of the blocks branch, and how many of the functions' that they call: the verifier follows calls, but for those
+/// of bodies of loops.
+fn branches<'b>(
+    program: &Program,
+    function: &Function,
+    blocks: impl IntoIterator<Item = &'b Block>,
+    known: &mut BTreeMap<FuncId, usize>,
+) -> usize {
+    let mut found: usize = 0;
+    for data in blocks.into_iter().map(|block| &function.blocks[*block]) {
+        found = found.saturating_add(usize::from(matches!(data.term, Terminator::Branch { .. })));
+        for inst in &data.insts {
+            if let Op::Call { callee: Callee::Function(id), .. } = inst.op
+                && !program.is_body(id)
+            {
+                found = found.saturating_add(branches_of(program, id, known));
+            }
+        }
+    }
+    found
+}
+
+fn branches_of(program: &Program, id: FuncId, known: &mut BTreeMap<FuncId, usize>) -> usize {
+    if let Some(found) = known.get(&id) {
+        return *found;
+    }
+    let callee = program.functions.iter().find(|one| one.id == id);
+    let found = callee.map_or(0, |callee| branches(program, callee, &callee.reverse_postorder(), known));
+    known.insert(id, found);
+    found
 }
 
 /// Makes functions of the large loops of a function, which come before it. Gives how many.
@@ -47,7 +83,7 @@ pub fn run(program: &mut Program, at: usize) -> usize {
     // Before Linux 6.2 the verifier takes what a global function is given for no key of a map.
     // Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
     let by_number = program.loops.called;
-    while let Some(mut one) = next_loop(&program.functions[at + made], &mut tried) {
+    while let Some(mut one) = next_loop(program, at + made, &mut tried) {
         let id = FuncId::new(program.script_functions + program.bodies);
         let function = &mut program.functions[at + made];
         if !one.take_ends(function) {
@@ -65,9 +101,10 @@ pub fn run(program: &mut Program, at: usize) -> usize {
     made
 }
 
-fn next_loop(function: &Function, tried: &mut BTreeSet<Block>) -> Option<Loop> {
+fn next_loop(program: &Program, at: usize, tried: &mut BTreeSet<Block>) -> Option<Loop> {
+    let function = &program.functions[at];
     let found = loops(function);
-    let mut large = found.into_iter().filter(|one| one.branches(function) > MAX_BRANCHES);
+    let mut large = found.into_iter().filter(|one| is_large(program, function, &one.blocks));
     large.find(|one| tried.insert(one.header))
 }
 
@@ -231,7 +268,13 @@ impl Plan {
                     None => again,
                 }
             }
-            None => value,
+            None => match self.remade.get(&value) {
+                Some(inst) => {
+                    let ty = caller.function.values[value];
+                    caller.make(block, ty, inst.clone())
+                }
+                None => value,
+            },
         }
     }
 

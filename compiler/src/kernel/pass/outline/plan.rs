@@ -22,6 +22,8 @@ pub struct Plan {
     pub incoming: BTreeMap<Value, Place>,
     /// Numbers that the body makes and others read.
     pub outgoing: BTreeMap<Value, Place>,
+    /// Addresses that the body makes and others read, who make them again.
+    pub remade: BTreeMap<Value, Op>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
     /// For each parameter of the header, where a turn leaves the next one, or the value that it always has.
@@ -56,6 +58,7 @@ impl Plan {
             context: None,
             incoming: BTreeMap::new(),
             outgoing: BTreeMap::new(),
+            remade: BTreeMap::new(),
             bounds: BTreeMap::new(),
             carried: Vec::new(),
             addresses: Vec::new(),
@@ -176,10 +179,23 @@ impl Plan {
         for (block, number) in &self.exits {
             read.extend(&function.blocks[*block].term.targets()[*number].args);
         }
+        let ops = function.definitions();
+        let is_outside = |value: &Value| !made.contains(value);
         for value in read.intersection(made).filter(|value| !counted.contains(value)) {
-            function.values[*value].bits()?;
-            let place = self.place();
-            self.outgoing.insert(*value, place);
+            match (function.values[*value], ops[*value]) {
+                (Type::Ptr(_), Some(op)) => {
+                    let is_address = op.is_leaf() || matches!(op, Op::PtrAdd(..));
+                    if !is_address || !op.operands().iter().all(is_outside) {
+                        return None;
+                    }
+                    self.remade.insert(*value, op.clone());
+                }
+                (ty, _) => {
+                    ty.bits()?;
+                    let place = self.place();
+                    self.outgoing.insert(*value, place);
+                }
+            }
         }
         Some(())
     }
