@@ -63,6 +63,7 @@ packages:
 test-packages:
 	@scripts/packages cc pkg-config libelf zlib bpftool ip emulator emulator-arm64 cc-arm64
 	@scripts/packages perf || echo "without perf what is compared with it is left out"
+	@scripts/guest-cargo --version >/dev/null
 
 clean:
 	$(CARGO) clean

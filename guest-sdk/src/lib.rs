@@ -1,11 +1,79 @@
-//! What a Rust author of a KernelScript plugin uses: bindings of the world `kernelscript:host/plugin`.
+//! What a Rust author of a KernelScript plugin uses: safe Rust over the world `kernelscript:host/plugin`.
 //!
-//! On Wasm the functions of [`kernelscript::host`] are the host's; elsewhere the crate builds and calling one panics.
+//! A plugin is a WebAssembly component that `ks-host` runs in a sandbox. It opens perf events and reads them, loads and
+//! attaches the BPF programs that travel in its file, and reads their maps, rings and variables.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use ks_guest::{Event, Group, PerfOptions, Result, clock, println};
+//!
+//! #[ks_guest::main]
+//! fn main() -> Result<()> {
+//!     let own_thread = PerfOptions::new().own_thread();
+//!     let group = Group::open(&Event::named("page_faults")?, &own_thread)?;
+//!     let switches = group.join(&Event::named("context_switches")?, &own_thread)?;
+//!     while clock::sleep(Duration::from_secs(1)).is_ok() {
+//!         println!("{} faults, {} switches", group.read()?.raw, switches.read()?.raw);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `ks init rust NAME` starts a project; it is built for `wasm32-unknown-unknown` and linked by `wasm-component-ld`.
+//!
+//! What holds a thing of the kernel's gives it back when it is dropped: an [`Attachment`] detaches, a [`Link`] too. Units:
+//! times are [`core::time::Duration`] of CLOCK_MONOTONIC, sizes are bytes. Every call that can fail gives [`Error`], whose
+//! kind is to decide by and whose text is for a person.
+//!
+//! The crate needs no `std`: without its feature `std` (on by default) a plugin brings its allocator and panic handler.
 
-#![allow(missing_docs, reason = "the bindings carry the documentation of the WIT files")]
+#![no_std]
+#![deny(unsafe_code)]
 
-wit_bindgen::generate!({
-    path: "../wit",
-    world: "plugin",
-    generate_all,
-});
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+pub mod args;
+#[allow(unsafe_code, reason = "the generated code follows the canonical ABI")]
+pub mod bindings;
+pub mod clock;
+pub mod console;
+mod error;
+mod event;
+mod global;
+mod group;
+mod iter;
+mod map;
+mod options;
+mod perf;
+pub mod plain;
+mod program;
+mod queue;
+mod ring;
+pub mod symbols;
+pub mod system;
+mod termination;
+
+pub use error::{Error, ErrorKind, Result};
+pub use event::{Access, Event};
+pub use global::Global;
+pub use group::{Group, Member};
+pub use iter::{Entries, Keys};
+pub use ks_guest_macros::{Plain, main};
+pub use map::{Map, PerCpuMap};
+pub use options::PerfOptions;
+pub use perf::{Attachment, GroupEntry, GroupReading, Reading, State, print_events};
+pub use plain::Plain;
+pub use program::{Link, Packet, Program, ProgramInfo, ProgramKind};
+pub use queue::{Bloom, Queue};
+pub use ring::{Records, Ring};
+pub use termination::Termination;
+
+/// The contract's calls, under short names.
+mod sys {
+    pub(crate) use crate::bindings::kernelscript::host::{
+        args, bpf, clock, console, globals, maps, perf, ring, symbols, system, types,
+    };
+}

@@ -18,6 +18,7 @@ use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
 pub mod emulated;
+pub mod guests;
 pub mod net;
 pub mod row;
 pub mod runs;

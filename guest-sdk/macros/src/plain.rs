@@ -1,0 +1,103 @@
+//! `#[derive(Plain)]`: bytes to fields and back, without a byte of unsafe code.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Data, DeriveInput, Error, Fields, Result, parse2};
+
+pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
+    let input: DeriveInput = parse2(item)?;
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(&input.ident, "only a struct is plain data"));
+    };
+    let Fields::Named(fields) = &data.fields else {
+        return Err(Error::new_spanned(
+            &input.ident,
+            "plain data needs fields with names: the kernel's have them",
+        ));
+    };
+    if fields.named.is_empty() {
+        return Err(Error::new_spanned(&input.ident, "a struct without fields has no bytes"));
+    }
+    if !input.generics.params.is_empty() {
+        return Err(Error::new_spanned(&input.generics, "plain data has one layout: no parameters"));
+    }
+    let name = &input.ident;
+    let names: Vec<_> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
+    let texts: Vec<_> =
+        names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned()).collect();
+    let types: Vec<_> = fields.named.iter().map(|field| &field.ty).collect();
+    let places: Vec<_> = (0..names.len()).collect();
+    let count = names.len();
+    Ok(quote! {
+        const _: () = {
+            const SIZES: [usize; #count] = [#(<#types as ::ks_guest::Plain>::SIZE),*];
+            const ALIGNS: [usize; #count] = [#(<#types as ::ks_guest::Plain>::ALIGN),*];
+            const OFFSETS: [usize; #count] = ::ks_guest::plain::offsets(SIZES, ALIGNS);
+
+            impl ::ks_guest::Plain for #name {
+                const SIZE: usize = ::ks_guest::plain::size(SIZES, ALIGNS);
+                const ALIGN: usize = ::ks_guest::plain::align(ALIGNS);
+                const FIELDS: &'static [::ks_guest::plain::Field] = &[
+                    #(::ks_guest::plain::Field { name: #texts, offset: OFFSETS[#places], size: SIZES[#places] }),*
+                ];
+
+                fn from_bytes(bytes: &[u8]) -> Self {
+                    #name {
+                        #(#names: <#types as ::ks_guest::Plain>::from_bytes(
+                            &bytes[OFFSETS[#places]..OFFSETS[#places] + SIZES[#places]]
+                        )),*
+                    }
+                }
+
+                fn write_bytes(&self, bytes: &mut [u8]) {
+                    #(<#types as ::ks_guest::Plain>::write_bytes(
+                        &self.#names,
+                        &mut bytes[OFFSETS[#places]..OFFSETS[#places] + SIZES[#places]],
+                    );)*
+                }
+            }
+        };
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_one_layout_is_refused() {
+        for item in [
+            quote!(
+                enum Two {
+                    A,
+                    B,
+                }
+            ),
+            quote!(
+                struct Pair(u32, u32);
+            ),
+            quote!(
+                struct Empty {}
+            ),
+            quote!(
+                struct Of<T> {
+                    value: T,
+                }
+            ),
+        ] {
+            assert!(expand(item.clone()).is_err(), "{item}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_a_keyword_has_its_plain_name() {
+        let text = expand(quote!(
+            struct Event {
+                r#type: u32,
+            }
+        ))
+        .expect("a struct")
+        .to_string();
+        assert!(text.contains("name : \"type\""), "{text}");
+    }
+}

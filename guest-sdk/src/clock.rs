@@ -1,0 +1,38 @@
+//! Time, waiting, and being asked to stop.
+
+use core::time::Duration;
+
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::sys::clock;
+
+/// The time of CLOCK_MONOTONIC: the clock of `bpf_ktime_get_ns` and of perf's times.
+pub fn now() -> Duration {
+    Duration::from_nanos(clock::now())
+}
+
+/// Waits. A command that the host starts (`--exec`) runs from the first call of this, of [`stopping`] or of
+/// [`Ring::poll`](crate::Ring::poll) on.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use ks_guest::{clock, println};
+///
+/// while clock::sleep(Duration::from_secs(1)).is_ok() {
+///     println!("{:?}", clock::now());
+/// }
+/// ```
+///
+/// # Errors
+/// [`Interrupted`](ErrorKind::Interrupted), early, when the host asks the plugin to stop.
+pub fn sleep(duration: Duration) -> Result<()> {
+    // Longer than the clock can run.
+    Ok(clock::sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))?)
+}
+
+/// Whether the host has asked the plugin to stop (Ctrl-C, SIGTERM, `--timeout`, the end of the command it observes).
+pub fn stopping() -> bool {
+    clock::stopping()
+}

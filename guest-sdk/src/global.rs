@@ -1,0 +1,78 @@
+//! Global variables of the plugin's object.
+
+use alloc::format;
+use core::marker::PhantomData;
+
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::{Error, Result};
+use crate::plain::Plain;
+use crate::sys::globals;
+
+/// A global variable that programs and plugin share; one copy.
+///
+/// Variables of 1, 2, 4 or 8 bytes are read and stored whole. Of a larger one a program may be in the middle of writing:
+/// what is read may be a mixture.
+///
+/// ```no_run
+/// # fn main() -> ks_guest::Result<()> {
+/// use ks_guest::{Global, println};
+///
+/// let handled = Global::<u64>::open("handled")?;
+/// handled.set(&0)?;
+/// println!("{}", handled.get());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Global<T> {
+    raw: globals::Variable,
+    value: PhantomData<fn() -> T>,
+}
+
+/// Whether the contract reads a variable of this size in one go.
+const fn is_whole(size: usize) -> bool {
+    matches!(size, 1 | 2 | 4 | 8)
+}
+
+impl<T: Plain> Global<T> {
+    /// The variable of this name. Before the first program is loaded it has its initial value, which may be changed.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) if it has another size in the object; for a pinned
+    /// one those of [`Map::open`](crate::Map::open).
+    pub fn open(name: &str) -> Result<Global<T>> {
+        let raw = globals::Variable::open(name)?;
+        let size = raw.size() as usize;
+        if size != T::SIZE {
+            let message = format!(
+                "variable `{name}` has {size} bytes in the plugin's object, its type here has {}",
+                T::SIZE
+            );
+            return Err(Error::invalid(message));
+        }
+        Ok(Global { raw, value: PhantomData })
+    }
+
+    /// Its value, now.
+    pub fn get(&self) -> T {
+        if is_whole(T::SIZE) {
+            T::from_bytes(&self.raw.get().to_le_bytes())
+        } else {
+            T::from_bytes(&self.raw.read())
+        }
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// [`NotPermitted`](ErrorKind::NotPermitted) for a constant of an object that is loaded.
+    pub fn set(&self, value: &T) -> Result<()> {
+        if is_whole(T::SIZE) {
+            let mut bytes = [0; 8];
+            value.write_bytes(&mut bytes);
+            Ok(self.raw.set(u64::from_le_bytes(bytes))?)
+        } else {
+            Ok(self.raw.write(0, &value.to_bytes())?)
+        }
+    }
+}

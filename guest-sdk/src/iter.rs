@@ -1,0 +1,89 @@
+//! Walks over maps, in batches.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use crate::error::Result;
+use crate::plain::Plain;
+use crate::sys::maps;
+
+/// Bytes that one host call gives at most, if the entries are smaller: enough to make the call cheap, few enough to fit
+/// any plugin's memory.
+const BATCH: usize = 64 << 10;
+
+/// Entries of a fixed size, as the host hands them over.
+#[derive(Debug)]
+struct Walk {
+    cursor: maps::Cursor,
+    batch: Vec<u8>,
+    at: usize,
+    entry: usize,
+    over: bool,
+}
+
+impl Walk {
+    fn new(cursor: maps::Cursor, entry: usize) -> Walk {
+        Walk { cursor, batch: Vec::new(), at: 0, entry, over: false }
+    }
+
+    /// The next entry; none at the end, and after an error.
+    fn next<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Option<Result<T>> {
+        if self.at == self.batch.len() && !self.over {
+            // No map has so large entries that this would not fit.
+            let most = u32::try_from(self.entry.max(BATCH)).unwrap_or(u32::MAX);
+            match self.cursor.next(most) {
+                Ok(batch) => (self.batch, self.at) = (batch, 0),
+                Err(error) => {
+                    self.over = true;
+                    return Some(Err(error.into()));
+                }
+            }
+            self.over = self.batch.is_empty();
+        }
+        let entry = self.batch.get(self.at..self.at + self.entry)?;
+        self.at += self.entry;
+        Some(Ok(read(entry)))
+    }
+}
+
+/// A walk over the entries of a [`Map`](crate::Map): key and value, or why the walk cannot go on.
+#[derive(Debug)]
+pub struct Entries<K, V> {
+    walk: Walk,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+impl<K: Plain, V: Plain> Entries<K, V> {
+    pub(crate) fn new(cursor: maps::Cursor) -> Entries<K, V> {
+        Entries { walk: Walk::new(cursor, K::SIZE + V::SIZE), types: PhantomData }
+    }
+}
+
+impl<K: Plain, V: Plain> Iterator for Entries<K, V> {
+    type Item = Result<(K, V)>;
+
+    fn next(&mut self) -> Option<Result<(K, V)>> {
+        self.walk.next(|bytes| (K::from_bytes(bytes), V::from_bytes(&bytes[K::SIZE..])))
+    }
+}
+
+/// A walk over the keys of a map: a key, or why the walk cannot go on.
+#[derive(Debug)]
+pub struct Keys<K> {
+    walk: Walk,
+    types: PhantomData<fn() -> K>,
+}
+
+impl<K: Plain> Keys<K> {
+    pub(crate) fn new(cursor: maps::Cursor) -> Keys<K> {
+        Keys { walk: Walk::new(cursor, K::SIZE), types: PhantomData }
+    }
+}
+
+impl<K: Plain> Iterator for Keys<K> {
+    type Item = Result<K>;
+
+    fn next(&mut self) -> Option<Result<K>> {
+        self.walk.next(K::from_bytes)
+    }
+}

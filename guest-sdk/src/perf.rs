@@ -1,0 +1,235 @@
+//! Opened events, and what they read.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::event::Event;
+use crate::options::PerfOptions;
+use crate::program::Program;
+use crate::sys::perf;
+
+/// How much of the enabled time a count stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// The event ran all the time: `scaled` is `raw`.
+    Counted,
+    /// It ran part of the time: `scaled` is an estimate.
+    Multiplexed,
+    /// Enabled for some time and never on a counter: there is no number, `scaled` is none.
+    NeverRan,
+    /// Both times are 0: just restarted, or the task has not run since. A true zero.
+    Idle,
+    /// A state that a later version of the contract defines, by its number.
+    Other(u32),
+}
+
+impl From<perf::Counting> for State {
+    fn from(state: perf::Counting) -> State {
+        match state {
+            perf::Counting::Counted => State::Counted,
+            perf::Counting::Multiplexed => State::Multiplexed,
+            perf::Counting::NeverRan => State::NeverRan,
+            perf::Counting::Idle => State::Idle,
+            perf::Counting::Other(number) => State::Other(number),
+        }
+    }
+}
+
+/// One counter, read once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reading {
+    /// Events since the last restart of the attachment's group, as the kernel counted them.
+    pub raw: u64,
+    /// `raw * time_enabled / time_running`, rounded toward zero, at most the largest `u64`. None if the event never ran.
+    pub scaled: Option<u64>,
+    /// The time since the last restart in which the event was enabled and its task, if it has one, ran.
+    pub time_enabled: Duration,
+    /// The part of it in which the event was on a counter.
+    pub time_running: Duration,
+    /// What the two times say.
+    pub state: State,
+    /// Only some of the CPUs, tasks or kinds of core that were asked for have counted.
+    pub partial: bool,
+}
+
+impl From<perf::Reading> for Reading {
+    fn from(read: perf::Reading) -> Reading {
+        Reading {
+            raw: read.raw,
+            scaled: read.scaled,
+            time_enabled: Duration::from_nanos(read.time_enabled),
+            time_running: Duration::from_nanos(read.time_running),
+            state: read.state.into(),
+            partial: read.partial,
+        }
+    }
+}
+
+/// One member of a group in a [`GroupReading`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupEntry {
+    /// The kernel's id of the event; of an attachment to several tasks or CPUs that of the first.
+    pub id: u64,
+    /// Events since the group's last restart.
+    pub raw: u64,
+    /// As in [`Reading`].
+    pub scaled: Option<u64>,
+}
+
+/// A whole group, read at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupReading {
+    /// As in [`Reading`]; a group is scheduled together and has one pair of times.
+    pub time_enabled: Duration,
+    /// As in [`Reading`].
+    pub time_running: Duration,
+    /// What the two times say.
+    pub state: State,
+    /// As in [`Reading`].
+    pub partial: bool,
+    /// The index in `entries` of the attachment that was read.
+    pub own: usize,
+    /// All live members: the leader first, then the others in the order in which they joined.
+    pub entries: Vec<GroupEntry>,
+}
+
+impl From<perf::GroupReading> for GroupReading {
+    fn from(read: perf::GroupReading) -> GroupReading {
+        let entry = |entry: perf::Entry| GroupEntry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
+        GroupReading {
+            time_enabled: Duration::from_nanos(read.time_enabled),
+            time_running: Duration::from_nanos(read.time_running),
+            state: read.state.into(),
+            partial: read.partial,
+            own: read.own as usize,
+            entries: read.entries.into_iter().map(entry).collect(),
+        }
+    }
+}
+
+/// One opened event, which counts. Dropping it detaches it.
+///
+/// ```no_run
+/// # fn main() -> ks_guest::Result<()> {
+/// use ks_guest::{Attachment, Event, PerfOptions, println};
+///
+/// let faults = Attachment::open(&Event::named("page_faults")?, &PerfOptions::new().own_thread())?;
+/// let reading = faults.read()?;
+/// println!("{} faults in {:?}", reading.raw, reading.time_running);
+/// # Ok(()) }
+/// ```
+///
+/// What was detached cannot be read:
+///
+/// ```compile_fail,E0382
+/// # fn read(faults: ks_guest::Attachment) -> ks_guest::Result<()> {
+/// faults.detach();
+/// faults.read()?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Attachment {
+    pub(crate) raw: perf::Attachment,
+}
+
+impl Attachment {
+    /// Opens an event alone and starts counting.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) (no counter for this event on this CPU),
+    /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_PERFMON or kernel.perf_event_paranoid),
+    /// [`NotFound`](ErrorKind::NotFound) (no such task or CPU), [`Invalid`](ErrorKind::Invalid),
+    /// [`Limit`](ErrorKind::Limit), [`Busy`](ErrorKind::Busy), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`Kernel`](ErrorKind::Kernel).
+    pub fn open(event: &Event, options: &PerfOptions) -> Result<Attachment> {
+        Ok(Attachment { raw: perf::open(&event.raw, &options.raw, None, None)? })
+    }
+
+    /// The same with a program that runs at every overflow, every [`PerfOptions::period`] events.
+    ///
+    /// # Errors
+    /// As [`Attachment::open`].
+    pub fn open_with(event: &Event, options: &PerfOptions, program: &Program) -> Result<Attachment> {
+        Ok(Attachment { raw: perf::open(&event.raw, &options.raw, None, Some(&program.raw))? })
+    }
+
+    /// Reads this event's own counter, now, without stopping it.
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale) if it was detached (by [`Program::detach_all`], or with its leader),
+    /// [`Kernel`](ErrorKind::Kernel) if the event is in error state.
+    #[inline]
+    pub fn read(&self) -> Result<Reading> {
+        match self.raw.read() {
+            Ok(reading) => Ok(reading.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the whole group of this event, at one moment.
+    ///
+    /// # Errors
+    /// As [`Attachment::read`].
+    pub fn snapshot(&self) -> Result<GroupReading> {
+        Ok(self.raw.snapshot()?.into())
+    }
+
+    /// As [`Attachment::snapshot`], of what counts on one CPU: after [`PerfOptions::every_cpu`], or
+    /// [`PerfOptions::cpu`] with that CPU.
+    ///
+    /// # Errors
+    /// As [`Attachment::read`]; [`Invalid`](ErrorKind::Invalid) if nothing of it counts that CPU alone.
+    pub fn snapshot_cpu(&self, cpu: u32) -> Result<GroupReading> {
+        Ok(self.raw.snapshot_cpu(cpu)?.into())
+    }
+
+    /// Starts counting again after [`Attachment::disable`]: the whole group if this leads one, else this event.
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
+    pub fn enable(&self) -> Result<()> {
+        Ok(self.raw.enable()?)
+    }
+
+    /// Stops counting; counts and times stay readable: the whole group if this leads one, else this event.
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
+    pub fn disable(&self) -> Result<()> {
+        Ok(self.raw.disable()?)
+    }
+
+    /// Sets counts and times to zero: of the whole group if this leads one, else of this event. Counting goes on.
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale), [`Kernel`](ErrorKind::Kernel).
+    pub fn reset(&self) -> Result<()> {
+        Ok(self.raw.reset()?)
+    }
+
+    /// A number that names this attachment in this run of the plugin; from 1, never used again.
+    pub fn id(&self) -> u64 {
+        self.raw.id()
+    }
+
+    /// Closes the event now. Dropping does the same.
+    pub fn detach(self) {
+        self.raw.detach();
+    }
+}
+
+/// Prints the events of which one of the two spellings matches a wildcard (`*`, `?`; empty: all), one line for each on
+/// standard output: both spellings, and whether this machine can count it. Gives their number.
+///
+/// # Errors
+/// [`Limit`](ErrorKind::Limit) for more than fit 32 bits.
+pub fn print_events(wildcard: &str) -> Result<u32> {
+    Ok(perf::print_events(wildcard)?)
+}

@@ -1,0 +1,168 @@
+//! BPF programs of the plugin file, and what they are attached to.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::sys::bpf;
+
+/// The type of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProgramKind {
+    /// Runs on the overflow of a perf event.
+    PerfEvent,
+    /// Runs at a static tracepoint, with its record.
+    Tracepoint,
+    /// Runs at a static tracepoint, with its arguments.
+    RawTracepoint,
+    /// Any other: its number in `enum bpf_prog_type`.
+    Other(u32),
+}
+
+impl From<bpf::ProgramKind> for ProgramKind {
+    fn from(kind: bpf::ProgramKind) -> ProgramKind {
+        match kind {
+            bpf::ProgramKind::PerfEvent => ProgramKind::PerfEvent,
+            bpf::ProgramKind::Tracepoint => ProgramKind::Tracepoint,
+            bpf::ProgramKind::RawTracepoint => ProgramKind::RawTracepoint,
+            bpf::ProgramKind::Other(number) => ProgramKind::Other(number),
+        }
+    }
+}
+
+/// What the kernel knows of a loaded program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramInfo {
+    /// The name in the plugin's object, uncut.
+    pub name: String,
+    /// The program's type.
+    pub kind: ProgramKind,
+    /// The kernel's id, as `bpftool prog` shows it.
+    pub id: u32,
+    /// Instructions after the kernel's own rewriting, 8 bytes each.
+    pub instructions: u32,
+}
+
+/// What a test run of a program gets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Packet {
+    /// The first bytes, from the Ethernet header on.
+    pub data: Vec<u8>,
+    /// Bytes of the whole packet, 14 to 65536; what `data` does not give is zero, what it gives beyond is cut off.
+    pub size: u32,
+    /// The index of the interface it came from, which must exist; 0: none is named.
+    pub interface: u32,
+    /// The mark of the socket buffer.
+    pub mark: u32,
+}
+
+/// A BPF program of the plugin file, loaded. It stays loaded while something is attached to it.
+///
+/// ```no_run
+/// # fn main() -> ks_guest::Result<()> {
+/// use ks_guest::Program;
+///
+/// let program = Program::load("on_switch")?;
+/// let link = program.attach("sched/sched_switch")?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) raw: bpf::Program,
+}
+
+impl Program {
+    /// Loads the program of this name, and with it the whole object of the plugin (maps and variables included), once.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) (no such program in the plugin file), [`NotPermitted`](ErrorKind::NotPermitted)
+    /// (CAP_BPF, CAP_PERFMON), [`Unsupported`](ErrorKind::Unsupported), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`Kernel`](ErrorKind::Kernel) (the verifier refused it; the message has its line).
+    pub fn load(name: &str) -> Result<Program> {
+        Ok(Program { raw: bpf::Program::load(name)? })
+    }
+
+    /// What the kernel knows of it, now.
+    ///
+    /// # Errors
+    /// [`Kernel`](ErrorKind::Kernel).
+    pub fn info(&self) -> Result<ProgramInfo> {
+        let info = self.raw.info()?;
+        Ok(ProgramInfo {
+            name: info.name,
+            kind: info.kind.into(),
+            id: info.id,
+            instructions: info.instructions,
+        })
+    }
+
+    /// Attaches it to a target of its kind: `category/event` for a tracepoint, the event's name for a raw one, an
+    /// interface for xdp and tc. One whose object names its target takes that, or nothing. Programs of perf events are
+    /// attached by [`Attachment::open_with`](crate::Attachment::open_with).
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) (no such target), [`Invalid`](ErrorKind::Invalid) (a program of perf events),
+    /// [`Unsupported`](ErrorKind::Unsupported), [`Busy`](ErrorKind::Busy), [`NotPermitted`](ErrorKind::NotPermitted),
+    /// [`DeniedByPolicy`](ErrorKind::DeniedByPolicy), [`Kernel`](ErrorKind::Kernel).
+    pub fn attach(&self, target: &str) -> Result<Link> {
+        self.attach_with(target, 0)
+    }
+
+    /// The same with the flags of xdp: 2 for the kernel's own code, 4 for the driver's, 8 for the device's; 0 as
+    /// [`Program::attach`].
+    ///
+    /// # Errors
+    /// As [`Program::attach`]; [`Invalid`](ErrorKind::Invalid) for flags that xdp has not.
+    pub fn attach_with(&self, target: &str, flags: u32) -> Result<Link> {
+        Ok(Link { raw: self.raw.attach(target, flags)? })
+    }
+
+    /// Runs it once on a packet and gives what it returned. Nothing is attached; maps and variables change as in any run.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) (the packet's size; no such interface), [`Unsupported`](ErrorKind::Unsupported)
+    /// (no test run for its type), [`NotPermitted`](ErrorKind::NotPermitted), [`Kernel`](ErrorKind::Kernel).
+    pub fn test_run(&self, packet: &Packet) -> Result<u32> {
+        let input = bpf::TestInput {
+            data: packet.data.clone(),
+            packet_size: packet.size,
+            ingress_ifindex: packet.interface,
+            mark: packet.mark,
+        };
+        Ok(self.raw.test_run(&input)?)
+    }
+
+    /// Detaches everything that it is attached to, perf events too, newest first.
+    pub fn detach_all(&self) {
+        self.raw.detach_all();
+    }
+}
+
+/// One attachment of a program, or one struct that is registered. Dropping it detaches or unregisters.
+#[derive(Debug)]
+pub struct Link {
+    raw: bpf::Link,
+}
+
+impl Link {
+    /// Registers the struct of the kernel that the plugin's object fills in under this name: a congestion control of TCP,
+    /// a scheduler.
+    ///
+    /// # Errors
+    /// [`NotFound`](ErrorKind::NotFound) (no such struct in the plugin file), [`Unsupported`](ErrorKind::Unsupported)
+    /// (before Linux 6.4), [`Busy`](ErrorKind::Busy) (the kernel has one of that name),
+    /// [`NotPermitted`](ErrorKind::NotPermitted), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
+    /// [`Kernel`](ErrorKind::Kernel).
+    pub fn register(name: &str) -> Result<Link> {
+        Ok(Link { raw: bpf::Link::register(name)? })
+    }
+
+    /// Detaches now. Dropping does the same.
+    pub fn detach(self) {
+        self.raw.detach();
+    }
+}

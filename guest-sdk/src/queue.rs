@@ -1,0 +1,84 @@
+//! Maps without keys.
+
+use core::marker::PhantomData;
+
+#[cfg(doc)]
+use crate::error::ErrorKind;
+use crate::error::Result;
+use crate::map::open;
+use crate::plain::Plain;
+use crate::sys::maps::{self, UpdateMode};
+
+/// A queue or stack of the plugin's object.
+#[derive(Debug)]
+pub struct Queue<V> {
+    raw: maps::Map,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<V: Plain> Queue<V> {
+    /// The queue or stack of this name. Creates the plugin's maps if no program was loaded yet.
+    ///
+    /// # Errors
+    /// As [`Map::open`](crate::Map::open).
+    pub fn open(name: &str) -> Result<Queue<V>> {
+        Ok(Queue { raw: open(name, 0, V::SIZE, false)?, value: PhantomData })
+    }
+
+    /// Puts a value in: at the end of a queue, on top of a stack.
+    ///
+    /// # Errors
+    /// [`Limit`](ErrorKind::Limit) (it is full), [`Kernel`](ErrorKind::Kernel).
+    pub fn push(&self, value: &V) -> Result<()> {
+        Ok(self.raw.update(&[], &value.to_bytes(), UpdateMode::Any)?)
+    }
+
+    /// Takes the next value out; none if it is empty.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) (another kind of map), [`Kernel`](ErrorKind::Kernel).
+    pub fn pop(&self) -> Result<Option<V>> {
+        Ok(self.raw.take()?.map(|bytes| V::from_bytes(&bytes)))
+    }
+
+    /// Looks at the next value without taking it out; none if it is empty.
+    ///
+    /// # Errors
+    /// [`Kernel`](ErrorKind::Kernel).
+    pub fn peek(&self) -> Result<Option<V>> {
+        Ok(self.raw.lookup(&[])?.map(|bytes| V::from_bytes(&bytes)))
+    }
+}
+
+/// A bloom filter of the plugin's object: a set that may claim to have what it has not.
+#[derive(Debug)]
+pub struct Bloom<V> {
+    raw: maps::Map,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<V: Plain> Bloom<V> {
+    /// The filter of this name. Creates the plugin's maps if no program was loaded yet.
+    ///
+    /// # Errors
+    /// As [`Map::open`](crate::Map::open).
+    pub fn open(name: &str) -> Result<Bloom<V>> {
+        Ok(Bloom { raw: open(name, 0, V::SIZE, false)?, value: PhantomData })
+    }
+
+    /// Adds a value.
+    ///
+    /// # Errors
+    /// [`Kernel`](ErrorKind::Kernel).
+    pub fn insert(&self, value: &V) -> Result<()> {
+        Ok(self.raw.update(&[], &value.to_bytes(), UpdateMode::Any)?)
+    }
+
+    /// Whether it may have a value: false is certain.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) (no bloom filter), [`Kernel`](ErrorKind::Kernel).
+    pub fn contains(&self, value: &V) -> Result<bool> {
+        Ok(self.raw.contains(&value.to_bytes())?)
+    }
+}

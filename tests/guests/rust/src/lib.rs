@@ -1,0 +1,138 @@
+//! The plugin of `tests/tests/guest_rust.rs`: each word is a way to use `ks-guest`, and prints what it saw.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Duration;
+
+use ks_guest::{
+    Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Ring,
+    args, clock, println, system,
+};
+
+/// As the script of the test has it.
+#[derive(Plain, Debug, PartialEq)]
+struct Seen {
+    cpu: u32,
+    number: u64,
+}
+
+#[ks_guest::main]
+fn main() -> Result<i32, Box<dyn Error>> {
+    match args::words().first().map(String::as_str) {
+        Some("count") => count()?,
+        Some("kernel") => kernel()?,
+        Some("misfits") => misfits()?,
+        Some("fail") => {
+            Event::named("page_fault")?;
+        }
+        Some("code") => return Ok(7),
+        word => return Err(format!("no way to use it: {word:?}").into()),
+    }
+    Ok(0)
+}
+
+/// Touches so many fresh pages of memory, each a page fault of this thread.
+fn touch(pages: usize) {
+    let mut memory = vec![0_u8; pages * 4096];
+    memory.chunks_mut(4096).for_each(|page| page[0] = 1);
+    black_box(memory);
+}
+
+fn mine() -> PerfOptions {
+    // What every user may count.
+    PerfOptions::new().own_thread().exclude_kernel(true)
+}
+
+fn count() -> Result<(), Box<dyn Error>> {
+    let event = Event::named("page_faults")?;
+    println!("event {} 100%", event.name());
+    let group = Group::open(&event, &mine())?;
+    let clock = group.join(&Event::named("task_clock")?, &PerfOptions::new().own_thread())?;
+    touch(64);
+    let both = group.snapshot()?;
+    println!("group {} {} {}", both.entries.len(), both.own, clock.snapshot()?.own);
+    group.disable()?;
+    let faults = group.read()?;
+    println!("faults {} {:?} {:?}", faults.raw, faults.scaled == Some(faults.raw), faults.state);
+    println!("time {}", clock.read()?.raw);
+    clock.detach();
+    group.enable()?;
+    group.reset()?;
+    println!("left {}", group.snapshot()?.entries.len());
+    let before = clock::now();
+    clock::sleep(Duration::from_millis(2))?;
+    println!("slept {}", clock::now() - before >= Duration::from_millis(2));
+    println!("cpus {}", system::cpu_count());
+    Ok(())
+}
+
+fn kernel() -> Result<(), Box<dyn Error>> {
+    let counted = Global::<u64>::open("counted")?;
+    counted.set(&100)?;
+    let pair = Global::<[u32; 3]>::open("triple")?;
+    println!("triple {:?}", pair.get());
+    pair.set(&[7, 8, 9])?;
+    println!("triple {:?}", pair.get());
+    let program = Program::load("guest_fault")?;
+    println!("program {} {}", program.info()?.name, program.info()?.instructions > 0);
+    let faults = Attachment::open_with(&Event::named("page_faults")?, &mine().period(1), &program)?;
+    touch(64);
+    faults.disable()?;
+    println!("faults {} counted {}", faults.read()?.raw, counted.get());
+    faults.detach();
+
+    let map = Map::<u32, Seen>::open("seen")?;
+    let Some(seen) = map.get(&1)? else { return Err("the program wrote no entry".into()) };
+    println!("seen {}", seen.number);
+    for key in 10..500 {
+        map.insert(&key, &Seen { cpu: key, number: u64::from(key) * 3 })?;
+    }
+    let whole = map.iter()?.filter(|entry| {
+        entry
+            .as_ref()
+            .is_ok_and(|(key, seen)| *key < 10 || *seen == Seen { cpu: *key, number: u64::from(*key) * 3 })
+    });
+    println!("entries {} keys {} count {}", whole.count(), map.keys()?.count(), map.count()?);
+    println!("again {:?}", map.insert_new(&10, &seen).map_err(|error| error.kind()));
+    println!("removed {} {}", map.remove(&10)?, map.remove(&10)?);
+    println!("absent {:?}", map.replace(&10, &seen).map_err(|error| error.kind()));
+    map.clear()?;
+    println!("cleared {}", map.count()?);
+
+    let cells = PerCpuMap::<u32, u64>::open("cells")?;
+    let values = cells.get(&0)?.unwrap_or_default();
+    println!("cells {} {}", values.len() == system::cpu_count() as usize, values.iter().sum::<u64>());
+
+    let queue = Queue::<u32>::open("line")?;
+    queue.push(&5)?;
+    queue.push(&6)?;
+    println!("queue {:?} {:?} {:?} {:?}", queue.peek()?, queue.pop()?, queue.pop()?, queue.pop()?);
+
+    let ring = Ring::<Seen>::open("records")?;
+    let first = ring.poll(Some(Duration::ZERO))?.next().map(|seen| seen.number);
+    // What the loop left off is there again.
+    let records: Vec<u64> = ring.poll(Some(Duration::ZERO))?.map(|seen| seen.number).collect();
+    println!("records {first:?} {:?} {}", records.first(), records.len());
+    println!("in order {}", records.windows(2).all(|two| two[0] + 1 == two[1]));
+    println!("none {} lost {:?}", ring.poll(Some(Duration::from_millis(1)))?.count(), ring.lost());
+    Ok(())
+}
+
+fn misfits() -> Result<(), Box<dyn Error>> {
+    let mut refused = Vec::new();
+    refused.extend(Map::<u64, Seen>::open("seen").err());
+    refused.extend(Map::<u32, u32>::open("seen").err());
+    refused.extend(Map::<u32, u64>::open("cells").err());
+    refused.extend(PerCpuMap::<u32, Seen>::open("seen").err());
+    refused.extend(Global::<u32>::open("counted").err());
+    for error in &refused {
+        println!("{:?}: {error}", error.kind());
+    }
+    let program = Program::load("guest_fault")?;
+    let _faults = Attachment::open_with(&Event::named("page_faults")?, &mine().period(1), &program)?;
+    touch(4);
+    let wrong = Ring::<u32>::open("records")?.poll(None).err().map(|error| error.kind());
+    println!("ring {}", wrong == Some(ErrorKind::Invalid));
+    println!("kept {}", Ring::<Seen>::open("records")?.poll(None)?.count() >= 4);
+    Ok(())
+}

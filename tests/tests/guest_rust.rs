@@ -1,0 +1,112 @@
+//! A plugin that is written in Rust with `ks-guest`, built by the tools that are there, on the running kernel. These tests
+//! need root.
+
+use ks_tests::{Outcome, compile, guests, objects, run_plugin};
+
+/// The kernel half that the plugin expects.
+const SCRIPT: &str = r#"
+    struct Seen {
+        cpu: u32,
+        number: u64,
+    }
+
+    var counted : u64 = 0
+    var triple : u32[3] = [1, 2, 3]
+    var seen : hash<u32, Seen>(1024)
+    var cells : percpu_array<u32, u64>(1)
+    var line : queue<u32>(4)
+    var records : ringbuf<Seen>(65536)
+
+    @perf_event
+    fn guest_fault(ctx: *bpf_perf_event_data) -> i32 {
+        counted += 1
+        cells[0] += 1
+        if (counted == 0) {
+            triple[0] = 1
+            line.push(1)
+        }
+        seen[1] = Seen { cpu: 0, number: counted }
+        var record = records.reserve()
+        if (record != null) {
+            record->cpu = 0
+            record->number = counted
+            records.submit(record)
+        }
+        return 0
+    }
+
+    fn main() -> i32 {
+        print("%u", triple[0])
+        return 0
+    }
+"#;
+
+fn run(word: &str) -> Outcome {
+    let objects = objects("guest", &compile("guest", SCRIPT));
+    let plugin = guests::with_objects(guests::rust("tests/guests/rust", "guest.wasm"), &objects);
+    run_plugin("guest", &plugin, &[word])
+}
+
+#[test]
+fn root_a_group_counts_what_the_plugin_does() {
+    let outcome = run("count");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert!(outcome.stdout.starts_with("event page_faults 100%\n"), "{outcome:#?}");
+    assert_eq!(outcome.numbers("group"), [2, 0, 1], "{outcome:#?}");
+    assert!((64..100_000).contains(&outcome.numbers("faults")[0]), "{outcome:#?}");
+    assert_eq!(outcome.row("faults")[2..], ["true", "Counted"], "{outcome:#?}");
+    assert!(outcome.numbers("time")[0] > 0, "{outcome:#?}");
+    assert_eq!((outcome.numbers("left"), outcome.row("slept")[1]), (vec![1], "true"), "{outcome:#?}");
+    assert!(outcome.numbers("cpus")[0] > 0, "{outcome:#?}");
+}
+
+#[test]
+fn root_programs_maps_rings_and_variables_are_typed() {
+    let outcome = run("kernel");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let Outcome { stdout, .. } = &outcome;
+    let [faults, counted] = outcome.numbers("faults")[..] else { panic!("{outcome:#?}") };
+    assert!(faults >= 64 && counted == faults + 100, "the program ran at each fault: {outcome:#?}");
+    assert_eq!(outcome.numbers("seen"), [counted], "{outcome:#?}");
+    assert!(
+        stdout.contains("triple [1, 2, 3]\ntriple [7, 8, 9]\nprogram guest_fault true\n"),
+        "{outcome:#?}"
+    );
+    assert_eq!(outcome.numbers("entries"), [491, 491, 491], "{outcome:#?}");
+    assert!(
+        stdout.contains("again Err(Busy)\nremoved true false\nabsent Err(NotFound)\ncleared 0\n"),
+        "{outcome:#?}"
+    );
+    assert_eq!(outcome.row("cells"), ["cells", "true", &faults.to_string()], "{outcome:#?}");
+    assert!(stdout.contains("queue Some(5) Some(5) Some(6) None\n"), "{outcome:#?}");
+    let row = format!("records Some(101) Some(102) {}\nin order true\nnone 0 lost Some(0)\n", faults - 1);
+    assert!(stdout.contains(&row), "{row} {outcome:#?}");
+}
+
+#[test]
+fn root_what_does_not_fit_the_object_is_refused() {
+    let outcome = run("misfits");
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let expected = [
+        "Invalid: map `seen`: a key has 4 bytes in the plugin's object, its type here has 8",
+        "Invalid: map `seen`: a value has 16 bytes in the plugin's object, its type here has 4",
+        "Invalid: map `cells` has a value for each CPU: open it as `PerCpuMap`",
+        "Invalid: map `seen` has one value for all CPUs: open it as `Map`",
+        "Invalid: variable `counted` has 8 bytes in the plugin's object, its type here has 4",
+        "ring true",
+        "kept true",
+    ];
+    assert_eq!(outcome.stdout.lines().collect::<Vec<_>>(), expected, "{outcome:#?}");
+}
+
+#[test]
+fn root_the_end_of_main_is_the_end_of_the_plugin() {
+    let failed = run("fail");
+    assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{failed:#?}");
+    assert!(
+        failed.stderr.starts_with("guest.wasm: ") && failed.stderr.contains("page_faults"),
+        "{failed:#?}"
+    );
+    assert_eq!(run("code").code, 7);
+    assert_eq!(run("nothing").code, 1);
+}
