@@ -46,6 +46,8 @@ mod global;
 mod group;
 mod iter;
 mod map;
+#[doc(hidden)]
+pub mod object;
 mod options;
 mod perf;
 pub mod plain;

@@ -1,7 +1,9 @@
 //! A plugin that is written in Rust with `ks-guest`, built by the tools that are there, on the running kernel. These tests
 //! need root.
 
-use ks_tests::{Outcome, compile, guests, objects, run_plugin};
+use std::sync::LazyLock;
+
+use ks_tests::{Folder, Outcome, command, compile, finish, guests, objects, repository, run_plugin};
 
 /// The kernel half that the plugin expects.
 const SCRIPT: &str = r#"
@@ -41,10 +43,24 @@ const SCRIPT: &str = r#"
     }
 "#;
 
+/// The plugin, with the object that `ks` makes of the script; built once for all tests.
+fn plugin() -> &'static [u8] {
+    static PLUGIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let built = compile("guest", SCRIPT);
+        let object = guests::target_folder().join("guest.bpf.o");
+        // An object that is as it was is no reason to build the plugin again.
+        let elf = objects("guest", &built).swap_remove(0).elf;
+        if std::fs::read(&object).ok().as_ref() != Some(&elf) {
+            std::fs::write(&object, elf).expect("the target folder is writable");
+        }
+        let folder = repository().join("tests/guests/rust");
+        guests::rust(&folder, "guest.wasm", Some(("KS_GUEST_OBJECT", &object)))
+    });
+    &PLUGIN
+}
+
 fn run(word: &str) -> Outcome {
-    let objects = objects("guest", &compile("guest", SCRIPT));
-    let plugin = guests::with_objects(guests::rust("tests/guests/rust", "guest.wasm"), &objects);
-    run_plugin("guest", &plugin, &[word])
+    run_plugin("guest", plugin(), &[word])
 }
 
 #[test]
@@ -109,4 +125,42 @@ fn root_the_end_of_main_is_the_end_of_the_plugin() {
     );
     assert_eq!(run("code").code, 7);
     assert_eq!(run("nothing").code, 1);
+}
+
+/// What `ks init rust` starts is built as it is, and counts until it is stopped.
+#[test]
+fn root_what_ks_init_starts_counts() {
+    let folder = Folder::new();
+    let started = finish(command("ks").current_dir(folder.path("")).args(["init", "rust", "ks-hello"]));
+    assert_eq!((started.code, started.stderr.as_str()), (0, ""), "{started:#?}");
+    let readme = std::fs::read_to_string(folder.path("ks-hello/README.md")).expect("it is among the files");
+    assert!(readme.contains("ks-host target/wasm32-unknown-unknown/release/ks_hello.wasm\n"), "{readme}");
+
+    let file = folder.write("ks_hello.wasm", guests::rust(&folder.path("ks-hello"), "ks_hello.wasm", None));
+    let outcome = finish(command("ks-host").args(["--timeout", "1.5"]).arg(file));
+    assert_eq!(outcome.code, 124, "{outcome:#?}");
+    let lines: Vec<_> = outcome.stdout.lines().collect();
+    let [line] = lines[..] else { panic!("one second has passed: {outcome:#?}") };
+    let [faults, time] = line.split(" page faults in ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+    assert!(faults.parse::<u64>().is_ok(), "{line}");
+    assert!(
+        time.strip_suffix(" ns").is_some_and(|time| time.parse::<u64>().is_ok_and(|time| time > 0)),
+        "{line}"
+    );
+}
+
+/// What stands in the way is said before anything is written.
+#[test]
+fn ks_init_rust_refuses_what_cannot_be_built() {
+    let folder = Folder::new();
+    let init = |words: &[&str]| {
+        let outcome = finish(command("ks").current_dir(folder.path("")).arg("init").args(words));
+        assert_eq!(outcome.code, 1, "{outcome:#?}");
+        outcome.stderr
+    };
+    assert!(init(&["rust", "std"]).contains("cargo reserves it"));
+    assert!(init(&["rust", "two words"]).contains("letters, digits"));
+    assert!(init(&["rust", "hello", "--sdk", "nowhere"]).contains("the crate ks-guest is not in nowhere"));
+    assert!(init(&["xdp", "hello", "--sdk", "nowhere"]).contains("ks init rust NAME"));
+    assert!(!folder.path("hello").exists() && !folder.path("std").exists());
 }

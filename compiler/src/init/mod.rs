@@ -1,4 +1,4 @@
-//! `ks init KIND NAME`: a script to start from, for every kind of program (language reference 9.3).
+//! `ks init KIND NAME`: a script to start from, for every kind of program (language reference 9.3); or a plugin in Rust.
 //!
 //! In: the kind, a name, what is known of the kernel. Out: files as paths and texts; writing them is the caller's.
 //!
@@ -12,6 +12,7 @@ mod kfuncs;
 mod kind;
 mod language;
 mod programs;
+pub mod rust;
 mod script;
 mod struct_ops;
 
@@ -55,6 +56,9 @@ pub enum InitError {
         "`{0}` cannot be the script's name: use letters, digits, `_` and `-`, and begin with a letter or `_`"
     )]
     Name(String),
+    /// A package of this name would stand in the way of another one.
+    #[error("`{0}` cannot be the plugin's name: a package that it needs has it, or cargo reserves it")]
+    Taken(String),
     /// The kernel lacks what the kind names.
     #[error("the kernel has no {what} `{name}`{}", suggest(near))]
     Missing {

@@ -1,11 +1,11 @@
-//! `ks init`: a folder with a script to start from.
+//! `ks init`: a folder with a script to start from, or with a plugin in Rust.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ks_compiler::init::{self, KINDS, Options};
 
 use crate::files::KernelArgs;
@@ -13,7 +13,7 @@ use crate::files::KernelArgs;
 #[derive(clap::Args)]
 #[command(after_help = kinds_help())]
 pub struct Args {
-    /// The kind of program, as in the list below
+    /// The kind of program, as in the list below; or `rust`, for a plugin written in Rust
     kind: String,
     /// The folder to make; its last part names the script
     name: PathBuf,
@@ -22,14 +22,20 @@ pub struct Args {
     /// Also declare the kernel functions that such programs may call, as far as the BTF tells
     #[arg(long)]
     kfuncs: bool,
+    /// For `rust`: the folder of the crate `ks-guest`; by default that of the sources that this command was built from
+    #[arg(long, value_name = "FOLDER")]
+    sdk: Option<PathBuf>,
 }
+
+/// Where the crate lay when this command was built.
+const SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-sdk");
 
 fn kinds_help() -> String {
     let width = KINDS.iter().map(|(kind, _)| kind.len()).max().unwrap_or_default();
     let lines = KINDS.iter().map(|(kind, what)| format!("  {kind:width$}  {what}\n"));
     format!(
         "Kinds:\n{}  and the name of any other struct_ops type of the kernel\n\nExamples:\n  ks init xdp packets\n  \
-         ks init probe/vfs_read reads",
+         ks init probe/vfs_read reads\n  ks init rust hello",
         lines.collect::<String>()
     )
 }
@@ -38,15 +44,38 @@ fn kinds_help() -> String {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let folder = &args.name;
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let options = Options { kfuncs: args.kfuncs };
-    let files = init::starter(&args.kind, name, &args.kernel.types()?, options)?;
+    let files = if args.kind == "rust" {
+        init::rust::project(name, &sdk(args.sdk.as_deref())?)?
+    } else {
+        if args.sdk.is_some() {
+            bail!("--sdk says where the crate of plugins in Rust is: `ks init rust NAME --sdk FOLDER`");
+        }
+        let options = Options { kfuncs: args.kfuncs };
+        init::starter(&args.kind, name, &args.kernel.types()?, options)?
+    };
     make_empty(folder)?;
     for (path, text) in &files {
         let path = folder.join(path);
+        if let Some(inside) = path.parent() {
+            let made = fs::create_dir_all(inside);
+            made.with_context(|| format!("cannot make the folder {}", inside.display()))?;
+        }
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         println!("{}", path.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The folder of the crate `ks-guest`, whole, as a manifest names it.
+fn sdk(named: Option<&Path>) -> Result<String> {
+    let folder = named.unwrap_or(Path::new(SDK));
+    let found = folder.canonicalize().ok().filter(|folder| folder.join("Cargo.toml").exists());
+    let Some(found) = found else {
+        bail!("the crate ks-guest is not in {}: name its folder with --sdk", folder.display());
+    };
+    found.into_os_string().into_string().map_err(|found| {
+        anyhow!("a manifest cannot name the folder {}: its path is no text", found.to_string_lossy())
+    })
 }
 
 /// Makes the folder, or takes one that is there and empty: nothing of the user's is overwritten.

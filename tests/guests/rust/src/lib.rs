@@ -16,6 +16,9 @@ struct Seen {
     number: u64,
 }
 
+// What the test compiled.
+ks_guest::include_bpf_object!(env!("KS_GUEST_OBJECT"));
+
 #[ks_guest::main]
 fn main() -> Result<i32, Box<dyn Error>> {
     match args::words().first().map(String::as_str) {

@@ -1,0 +1,4 @@
+#[ks_guest::main]
+fn start(words: Vec<String>) {}
+
+fn main() {}

@@ -1,0 +1,63 @@
+//! The contract as others take it: a package for their tools, and a promise to plugins that are built already.
+
+use ks_tests::{finish, repository};
+use wit_parser::Resolve;
+
+/// `wasm-tools component wit` and `wkg wit build` do this with the folder.
+#[test]
+fn the_folder_is_a_package() {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(repository().join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
+    let name = &resolve.packages[package].name;
+    assert_eq!((name.namespace.as_str(), name.name.as_str()), ("kernelscript", "host"));
+    let version = name.version.as_ref().expect("it has a version").to_string();
+    let text = std::fs::read_to_string(repository().join("wit/README.md")).expect("readable");
+    assert!(text.contains(&format!("\n### {version}\n")), "wit/README.md says what changed in {version}");
+    let binary = wit_component::encode(&resolve, package).unwrap_or_else(|error| panic!("{error:#}"));
+    let decoded = wit_component::decode(&binary).unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(decoded.resolve().worlds.iter().any(|(_, world)| world.name == "plugin"));
+}
+
+/// Items without a version, or of one that is not out yet, would be a change that nobody can name.
+#[test]
+fn every_item_says_since_when_it_is_there() {
+    let folder = std::fs::read_dir(repository().join("wit")).expect("the folder is there");
+    let mut found = 0;
+    for file in folder.map(|entry| entry.expect("readable").path()) {
+        if file.extension().is_none_or(|extension| extension != "wit") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).expect("readable");
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        let items = ["interface ", "world ", "record ", "variant ", "enum ", "flags ", "resource "];
+        for (index, line) in lines.iter().enumerate().skip(1) {
+            let is_item = items.iter().any(|item| line.starts_with(item)) || line.contains(": func(");
+            if is_item && !line.starts_with("export ") && !line.starts_with("//") {
+                assert!(lines[index - 1].starts_with("@since("), "{}:{}: {line}", file.display(), index + 1);
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+}
+
+/// Plugins that were built against older versions of the contract, by the version. They are
+/// `tests/guests/rust` of their time, with the object of `tests/tests/guest_rust.rs` in it.
+#[test]
+fn root_plugins_that_are_built_keep_working() {
+    for version in ["0.1.0"] {
+        let file = repository().join(format!("tests/plugins/{version}.wasm"));
+        let run = |word: &str| {
+            let outcome =
+                finish(ks_tests::command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(word));
+            assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{version}: {outcome:#?}");
+            outcome
+        };
+        let counted = run("count");
+        assert!(counted.numbers("faults")[0] >= 64 && counted.numbers("group") == [2, 0, 1], "{counted:#?}");
+        let [faults, seen] = run("kernel").numbers("faults")[..] else {
+            panic!("{version} prints two numbers")
+        };
+        assert!(faults >= 64 && seen == faults + 100, "{version}: {faults} {seen}");
+    }
+}
