@@ -44,10 +44,11 @@ oracles: test-packages
 	$(CARGO) build --release --workspace
 	KS_ORACLES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test oracles -- --nocapture --test-threads=1
 
-# Formatting and lints; a warning is an error.
+# Formatting, lints, and the documentation of what plugin authors use; a warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps -p ks-guest -p ks-guest-macros
 
 # The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
 # beside perf stat and bpftrace, ring buffers beside libbpf-rs, and the kernel half beside C (which needs clang and root).

@@ -127,6 +127,17 @@ fn root_the_end_of_main_is_the_end_of_the_plugin() {
     assert_eq!(run("nothing").code, 1);
 }
 
+/// The crate needs no `std`.
+#[test]
+fn root_a_plugin_without_std_counts() {
+    let folder = Folder::new();
+    let built = guests::rust(&repository().join("tests/guests/core"), "guest_core.wasm", None);
+    let outcome = finish(command("ks-host").arg(folder.write("core.wasm", built)));
+    assert_eq!(outcome.code, 1, "{outcome:#?}");
+    assert!(outcome.numbers("faults")[0] >= 16, "{outcome:#?}");
+    assert!(outcome.stderr.contains("no event named `page_fault`"), "{outcome:#?}");
+}
+
 /// What `ks init rust` starts is built as it is, and counts until it is stopped.
 #[test]
 fn root_what_ks_init_starts_counts() {
