@@ -148,6 +148,7 @@ impl Pending<'_> {
                 | KernelBuiltin::Comm
                 | KernelBuiltin::CgroupId
                 | KernelBuiltin::StackId { .. }
+                | KernelBuiltin::AttachmentId(_)
                 | KernelBuiltin::Reserve(_)
                 | KernelBuiltin::Submit(..)
                 | KernelBuiltin::Discard(..)

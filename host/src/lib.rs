@@ -31,6 +31,8 @@ pub mod plugin;
 #[cfg(feature = "plugins")]
 mod run;
 #[cfg(feature = "plugins")]
+pub mod stacks;
+#[cfg(feature = "plugins")]
 mod symbols;
 #[cfg(feature = "plugins")]
 mod tasks;

@@ -14,7 +14,7 @@ use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError,
     Prepared, StopHandle, Watch,
 };
-use crate::world::{self, SettingError, Settings, Setup, State};
+use crate::world::{self, SettingError, Settings, Setup, StackMap, StackRequest, State};
 
 /// The engine and the world; one per process.
 pub struct Host {
@@ -50,6 +50,8 @@ pub struct RunOptions {
     /// Whether a plugin stays when it is done and returned 0, but has something registered and never waited: until it is
     /// asked to stop.
     pub linger: bool,
+    /// Who wants to see the stacks that the plugin counted, when it has ended and all that it attached is detached.
+    pub stacks: Option<StackRequest>,
 }
 
 impl RunOptions {
@@ -68,6 +70,7 @@ impl RunOptions {
             catalog: Catalog::default(),
             exec: Vec::new(),
             linger: true,
+            stacks: None,
         }
     }
 }
@@ -130,6 +133,11 @@ impl PreparedPlugin {
         Settings::read(words, &self.manifests)
     }
 
+    /// The maps in which the plugin counts stacks.
+    pub fn stack_maps(&self) -> Vec<StackMap> {
+        StackMap::all(&self.manifests)
+    }
+
     /// Runs the plugin once on a thread of its own, and waits for its end. What it attached is gone then.
     pub fn run(&self, options: RunOptions) -> Outcome {
         let linger = options.linger;
@@ -186,14 +194,26 @@ fn instantiate(
     object: Option<BpfRecord>,
     options: RunOptions,
 ) -> Result<Instance<State>, Outcome> {
-    let RunOptions { name, words, settings, stdout, stderr, stop, limits, catalog, exec, .. } = options;
+    let RunOptions { name, words, settings, stdout, stderr, stop, limits, catalog, exec, stacks, .. } =
+        options;
     let command = match exec.as_slice() {
         [] => None,
         exec => Some(Command::start(exec, stop.clone()).map_err(|error| {
             Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
         })?),
     };
-    let state =
-        State::new(Setup { name, words, settings, stdout, stderr, stop, object, limits, catalog, command });
+    let state = State::new(Setup {
+        name,
+        words,
+        settings,
+        stdout,
+        stderr,
+        stop,
+        object,
+        limits,
+        catalog,
+        command,
+        stacks,
+    });
     prepared.instantiate(state, &limits)
 }

@@ -2,9 +2,10 @@
 //! it has mapped.
 
 use std::num::NonZeroU32;
+use std::os::unix::fs::MetadataExt as _;
 
 use blazesym::symbolize::source::{Kernel, Process, Source};
-use blazesym::symbolize::{Input, Reason, Symbolized, Symbolizer};
+use blazesym::symbolize::{Input, Reason, Sym, Symbolized, Symbolizer};
 use blazesym::{Error, ErrorKind, MaybeDefault, Pid};
 
 /// Farthest that an address may lie from the start of the kernel's symbol below it. kallsyms knows no sizes, so that the
@@ -74,6 +75,63 @@ impl Symbols {
             Err(source) => refusal(process, source),
         }
     }
+}
+
+/// What is known of addresses of the kernel, in their order.
+///
+/// # Errors
+/// If they may not, or cannot, be looked up.
+pub(crate) fn kernel_frames<'s>(
+    symbolizer: &'s Symbolizer,
+    addresses: &[u64],
+) -> Result<Vec<Symbolized<'s>>, SymbolError> {
+    let found = symbolizer.symbolize(&kernel(), Input::AbsAddr(addresses));
+    found.or_else(|source| refusal(None, source).map(|_| Vec::new()))
+}
+
+/// What is known of addresses of a process, in their order; nothing if it is gone.
+///
+/// # Errors
+/// If they may not, or cannot, be looked up.
+pub(crate) fn task_frames<'s>(
+    symbolizer: &'s Symbolizer,
+    pid: u32,
+    addresses: &[u64],
+) -> Result<Vec<Symbolized<'s>>, SymbolError> {
+    let Some(task) = NonZeroU32::new(pid) else { return Ok(Vec::new()) };
+    let perf_map = has_own_perf_map(task);
+    let look_up = |debug_syms, map_files| {
+        let process = Process { debug_syms, perf_map, map_files, ..Process::new(Pid::Pid(task)) };
+        symbolizer.symbolize(&process.into(), Input::AbsAddr(addresses))
+    };
+    let found = match look_up(true, true) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && has_our_files(task) => {
+            look_up(true, false)
+        }
+        // What debuggers read may be of a kind that is not understood here; the symbols are there nevertheless.
+        Err(error) if error.kind() != ErrorKind::NotFound => look_up(false, true),
+        found => found,
+    };
+    found.or_else(|source| refusal(i32::try_from(pid).ok(), source).map(|_| Vec::new()))
+}
+
+/// Whether a symbol of the kernel lies too far below its address to be what is there.
+pub(crate) fn is_far(symbol: &Sym<'_>) -> bool {
+    symbol.offset > LONGEST
+}
+
+/// Whether the map that a just-in-time compiler leaves for this process was written by its own user, or by root: names of
+/// others mean nothing.
+fn has_own_perf_map(pid: NonZeroU32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let last = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().last()).and_then(|word| word.parse::<u32>().ok())
+    };
+    // The process's number in its own namespace, and the user as whom it acts on files.
+    let (Some(inner), Some(user)) = (last("NSpid:"), last("Uid:")) else { return false };
+    let map = std::fs::metadata(format!("/proc/{pid}/root/tmp/perf-{inner}.map"));
+    map.is_ok_and(|map| map.is_file() && [0, user].contains(&map.uid()))
 }
 
 /// Files that might be the kernel's are not searched: they may be of another build.

@@ -93,6 +93,49 @@ pub struct Map {
     pub value: String,
     /// Most entries the map holds.
     pub max_entries: u32,
+    /// What lies in the key, as far as it is known; in order, and empty if no part of it is a stack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub key_parts: Vec<KeyPart>,
+}
+
+/// A part of a map's key that says where or in which task something happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyPart {
+    /// The member of the key, with those around it before a `.`; empty if it is the whole key.
+    pub name: String,
+    /// Bytes from the key's start.
+    pub offset: u32,
+    /// Its bytes: 4 or 8 of an integer, else those of a text that ends with a zero or where it ends.
+    pub bytes: u32,
+    /// What it is.
+    #[serde(flatten)]
+    pub holds: Holds,
+}
+
+/// What a part of a key is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "holds", rename_all = "snake_case")]
+pub enum Holds {
+    /// The kernel's stack: its id in a `stack_trace` map, or a negative errno.
+    KernelStack {
+        /// The map of stacks.
+        map: String,
+    },
+    /// The stack of the process: its id in a `stack_trace` map, or a negative errno.
+    UserStack {
+        /// The map of stacks.
+        map: String,
+    },
+    /// The process id.
+    Process,
+    /// The thread id.
+    Thread,
+    /// The name of the task.
+    Command,
+    /// The CPU.
+    Cpu,
+    /// The id of the control group.
+    Cgroup,
 }
 
 /// A global variable.

@@ -5,6 +5,7 @@ use ks_wit::manifest::{
 };
 use sha2::{Digest, Sha256};
 
+use super::stacks::Stacks;
 use crate::builtins::perf::{event_name, options};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, FunctionKind, Hir, LocalId, Stmt, StmtKind, UnaryOp, UserBuiltin};
@@ -53,14 +54,16 @@ fn struct_ops(block: &crate::hir::Impl) -> StructOps {
 }
 
 fn maps(hir: &Hir, split: &Split) -> Vec<Map> {
-    let map = |map: &crate::hir::Map| Map {
+    let stacks = Stacks::of(hir, &split.kernel);
+    let map = |id, map: &crate::hir::Map| Map {
         name: map.name.clone(),
         kind: map.kind.name().to_owned(),
         key: hir.types.name(map.key),
         value: hir.types.name(map.value),
         max_entries: map.max_entries,
+        key_parts: stacks.key_parts(id),
     };
-    split.maps.iter().map(|id| map(&hir.maps[*id])).collect()
+    split.maps.iter().map(|id| map(*id, &hir.maps[*id])).collect()
 }
 
 fn global(hir: &Hir, global: &crate::hir::Global) -> Global {

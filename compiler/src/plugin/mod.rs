@@ -4,6 +4,7 @@ mod component;
 pub mod contract;
 pub mod manifest;
 mod shim;
+mod stacks;
 #[cfg(test)]
 mod tests;
 mod types;

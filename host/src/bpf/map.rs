@@ -104,6 +104,11 @@ impl Map {
         self.shape
     }
 
+    /// Values in one entry: 1, or in per-CPU kinds the number of possible CPUs.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// The value at a key. In per-CPU kinds all CPUs' values, in order, without the kernel's padding.
     ///
     /// # Errors

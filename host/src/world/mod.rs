@@ -19,6 +19,7 @@ mod perf;
 mod prints;
 mod ring;
 mod settings;
+mod stacks;
 mod state;
 mod symbols;
 mod system;
@@ -29,6 +30,7 @@ use wasmtime::component::{HasSelf, Linker};
 use crate::plugin::{Engine, EngineError};
 
 pub use settings::{SettingError, Settings};
+pub use stacks::{StackMap, StackRequest};
 pub use state::{Setup, State};
 
 /// A linker with every interface of the world.

@@ -15,6 +15,7 @@ use super::attached::AttachedPrograms;
 use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
+use super::stacks::StackRequest;
 use crate::bpf::{BpfError, Object};
 use crate::command::Command;
 use crate::perf::{Attachments, Catalog};
@@ -50,6 +51,8 @@ pub struct Setup {
     pub catalog: Catalog,
     /// The command that the plugin observes.
     pub command: Option<Command>,
+    /// Who wants to see the stacks that it counted.
+    pub stacks: Option<StackRequest>,
 }
 
 /// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
@@ -65,6 +68,7 @@ pub struct State {
     /// Where events are looked up.
     pub(super) catalog: Catalog,
     command: Option<Command>,
+    stacks: Option<StackRequest>,
     /// Whether the plugin has waited for time or records.
     waited: bool,
     warned: BTreeSet<(u64, String)>,
@@ -104,6 +108,7 @@ impl State {
             object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
             catalog: setup.catalog,
             command: setup.command,
+            stacks: setup.stacks,
             waited: false,
             warned: BTreeSet::new(),
             name: setup.name,
@@ -236,7 +241,11 @@ impl Drop for State {
             ));
         }
         self.show_prints();
-        let ObjectSlot::Opened(object) = &self.object else { return };
+        let ObjectSlot::Opened(object) = &mut self.object else { return };
+        if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
+            // Nobody listens if the plugin was left behind.
+            let _ = to.send(map.read(object).map_err(|error| error.to_string()));
+        }
         let faults = object.faults();
         for (name, ty, lost) in object.all_lost() {
             self.warn(&lost_line(&name, ty, lost));

@@ -94,6 +94,7 @@ impl Lowerer<'_> {
                 self.give_back(record, Helper::RingDiscard)
             }
             ExprKind::Kernel(KernelBuiltin::StackId { ctx, map, user }) => self.stack_id(ctx, *map, *user),
+            ExprKind::Kernel(KernelBuiltin::AttachmentId(ctx)) => self.attachment_id(ctx),
             ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
             ExprKind::IsNull(_) => not_yet(expr.span, "this comparison with null in the kernel half is"),
             ExprKind::User(_) => not_yet(expr.span, "a userspace builtin in the kernel half is"),

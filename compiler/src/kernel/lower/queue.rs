@@ -9,6 +9,9 @@ use crate::source::Span;
 /// BPF_F_USER_STACK. Source: include/uapi/linux/bpf.h, v6.12.
 const USER_STACK: u64 = 1 << 8;
 
+/// -EFAULT of bpf_get_stackid: there is no such stack. Source: kernel/bpf/stackmap.c, v6.12.
+const NO_STACK: u64 = -14_i64 as u64;
+
 impl Lowerer<'_> {
     fn map_addr(&mut self, map: MapId) -> Value {
         self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
@@ -101,7 +104,20 @@ impl Lowerer<'_> {
         let flags = self.builder.constant(Type::I64, if user { USER_STACK } else { 0 });
         let args = vec![ctx, self.map_addr(map), flags];
         let id = self.builder.call(Type::I64, Callee::Helper(Helper::GetStackId), args);
+        // Without a stack there is none to lose: a thread of the kernel has none of a process.
+        let none = self.builder.compare_const(Condition::Eq, id, NO_STACK);
+        let (some, join) = (self.builder.block(), self.builder.block());
+        self.builder.branch(none, join, some);
+        self.builder.switch_to_sealed(some);
         self.count_if_failed(map, id);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
         Ok(id)
+    }
+
+    /// `attachment_id(ctx)`: what the host gave the link as its cookie.
+    pub(super) fn attachment_id(&mut self, ctx: &Expr) -> Lower<Value> {
+        let ctx = self.context_argument(ctx)?;
+        Ok(self.builder.call(Type::I64, Callee::Helper(Helper::GetAttachCookie), vec![ctx]))
     }
 }

@@ -42,6 +42,8 @@ pub enum Helper {
     TailCall,
     /// `() -> id`
     GetCurrentCgroupId,
+    /// `(context) -> number`
+    GetAttachCookie,
     /// `(to, bytes, kernel address) -> 0 or -errno`; all zero on failure
     ProbeReadKernel,
     /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
@@ -73,6 +75,7 @@ impl Helper {
             Helper::GetCurrentComm => "bpf_get_current_comm",
             Helper::TailCall => "bpf_tail_call",
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
+            Helper::GetAttachCookie => "bpf_get_attach_cookie",
             Helper::ProbeReadKernel => "bpf_probe_read_kernel",
             Helper::ProbeReadUser => "bpf_probe_read_user",
             Helper::Loop => "bpf_loop",
@@ -100,6 +103,7 @@ impl Helper {
             Helper::GetCurrentComm => 16,
             Helper::TailCall => 12,
             Helper::GetCurrentCgroupId => 80,
+            Helper::GetAttachCookie => 174,
             Helper::ProbeReadUser => 112,
             Helper::ProbeReadKernel => 113,
             Helper::Loop => 181,

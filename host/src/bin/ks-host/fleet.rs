@@ -12,6 +12,7 @@ use ks_host::{Host, RunOptions};
 
 use crate::output::Form;
 use crate::prepare::{self, Prepared};
+use crate::stacks::Stacks;
 
 /// Stack of a thread that waits for a plugin; the plugin has one of its own.
 const KEEPER_STACK_BYTES: usize = 128 << 10;
@@ -52,6 +53,8 @@ pub(crate) struct Member {
     pub(crate) timeout: Option<Duration>,
     /// When it is started again.
     pub(crate) restart: Restart,
+    /// What is shown of the stacks that it counted.
+    pub(crate) stacks: Option<Stacks>,
     /// The form of its prints.
     pub(crate) form: Form,
 }
@@ -140,7 +143,9 @@ impl Fleet {
                     return crate::HOST_FAILURE;
                 }
             };
+            let (request, answer) = member.stacks.as_ref().map(Stacks::request).unzip();
             let options = RunOptions {
+                stacks: request,
                 words: member.words.clone(),
                 settings,
                 exec: member.exec.clone(),
@@ -152,18 +157,31 @@ impl Fleet {
                 ..RunOptions::new(member.name.clone())
             };
             let outcome = member.prepared.plugin.run(options);
+            let shown =
+                member.stacks.as_ref().zip(answer).map(|(stacks, answer)| stacks.show(&member.name, answer));
             if let Some(next) = self.take_next(place) {
                 member.prepared = next;
                 continue;
             }
             tell(&member.name, &outcome);
+            let unshown = match shown {
+                Some(Err(error)) => {
+                    eprintln!("ks-host: {}: {error:#}", member.name);
+                    true
+                }
+                _ => false,
+            };
             if began.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
             let again = member.restart == Restart::OnFailure && failed(&outcome) && !stop.stopping();
             if !again {
                 self.lock().slots[place].ended = true;
-                return outcome.exit_code();
+                return if unshown && outcome.exit_code() == 0 {
+                    crate::HOST_FAILURE
+                } else {
+                    outcome.exit_code()
+                };
             }
             eprintln!("ks-host: {} starts again in {:.1} s", member.name, pause.as_secs_f64());
             if self.wait_for_restart(place, pause) {

@@ -15,6 +15,7 @@ mod run;
 mod script;
 mod shell;
 mod signals;
+mod stacks;
 mod test;
 mod trace;
 
@@ -65,6 +66,7 @@ Examples:
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
+  ks-host --stacks flame=out.svg examples/perf/profile.ks --exec ls
   ks-host inspect examples/perf/page_faults.ks
   ks-host precompile examples/perf/page_faults.ks
   ks-host doctor

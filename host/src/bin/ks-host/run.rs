@@ -12,6 +12,7 @@ use ks_host::perf::{Catalog, EventTable, Sysfs};
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
+use crate::stacks::{Output, Stacks};
 use crate::{cache, config, prepare, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
@@ -45,6 +46,14 @@ pub(crate) struct Args {
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
     #[arg(long, value_name = "FILE")]
     event_table: Vec<PathBuf>,
+    /// Shows, when the plugin has ended, what its programs counted by stacks: `tree` as text, `folded` for flame graph
+    /// tools, `flame` as a picture (SVG), `pprof` for the tool of that name. Without a file on standard output. May be given
+    /// several times, for several forms.
+    #[arg(long, value_name = "FORM[=FILE]")]
+    stacks: Vec<Output>,
+    /// The map that `--stacks` shows, where the plugin counts by stacks in several.
+    #[arg(long, value_name = "MAP", requires = "stacks")]
+    stacks_of: Option<String>,
     /// A command to observe, with its words; last on the line. It starts when the plugin waits for the first time, and
     /// its end asks the plugin to stop.
     #[arg(long, value_name = "COMMAND", num_args = 1..)]
@@ -61,9 +70,11 @@ pub(crate) struct Args {
 /// Runs the plugins and gives the exit code: that of the first, in the order given, that is not 0.
 pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let several = args.plugins.len() > 1;
-    for (given, what) in
-        [(!args.words.is_empty(), "words after `--` are"), (!args.exec.is_empty(), "`--exec` is")]
-    {
+    for (given, what) in [
+        (!args.words.is_empty(), "words after `--` are"),
+        (!args.exec.is_empty(), "`--exec` is"),
+        (!args.stacks.is_empty(), "`--stacks` is"),
+    ] {
         ensure!(
             !(several && given),
             "{what} for one plugin, and there are several: start each with a ks-host of its own, or set fields of \
@@ -86,6 +97,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let plugins: Vec<_> =
         names.iter().map(String::as_str).zip(prepared.iter().map(|one| &one.plugin)).collect();
     let configs = config::of_each(&args.config, &plugins)?;
+    let printed = args.stacks.iter().any(Output::is_printed);
+    ensure!(!args.json || !printed, "--stacks beside --json needs a file: --stacks tree=FILE");
+    let stacks = prepared
+        .first()
+        .filter(|_| !args.stacks.is_empty())
+        .map(|prepared| Stacks::of(args.stacks.clone(), args.stacks_of.as_deref(), &prepared.plugin));
+    let stacks = stacks.transpose()?;
     let given = args.plugins.into_iter().zip(names).zip(prepared).zip(configs);
     let members = given.map(|(((path, name), prepared), config)| Member {
         path,
@@ -98,6 +116,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         catalog: catalog.clone(),
         timeout: args.timeout,
         restart: args.restart,
+        stacks: stacks.clone(),
         form,
     });
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))

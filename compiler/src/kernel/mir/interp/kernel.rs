@@ -94,9 +94,9 @@ impl Machine<'_> {
                 Helper::Loop,
                 [Datum::Bits(turns), Datum::Function(function), captured @ Datum::Pointer(_), Datum::Bits(0)],
             ) => self.turns(*turns as u32, *function, *captured),
-            (Helper::GetStackId, [_, Datum::Map(_), Datum::Bits(_)]) | (_, []) => {
-                Ok(Datum::Bits(self.answers.number(helper)))
-            }
+            (Helper::GetStackId, [_, Datum::Map(_), Datum::Bits(_)])
+            | (Helper::GetAttachCookie, [_])
+            | (_, []) => Ok(Datum::Bits(self.answers.number(helper))),
             _ => fault(format!("{} with {args:?}", helper.name())),
         }
     }

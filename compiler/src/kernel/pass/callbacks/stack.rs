@@ -126,6 +126,7 @@ fn writes(callee: Callee) -> bool {
         Helper::MapDelete,
         Helper::MapPush,
         Helper::GetStackId,
+        Helper::GetAttachCookie,
         Helper::TailCall,
         Helper::RingSubmit,
         Helper::RingDiscard,

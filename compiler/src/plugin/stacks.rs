@@ -1,0 +1,209 @@
+//! Which members of a map's key are stacks, and which name the task that they are of: what a host needs to show stacks
+//! that programs counted. Found by following values from `stack_id`, `pid` and their like to the keys that they end in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ks_wit::manifest::{Holds, KeyPart};
+
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    Expr, ExprKind, FuncId, Hir, KernelBuiltin, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind,
+};
+use crate::types::{StructId, TypeId, TypeKind};
+
+/// Where values lie. Members are told apart by their struct's type, not by the variable: what is a stack in one value of a
+/// struct is one in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Spot {
+    Local(FuncId, LocalId),
+    Member(StructId, usize),
+    /// A map's scalar keys.
+    Key(MapId),
+    /// A map's scalar values.
+    Value(MapId),
+    /// What a function returns.
+    Result(FuncId),
+}
+
+/// What comes to a spot.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Known(Holds),
+    Spot(Spot),
+    Unknown,
+}
+
+/// What programs put into the keys of maps.
+pub(super) struct Stacks<'a> {
+    hir: &'a Hir,
+    sources: BTreeMap<Spot, BTreeSet<Source>>,
+}
+
+impl Stacks<'_> {
+    /// Follows the values of these functions.
+    pub(super) fn of<'a>(hir: &'a Hir, kernel: &[FuncId]) -> Stacks<'a> {
+        let mut stacks = Stacks { hir, sources: BTreeMap::new() };
+        for id in kernel {
+            visit::block(&mut Flow { function: *id, stacks: &mut stacks }, &hir.functions[*id].body);
+        }
+        stacks
+    }
+
+    /// The parts of a map's key that are known, if one of them is a stack; in the order in which they lie.
+    pub(super) fn key_parts(&self, map: MapId) -> Vec<KeyPart> {
+        let mut parts = Vec::new();
+        let key = self.hir.maps[map].key;
+        match self.hir.types.kind(key) {
+            TypeKind::Struct(_) => self.members(key, "", 0, &mut parts),
+            _ => parts.extend(self.part(Spot::Key(map), String::new(), 0, key)),
+        }
+        let is_stack =
+            |part: &KeyPart| matches!(part.holds, Holds::KernelStack { .. } | Holds::UserStack { .. });
+        if parts.iter().any(is_stack) { parts } else { Vec::new() }
+    }
+
+    fn members(&self, ty: TypeId, before: &str, start: u64, parts: &mut Vec<KeyPart>) {
+        let types = &self.hir.types;
+        let TypeKind::Struct(id) = *types.kind(ty) else { return };
+        for (position, field) in types.struct_def(id).fields.iter().enumerate() {
+            let offset = start + types.field_offset(id, position);
+            let name = format!("{before}{}", field.name);
+            match types.kind(field.ty) {
+                TypeKind::Struct(_) => self.members(field.ty, &format!("{name}."), offset, parts),
+                _ => parts.extend(self.part(Spot::Member(id, position), name, offset, field.ty)),
+            }
+        }
+    }
+
+    fn part(&self, spot: Spot, name: String, offset: u64, ty: TypeId) -> Option<KeyPart> {
+        let holds = self.holds(spot)?;
+        let bytes = u32::try_from(self.hir.types.size(ty)).ok()?;
+        Some(KeyPart { name, offset: u32::try_from(offset).ok()?, bytes, holds })
+    }
+
+    /// The one thing that comes to a spot, by any way; none if something else comes there too.
+    fn holds(&self, spot: Spot) -> Option<Holds> {
+        let mut found = None;
+        let (mut seen, mut open) = (BTreeSet::from([spot]), vec![spot]);
+        while let Some(spot) = open.pop() {
+            for source in self.sources.get(&spot).into_iter().flatten() {
+                match source {
+                    Source::Known(holds) if found.as_ref().is_none_or(|other| other == holds) => {
+                        found = Some(holds.clone());
+                    }
+                    Source::Spot(from) if seen.insert(*from) => open.push(*from),
+                    Source::Spot(_) => {}
+                    Source::Known(_) | Source::Unknown => return None,
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Notes what goes where in one function.
+struct Flow<'f, 'a> {
+    function: FuncId,
+    stacks: &'f mut Stacks<'a>,
+}
+
+impl Flow<'_, '_> {
+    fn goes_to(&mut self, spot: Option<Spot>, value: &Expr) {
+        // Members of structs are noted where the struct is made; that a whole struct is copied changes nothing.
+        let is_struct = matches!(self.stacks.hir.types.kind(value.ty), TypeKind::Struct(_));
+        if let (Some(spot), false) = (spot, is_struct) {
+            self.note(spot, self.source(value));
+        }
+    }
+
+    fn note(&mut self, spot: Spot, source: Option<Source>) {
+        self.stacks.sources.entry(spot).or_default().extend(source);
+    }
+
+    /// Constants are no source: they stand for "no stack" beside an id.
+    fn source(&self, value: &Expr) -> Option<Source> {
+        let hir = self.stacks.hir;
+        Some(match &value.kind {
+            ExprKind::Const(_) | ExprKind::Bytes(_) => return None,
+            ExprKind::Unary(_, of) if matches!(of.kind, ExprKind::Const(_)) => return None,
+            // An id has 31 bits, a negative errno its sign.
+            ExprKind::Convert(from) if hir.types.size(value.ty) >= 4 => return self.source(from),
+            ExprKind::Load(place) => self.spot(place).map_or(Source::Unknown, Source::Spot),
+            ExprKind::Call { func, .. } => Source::Spot(Spot::Result(*func)),
+            ExprKind::Kernel(builtin) => match builtin {
+                KernelBuiltin::StackId { map, user, .. } => {
+                    let map = hir.maps[*map].name.clone();
+                    Source::Known(if *user { Holds::UserStack { map } } else { Holds::KernelStack { map } })
+                }
+                KernelBuiltin::Pid => Source::Known(Holds::Process),
+                KernelBuiltin::Tid => Source::Known(Holds::Thread),
+                KernelBuiltin::Comm => Source::Known(Holds::Command),
+                KernelBuiltin::Cpu => Source::Known(Holds::Cpu),
+                KernelBuiltin::CgroupId => Source::Known(Holds::Cgroup),
+                _ => Source::Unknown,
+            },
+            _ => Source::Unknown,
+        })
+    }
+
+    fn spot(&self, place: &Place) -> Option<Spot> {
+        match &place.kind {
+            PlaceKind::Local(local) => Some(Spot::Local(self.function, *local)),
+            PlaceKind::Element { map, .. } => Some(Spot::Value(*map)),
+            PlaceKind::Field { base, field } => match self.stacks.hir.types.kind(base.ty) {
+                TypeKind::Struct(id) => Some(Spot::Member(*id, *field)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Visitor for Flow<'_, '_> {
+    fn place(&mut self, place: &Place) {
+        if let PlaceKind::Element { map, key } = &place.kind {
+            self.goes_to(Some(Spot::Key(*map)), key);
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Struct(values) => {
+                let TypeKind::Struct(id) = *self.stacks.hir.types.kind(expr.ty) else { return };
+                for (position, value) in values.iter().enumerate() {
+                    self.goes_to(Some(Spot::Member(id, position)), value);
+                }
+            }
+            ExprKind::Call { func, args } => {
+                let params = self.stacks.hir.functions[*func].params.clone();
+                for (param, arg) in params.into_iter().zip(args) {
+                    self.goes_to(Some(Spot::Local(*func, param)), arg);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Let { local, init: Some(init) } => {
+                self.goes_to(Some(Spot::Local(self.function, *local)), init);
+            }
+            StmtKind::Bind { local, map, key } => {
+                self.goes_to(Some(Spot::Key(*map)), key);
+                self.note(Spot::Local(self.function, *local), Some(Source::Spot(Spot::Value(*map))));
+            }
+            StmtKind::Assign { place, value } => self.goes_to(self.spot(place), value),
+            StmtKind::Compound { place, .. } => {
+                if let Some(spot) = self.spot(place) {
+                    self.note(spot, Some(Source::Unknown));
+                }
+            }
+            StmtKind::Return(Some(value)) => self.goes_to(Some(Spot::Result(self.function)), value),
+            StmtKind::For { local, .. } | StmtKind::Take { local, .. } => {
+                self.note(Spot::Local(self.function, *local), Some(Source::Unknown));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `--stacks`: what a plugin's programs counted by stacks, shown when it has ended.
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::mpsc::{self, Receiver};
+
+use anyhow::{Context as _, anyhow, ensure};
+use ks_host::PreparedPlugin;
+use ks_host::perf::{MappingRecorder, Mappings};
+use ks_host::stacks::{self, Counted, Names, Profile};
+use ks_host::world::{StackMap, StackRequest};
+
+/// A form, and where to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Output {
+    form: Form,
+    /// Standard output without it.
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Tree,
+    Folded,
+    Flame,
+    Pprof,
+}
+
+impl FromStr for Output {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Output, String> {
+        let (form, file) = match text.split_once('=') {
+            Some((_, "")) => return Err("no file behind `=`".into()),
+            Some((form, file)) => (form, Some(PathBuf::from(file))),
+            None => (text, None),
+        };
+        let form = match form {
+            "tree" => Form::Tree,
+            "folded" => Form::Folded,
+            "flame" => Form::Flame,
+            "pprof" => Form::Pprof,
+            _ => return Err("not `tree`, `folded`, `flame` or `pprof`, with `=FILE` or without".into()),
+        };
+        Ok(Output { form, file })
+    }
+}
+
+/// What is to be shown of a plugin.
+#[derive(Debug, Clone)]
+pub(crate) struct Stacks {
+    outputs: Vec<Output>,
+    map: StackMap,
+}
+
+/// What a run has counted, once it has ended, and what processes had mapped meanwhile.
+pub(crate) struct Answer {
+    counted: Receiver<Result<Counted, String>>,
+    mappings: Option<MappingRecorder>,
+}
+
+impl Stacks {
+    /// The map that is meant.
+    ///
+    /// # Errors
+    /// If the plugin has none, several and none was chosen, or not the chosen one.
+    pub(crate) fn of(
+        outputs: Vec<Output>,
+        chosen: Option<&str>,
+        plugin: &PreparedPlugin,
+    ) -> anyhow::Result<Stacks> {
+        let mut maps = plugin.stack_maps();
+        let names = maps.iter().map(|map| format!("`{}`", map.name())).collect::<Vec<_>>().join(", ");
+        ensure!(
+            !maps.is_empty(),
+            "--stacks: the plugin counts nothing by stacks: that is a map of integers whose keys have what `stack_id` or \
+             `user_stack_id` gave"
+        );
+        let place = match chosen {
+            None => {
+                ensure!(
+                    maps.len() == 1,
+                    "--stacks: the plugin counts in {names}: choose one with --stacks-of"
+                );
+                0
+            }
+            Some(chosen) => maps.iter().position(|map| map.name() == chosen).ok_or_else(|| {
+                anyhow!("--stacks-of {chosen}: the plugin counts by stacks in {names} only")
+            })?,
+        };
+        Ok(Stacks { outputs, map: maps.swap_remove(place) })
+    }
+
+    /// For one run.
+    pub(crate) fn request(&self) -> (StackRequest, Answer) {
+        let (to, counted) = mpsc::channel();
+        let mappings = MappingRecorder::start().inspect_err(|errno| {
+            eprintln!(
+                "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those that end are \
+                 not named; give ks-host CAP_PERFMON"
+            );
+        });
+        (StackRequest { map: self.map.clone(), to }, Answer { counted, mappings: mappings.ok() })
+    }
+
+    /// Shows what a run has counted; nothing if it ended before its programs were loaded.
+    ///
+    /// # Errors
+    /// If it could not be read, or cannot be written.
+    pub(crate) fn show(&self, plugin: &str, answer: Answer) -> anyhow::Result<()> {
+        let mappings = answer.mappings.map(MappingRecorder::finish).unwrap_or_default();
+        let Ok(counted) = answer.counted.try_recv() else { return Ok(()) };
+        let counted = counted.map_err(|error| anyhow!("--stacks: {error}"))?;
+        let lost = Mappings::lost(&mappings);
+        if lost > 0 {
+            eprintln!(
+                "{plugin}: {lost} mappings of processes came too fast to be written down: some names may be missing"
+            );
+        }
+        let mut names = Names::new(mappings);
+        let profile = counted.named(&mut names);
+        for warning in names.warnings() {
+            eprintln!("{plugin}: {warning}");
+        }
+        let cut = Profile::cut(&counted);
+        if cut > 0 {
+            eprintln!(
+                "{plugin}: map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers \
+                 are missing",
+                profile.map,
+                profile.total()
+            );
+        }
+        self.outputs.iter().try_for_each(|output| output.show(plugin, &profile))
+    }
+}
+
+impl Output {
+    fn show(&self, plugin: &str, profile: &Profile) -> anyhow::Result<()> {
+        let bytes = match self.form {
+            Form::Tree => stacks::tree(profile).into_bytes(),
+            Form::Folded => stacks::folded(profile).into_bytes(),
+            Form::Flame => stacks::flame_graph(profile, &format!("{plugin}: {}", profile.map))
+                .context("--stacks: cannot draw the flame graph")?,
+            Form::Pprof => stacks::pprof(profile).context("--stacks")?,
+        };
+        if let Some(file) = &self.file {
+            return fs::write(file, bytes)
+                .with_context(|| format!("--stacks: cannot write {}", file.display()));
+        }
+        ensure!(
+            self.form != Form::Pprof || !io::stdout().is_terminal(),
+            "--stacks: a pprof file is no text for a terminal: --stacks pprof=FILE"
+        );
+        match io::stdout().write_all(&bytes).and_then(|()| io::stdout().flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it goes to standard output, among what the plugin prints.
+    pub(crate) fn is_printed(&self) -> bool {
+        self.file.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_stands_behind_the_form() {
+        let tree = Output { form: Form::Tree, file: None };
+        assert_eq!("tree".parse(), Ok(tree));
+        let flame = Output { form: Form::Flame, file: Some("a=b.svg".into()) };
+        assert_eq!("flame=a=b.svg".parse(), Ok(flame));
+        assert!(["", "trees", "flame=", "=x"].iter().all(|text| text.parse::<Output>().is_err()));
+    }
+}

@@ -1,0 +1,77 @@
+//! The ring of an event: pages that the kernel writes records into, and this process takes them out of.
+#![expect(unsafe_code, reason = "a mapping that the kernel writes")]
+
+use std::mem::offset_of;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::unistd::{SysconfVar, sysconf};
+use perf_event_open_sys::bindings::perf_event_mmap_page;
+
+/// The pages.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    base: NonNull<u8>,
+    length: NonZeroUsize,
+    /// Bytes of the first page, behind which the records are.
+    page: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and the kernel does not care which thread reads it.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    /// Maps so many pages of records, a power of two. Where this process takes records out the kernel writes none over
+    /// them: what has no room is lost, and counted by a record.
+    pub(crate) fn new(event: BorrowedFd<'_>, pages: usize) -> Result<Buffer, Errno> {
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|page| usize::try_from(page).ok());
+        let page = page.ok_or(Errno::EINVAL)?;
+        let length = pages.checked_add(1).and_then(|pages| pages.checked_mul(page));
+        let length = length.and_then(NonZeroUsize::new).ok_or(Errno::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice: it replaces no memory of ours.
+        let mapped = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, event, 0) }?;
+        Ok(Buffer { base: mapped.cast(), length, page })
+    }
+
+    /// Takes out all whole records that are there.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        // ORDERING: pairs with the kernel's barrier in `perf_output_put_handle`: records before the head are written.
+        let head = self.position(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
+        let tail_at = self.position(offset_of!(perf_event_mmap_page, data_tail));
+        let tail = tail_at.load(Ordering::Relaxed);
+        let size = self.length.get() - self.page;
+        let waiting = usize::try_from(head.wrapping_sub(tail)).unwrap_or(usize::MAX).min(size);
+        let start = (tail % size as u64) as usize;
+        let first = waiting.min(size - start);
+        let mut records = Vec::with_capacity(waiting);
+        records.extend_from_slice(self.data(start, first));
+        records.extend_from_slice(self.data(0, waiting - first));
+        // ORDERING: pairs with the kernel's acquire of the tail in `__perf_output_begin`: the copies above are done.
+        tail_at.store(head, Ordering::Release);
+        records
+    }
+
+    fn position(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: both positions lie in the first page, aligned to 8 bytes, and live as long as `self`. The kernel reads
+        // and writes them as whole words.
+        unsafe { self.base.add(offset).cast::<AtomicU64>().as_ref() }
+    }
+
+    fn data(&self, start: usize, len: usize) -> &[u8] {
+        // SAFETY: `start + len` is at most the bytes behind the first page, and what lies between tail and head is not
+        // written by the kernel before the tail is moved, which happens after the last use of this slice.
+        unsafe { std::slice::from_raw_parts(self.base.add(self.page + start).as_ptr(), len) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: address and length are those of the mapping, to which no reference is left.
+        let _ = unsafe { munmap(self.base.cast(), self.length.get()) };
+    }
+}

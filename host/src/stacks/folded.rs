@@ -1,0 +1,52 @@
+//! Folded stacks: one line for each, `command;main;work;read_[k] 5`. What flame graph tools of all kinds read.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::Profile;
+
+/// The lines, in order; equal stacks are one line. Frames of the kernel end with `_[k]`, inlined ones with `_[i]`.
+pub fn folded(profile: &Profile) -> String {
+    let mut text = String::new();
+    for (line, weight) in lines(profile) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{line} {weight}");
+    }
+    text
+}
+
+fn lines(profile: &Profile) -> BTreeMap<String, u64> {
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for sample in &profile.samples {
+        let words: Vec<String> = sample.words().iter().map(|word| clean(word)).collect();
+        let line = if words.is_empty() { super::naming::NO_STACK.to_owned() } else { words.join(";") };
+        let weight = lines.entry(line).or_default();
+        *weight = weight.saturating_add(sample.weight);
+    }
+    lines
+}
+
+/// A word without what separates words and lines.
+fn clean(word: &str) -> String {
+    word.chars().map(|letter| if letter == ';' || letter.is_control() { ':' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::profile;
+    use super::*;
+
+    #[test]
+    fn lines_are_stacks_from_the_outermost_caller_on() {
+        let text = folded(&profile());
+        assert_eq!(text, "program: x;main;rest 1\nprogram: x;main;work 3\nprogram: x;main;work;read_[k] 5\n");
+    }
+
+    #[test]
+    fn equal_stacks_are_one_line() {
+        let mut twice = profile();
+        twice.samples.extend(profile().samples);
+        assert_eq!(folded(&twice).lines().count(), 3);
+        assert!(folded(&twice).contains("read_[k] 10\n"));
+    }
+}

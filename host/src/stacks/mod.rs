@@ -1,0 +1,236 @@
+//! Stacks that programs counted, as something to look at: a tree, folded lines, a flame graph, a pprof file.
+//!
+//! In: addresses, tasks and weights ([`Counted`], which `world` reads out of maps), and names for the addresses
+//! ([`Names`]). Out: text and bytes. Not here: maps, files, standard output.
+
+mod flame;
+mod folded;
+mod naming;
+mod pprof;
+mod tree;
+
+pub use self::flame::flame_graph;
+pub use self::folded::folded;
+pub use self::naming::Names;
+pub use self::pprof::pprof;
+pub use self::tree::tree;
+
+use std::sync::Arc;
+
+/// Most addresses of a stack that the kernel keeps, unless a person lowered sysctl kernel.perf_event_max_stack.
+pub(crate) const MAX_DEPTH: usize = 127;
+
+/// A stack as the kernel wrote it down.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Addresses {
+    /// The task had none: a thread of the kernel has no stack of a process, a process in user code none of the kernel.
+    #[default]
+    None,
+    /// From the place where the task was to the function that called all others.
+    Known(Vec<u64>),
+    /// It collided with another one.
+    Lost,
+}
+
+/// What a map says of one key: where, who, and how much.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CountedStack {
+    /// The task.
+    pub task: Task,
+    /// The part in the kernel.
+    pub kernel: Addresses,
+    /// The part in the process.
+    pub user: Addresses,
+    /// The map's value.
+    pub weight: u64,
+}
+
+/// The task of a stack, as far as the key has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task {
+    /// Its process.
+    pub process: Option<i32>,
+    /// Its thread id.
+    pub thread: Option<i32>,
+    /// Its name.
+    pub command: Option<String>,
+    /// Where it ran.
+    pub cpu: Option<i32>,
+    /// The id of its control group.
+    pub cgroup: Option<u64>,
+}
+
+/// All stacks of a map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// The map.
+    pub map: String,
+    /// In no order.
+    pub stacks: Vec<CountedStack>,
+}
+
+/// A function that was running, or had called one that was.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame {
+    /// The function; without one, the file and an offset into it, or the address.
+    pub function: String,
+    /// The file or part of the kernel that it is in.
+    pub module: Option<String>,
+    /// Its source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// Where the CPU was.
+    pub address: u64,
+    /// What kind of code it is.
+    pub kind: FrameKind,
+}
+
+/// What kind of code a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FrameKind {
+    /// Of a process.
+    User,
+    /// The same, as a part of the function around it.
+    Inlined,
+    /// The kernel.
+    Kernel,
+    /// None: words in its place.
+    Note,
+}
+
+/// A stack with names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sample {
+    /// The task.
+    pub task: Task,
+    /// From the function that called all others to the one that ran.
+    pub frames: Vec<Arc<Frame>>,
+    /// How much.
+    pub weight: u64,
+}
+
+/// All stacks of a map, with names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The map.
+    pub map: String,
+    /// Ordered.
+    pub samples: Vec<Sample>,
+}
+
+impl Counted {
+    /// Gives names to the addresses.
+    pub fn named(&self, names: &mut Names) -> Profile {
+        names.prepare(&self.stacks);
+        let named = |stack: &CountedStack| Sample {
+            task: stack.task.clone(),
+            frames: names.frames(stack),
+            weight: stack.weight,
+        };
+        let mut samples: Vec<Sample> = self.stacks.iter().map(named).collect();
+        samples.sort();
+        Profile { map: self.map.clone(), samples }
+    }
+}
+
+impl Profile {
+    /// The sum of all weights.
+    pub fn total(&self) -> u64 {
+        self.samples.iter().fold(0, |total, sample| total.saturating_add(sample.weight))
+    }
+
+    /// How much of the total lies in stacks that are as deep as the kernel keeps them: their outermost callers may be
+    /// missing.
+    pub fn cut(counted: &Counted) -> u64 {
+        let is_full =
+            |addresses: &Addresses| matches!(addresses, Addresses::Known(known) if known.len() >= MAX_DEPTH);
+        let cut = counted.stacks.iter().filter(|stack| is_full(&stack.kernel) || is_full(&stack.user));
+        cut.fold(0, |total, stack| total.saturating_add(stack.weight))
+    }
+}
+
+impl Sample {
+    /// What stands before the frames: the task's name, or what else is known of it.
+    fn root(&self) -> Option<String> {
+        match (&self.task.command, self.task.process.or(self.task.thread)) {
+            (Some(command), _) if !command.is_empty() => Some(command.clone()),
+            (_, Some(id)) => Some(format!("task {id}")),
+            _ => None,
+        }
+    }
+
+    /// The words of the root and of all frames, in the forms that have nothing but words.
+    fn words(&self) -> Vec<String> {
+        let frames = self.frames.iter().map(|frame| frame.word());
+        self.root().into_iter().chain(frames).collect()
+    }
+}
+
+impl Frame {
+    /// Words in the place of a frame.
+    fn note(words: &str) -> Frame {
+        Frame {
+            function: words.into(),
+            module: None,
+            file: None,
+            line: None,
+            address: 0,
+            kind: FrameKind::Note,
+        }
+    }
+
+    /// The function, marked as other tools mark it: `_[k]` for the kernel, `_[i]` for inlined.
+    fn word(&self) -> String {
+        let mark = match self.kind {
+            FrameKind::Kernel => "_[k]",
+            FrameKind::Inlined => "_[i]",
+            FrameKind::User | FrameKind::Note => "",
+        };
+        format!("{}{mark}", self.function)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn frame(function: &str, kind: FrameKind) -> Arc<Frame> {
+        Arc::new(Frame {
+            function: function.into(),
+            module: Some("/bin/program".into()),
+            file: None,
+            line: None,
+            address: 0x1000,
+            kind,
+        })
+    }
+
+    /// `main` calls `work` (3 alone, 5 in the kernel) and `rest` (1), in a task named `program; x`.
+    pub(super) fn profile() -> Profile {
+        let task = Task { process: Some(7), command: Some("program; x".into()), ..Task::default() };
+        let sample = |frames: &[(&str, FrameKind)], weight| Sample {
+            task: task.clone(),
+            frames: frames.iter().map(|(name, kind)| frame(name, *kind)).collect(),
+            weight,
+        };
+        let (user, kernel) = (FrameKind::User, FrameKind::Kernel);
+        let samples = vec![
+            sample(&[("main", user), ("rest", user)], 1),
+            sample(&[("main", user), ("work", user)], 3),
+            sample(&[("main", user), ("work", user), ("read", kernel)], 5),
+        ];
+        Profile { map: "seen".into(), samples }
+    }
+
+    #[test]
+    fn a_stack_of_the_most_addresses_may_be_cut() {
+        let stack = |depth, weight| CountedStack {
+            user: Addresses::Known(vec![1; depth]),
+            weight,
+            ..CountedStack::default()
+        };
+        let stacks = vec![stack(MAX_DEPTH, 5), stack(MAX_DEPTH - 1, 2)];
+        assert_eq!(Profile::cut(&Counted { map: "seen".into(), stacks }), 5);
+    }
+}

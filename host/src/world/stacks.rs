@@ -1,0 +1,168 @@
+//! Stacks that the plugin's programs counted, read out of its maps when it has ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use ks_wit::manifest::{Holds, KeyPart, Manifest};
+
+use crate::bpf::{BpfError, Cursor, Map, Object};
+use crate::stacks::{Addresses, Counted, CountedStack};
+
+/// Bytes of entries that are read at once.
+const AT_ONCE: usize = 1 << 20;
+
+/// -EFAULT of bpf_get_stackid: there is no such stack. Source: kernel/bpf/stackmap.c, v6.12.
+const NO_STACK: i64 = -14;
+
+/// A map whose keys have stacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackMap {
+    name: String,
+    parts: Vec<KeyPart>,
+}
+
+/// Who wants to see the stacks of a map at the end of the run.
+#[derive(Debug, Clone)]
+pub struct StackRequest {
+    /// The map.
+    pub map: StackMap,
+    /// Where to: once, if the plugin's programs were loaded; or why not.
+    pub to: Sender<Result<Counted, String>>,
+}
+
+impl StackMap {
+    /// The maps that count stacks, by what the plugin says of itself. Their values are integers.
+    pub fn all(manifests: &[Manifest]) -> Vec<StackMap> {
+        let maps = manifests.iter().flat_map(|manifest| &manifest.maps);
+        let counts = maps.filter(|map| !map.key_parts.is_empty() && is_integer(&map.value));
+        counts.map(|map| StackMap { name: map.name.clone(), parts: map.key_parts.clone() }).collect()
+    }
+
+    /// Its name in the script.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the map, and the stacks that its keys mean.
+    ///
+    /// # Errors
+    /// If the object does not have what the manifest says of it, or the kernel refuses.
+    pub(super) fn read(&self, object: &mut Object) -> Result<Counted, BpfError> {
+        let map = object.map(&self.name)?;
+        let mut stacks = Stacks { object, known: BTreeMap::new() };
+        let (key_size, value_size) = (map.shape().key_size as usize, map.shape().value_size as usize);
+        let mut cursor = Cursor::new(Arc::clone(&map), true)?;
+        let mut found: BTreeMap<CountedStack, u64> = BTreeMap::new();
+        // In per-CPU kinds each entry has the values of all CPUs.
+        let entry_size = key_size + value_size * map.slots();
+        loop {
+            let entries = cursor.next(AT_ONCE)?;
+            if entries.is_empty() {
+                break;
+            }
+            for entry in entries.chunks_exact(entry_size) {
+                let (key, values) = entry.split_at(key_size);
+                let weight = values
+                    .chunks_exact(value_size)
+                    .fold(0, |sum: u64, value| sum.saturating_add(unsigned(value)));
+                if weight > 0 {
+                    let sum = found.entry(stacks.of_key(key, &self.parts)?).or_default();
+                    *sum = sum.saturating_add(weight);
+                }
+            }
+        }
+        let stacks = found.into_iter().map(|(stack, weight)| CountedStack { weight, ..stack }).collect();
+        Ok(Counted { map: self.name.clone(), stacks })
+    }
+}
+
+/// The stacks that were read already.
+struct Stacks<'a> {
+    object: &'a mut Object,
+    known: BTreeMap<(String, i64), Addresses>,
+}
+
+impl Stacks<'_> {
+    fn of_key(&mut self, key: &[u8], parts: &[KeyPart]) -> Result<CountedStack, BpfError> {
+        let mut stack = CountedStack::default();
+        for part in parts {
+            let start = part.offset as usize;
+            let Some(bytes) = key.get(start..start.saturating_add(part.bytes as usize)) else {
+                return Err(BpfError::Unsound(format!("its keys have no `{}`", part.name)));
+            };
+            let small = || i32::try_from(signed(bytes)).ok();
+            match &part.holds {
+                Holds::Process => stack.task.process = small(),
+                Holds::Thread => stack.task.thread = small(),
+                Holds::Cpu => stack.task.cpu = small(),
+                Holds::Cgroup => stack.task.cgroup = Some(unsigned(bytes)),
+                Holds::Command => stack.task.command = Some(text(bytes)),
+                Holds::KernelStack { map } => stack.kernel = self.addresses(map, signed(bytes))?,
+                Holds::UserStack { map } => stack.user = self.addresses(map, signed(bytes))?,
+            }
+        }
+        Ok(stack)
+    }
+
+    fn addresses(&mut self, map: &str, id: i64) -> Result<Addresses, BpfError> {
+        if id < 0 {
+            return Ok(if id == NO_STACK { Addresses::None } else { Addresses::Lost });
+        }
+        let name = (map.to_owned(), id);
+        if let Some(known) = self.known.get(&name) {
+            return Ok(known.clone());
+        }
+        let map: Arc<Map> = self.object.map(map)?;
+        let id = u32::try_from(id).unwrap_or(u32::MAX);
+        let found = match map.lookup(&id.to_ne_bytes())? {
+            Some(bytes) => {
+                Addresses::Known(bytes.chunks_exact(8).map(unsigned).take_while(|one| *one != 0).collect())
+            }
+            None => Addresses::Lost,
+        };
+        self.known.insert(name, found.clone());
+        Ok(found)
+    }
+}
+
+fn is_integer(ty: &str) -> bool {
+    ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"].contains(&ty)
+}
+
+/// An integer of at most 8 bytes, in the order of this machine.
+fn unsigned(bytes: &[u8]) -> u64 {
+    let mut value = [0; 8];
+    value.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    u64::from_le_bytes(value)
+}
+
+/// The same, with the sign of its highest bit.
+fn signed(bytes: &[u8]) -> i64 {
+    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+    (unsigned(bytes) << unused).cast_signed() >> unused
+}
+
+/// Text up to the first zero.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_sign_of_their_width() {
+        assert_eq!(signed(&(-14_i32).to_le_bytes()), NO_STACK);
+        assert_eq!(signed(&(-17_i64).to_le_bytes()), -17);
+        assert_eq!(signed(&7_u32.to_le_bytes()), 7);
+        assert_eq!(unsigned(&u32::MAX.to_le_bytes()), u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn text_ends_with_a_zero_or_where_it_ends() {
+        assert_eq!((text(b"sh\0x").as_str(), text(b"full").as_str()), ("sh", "full"));
+    }
+}
