@@ -4,7 +4,8 @@
 //! kernel/trace/bpf_trace.c, kernel/bpf/helpers.c and net/core/filter.c (v6.12).
 
 use crate::bpf::helper_number;
-use crate::hir::ProgramKind;
+use crate::hir::{Function, FunctionKind, ProgramKind, Target};
+use crate::kernel::KernelVersion;
 
 /// The type of a parameter or result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,51 @@ pub struct Helper {
     kinds: Kinds,
 }
 
-/// A set of program kinds: a bit for each.
+/// What calls a helper, as the kernel tells its callers apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Caller {
+    /// A program, but for [`Caller::CgroupPacket`].
+    Program(ProgramKind),
+    /// An `@cgroup` program at `ingress` or `egress`: it sees packets, and no task.
+    CgroupPacket,
+    /// A method of a struct of the kernel. The kernel may give some structs more than all have.
+    Method,
+}
+
+impl Caller {
+    /// What a function is to the kernel; none if the kernel does not enter functions of its kind.
+    pub fn of(function: &Function) -> Option<Caller> {
+        match (function.kind, &function.target) {
+            (FunctionKind::Program(ProgramKind::Cgroup), Target::Name(hook))
+                if matches!(hook.as_str(), "ingress" | "egress") =>
+            {
+                Some(Caller::CgroupPacket)
+            }
+            (FunctionKind::Program(kind), _) => Some(Caller::Program(kind)),
+            (FunctionKind::Method(_), _) => Some(Caller::Method),
+            _ => None,
+        }
+    }
+
+    /// Several of them, as a message says it.
+    pub fn plural(self) -> String {
+        match self {
+            Caller::Program(kind) => format!("`@{}` programs", kind.name()),
+            Caller::CgroupPacket => "`@cgroup` programs that see packets".into(),
+            Caller::Method => "methods of `@struct_ops`".into(),
+        }
+    }
+
+    fn bit(self) -> u32 {
+        match self {
+            Caller::Program(kind) => 1 << kind as u32,
+            Caller::CgroupPacket => 1 << 30,
+            Caller::Method => 1 << 31,
+        }
+    }
+}
+
+/// A set of callers: a bit for each, see [`Caller::bit`].
 #[derive(Debug, Clone, Copy)]
 struct Kinds(u32);
 
@@ -72,21 +117,25 @@ impl Kinds {
         Kinds(self.0 | others.0)
     }
 
-    fn has(self, kind: ProgramKind) -> bool {
-        self.0 >> kind as u32 & 1 == 1
+    fn has(self, caller: Caller) -> bool {
+        self.0 & caller.bit() != 0
     }
 }
 
-const ANY: Kinds = Kinds::of(ProgramKind::ALL);
+const CGROUP_SKB: Kinds = Kinds(1 << 30);
+const METHODS: Kinds = Kinds(1 << 31);
+const ANY: Kinds = Kinds::of(ProgramKind::ALL).and(CGROUP_SKB).and(METHODS);
 const PERF: Kinds = Kinds::of(&[ProgramKind::PerfEvent]);
 const XDP: Kinds = Kinds::of(&[ProgramKind::Xdp]);
 const TC: Kinds = Kinds::of(&[ProgramKind::Tc]);
 const CGROUP: Kinds = Kinds::of(&[ProgramKind::Cgroup]);
 /// What can move a packet on.
 const PACKET: Kinds = XDP.and(TC);
-const TC_CGROUP: Kinds = TC.and(CGROUP);
+const TC_CGROUP: Kinds = TC.and(CGROUP_SKB);
 /// What sees a `__sk_buff`.
 const SKB: Kinds = TC_CGROUP.and(Kinds::of(&[ProgramKind::SocketFilter]));
+/// What belongs to the network, whole or in part.
+const NET: Kinds = PACKET.and(SKB).and(CGROUP).and(METHODS);
 const PROBES: Kinds =
     Kinds::of(&[ProgramKind::Probe, ProgramKind::Retprobe, ProgramKind::Uprobe, ProgramKind::Uretprobe]);
 const TRACING: Kinds = PROBES.and(PERF).and(Kinds::of(&[
@@ -97,8 +146,16 @@ const TRACING: Kinds = PROBES.and(PERF).and(Kinds::of(&[
     ProgramKind::Lsm,
 ]));
 /// What may run for a task that caused it.
-const TASK: Kinds = TRACING.and(CGROUP);
-const SOCKETS: Kinds = SKB.and(TRACING);
+const TASK: Kinds = TRACING.and(CGROUP).and(CGROUP_SKB).and(METHODS);
+const TRACING_METHODS: Kinds = TRACING.and(METHODS);
+/// What may have a socket: as `__sk_buff`, or as the kernel's own struct.
+const SOCKETS: Kinds = SKB.and(Kinds::of(&[
+    ProgramKind::Cgroup,
+    ProgramKind::Probe,
+    ProgramKind::Retprobe,
+    ProgramKind::RawTracepoint,
+    ProgramKind::Lsm,
+]));
 
 const fn row(name: &'static str, params: &'static [HelperType], ret: HelperType, kinds: Kinds) -> Helper {
     Helper { name, params, ret, steers: false, kinds }
@@ -117,7 +174,7 @@ const fn steering(
 pub const HELPERS: &[Helper] = &[
     row("bpf_ktime_get_ns", &[], U64, ANY),
     row("bpf_ktime_get_boot_ns", &[], U64, ANY),
-    row("bpf_ktime_get_coarse_ns", &[], U64, ANY),
+    row("bpf_ktime_get_coarse_ns", &[], U64, NET),
     row("bpf_ktime_get_tai_ns", &[], U64, ANY),
     row("bpf_jiffies64", &[], U64, ANY),
     row("bpf_get_prandom_u32", &[], U32, ANY),
@@ -128,7 +185,7 @@ pub const HELPERS: &[Helper] = &[
     row("bpf_get_current_task", &[], U64, ANY),
     row("bpf_get_current_task_btf", &[], Task, ANY),
     row("bpf_task_pt_regs", &[Task], Registers, ANY),
-    row("bpf_get_task_stack", &[Task, Memory, U32, U64], I64, TRACING),
+    row("bpf_get_task_stack", &[Task, Memory, U32, U64], I64, TRACING_METHODS),
     row("bpf_get_current_uid_gid", &[], U64, TASK),
     row("bpf_get_current_comm", &[Memory, U32], I64, TASK),
     row("bpf_get_current_cgroup_id", &[], U64, TASK),
@@ -145,12 +202,12 @@ pub const HELPERS: &[Helper] = &[
     row("bpf_get_attach_cookie", &[Memory], U64, TRACING),
     row("bpf_get_func_ip", &[Memory], U64, PROBES),
     row("bpf_get_stack", &[Memory, Memory, U32, U64], I64, TRACING),
-    row("bpf_get_branch_snapshot", &[Memory, U32, U64], I64, TRACING),
+    row("bpf_get_branch_snapshot", &[Memory, U32, U64], I64, TRACING_METHODS),
     row("bpf_perf_prog_read_value", &[PerfContext, Memory, U32], I64, PERF),
     row("bpf_read_branch_records", &[PerfContext, Memory, U32, U64], I64, PERF),
     steering("bpf_probe_write_user", &[Memory, Memory, U32], I64, TRACING),
-    steering("bpf_send_signal", &[U32], I64, TRACING),
-    steering("bpf_send_signal_thread", &[U32], I64, TRACING),
+    steering("bpf_send_signal", &[U32], I64, TRACING_METHODS),
+    steering("bpf_send_signal_thread", &[U32], I64, TRACING_METHODS),
     steering("bpf_override_return", &[Registers, U64], I64, PROBES),
     row("bpf_xdp_adjust_head", &[Xdp, I32], I64, XDP),
     row("bpf_xdp_adjust_tail", &[Xdp, I32], I64, XDP),
@@ -205,10 +262,37 @@ fn numbered(number: u32) -> Option<&'static Helper> {
     HELPERS.iter().find(|helper| helper_number(helper.name) == Some(number))
 }
 
-/// Whether programs of a kind may call a helper. Of a helper that is not in the table nothing is known: the kernel
-/// decides at load.
-pub fn allowed(number: u32, kind: ProgramKind) -> bool {
-    numbered(number).is_none_or(|helper| helper.kinds.has(kind))
+/// Whether a caller may have a helper, on a kernel that is new enough. Of a helper that is not in the table nothing is
+/// known: the kernel decides at load.
+pub fn allowed(number: u32, caller: Caller) -> bool {
+    numbered(number).is_none_or(|helper| helper.kinds.has(caller))
+}
+
+/// Helpers that some callers have not had as long as the helper is there: the first kernel that gives it to them.
+///
+/// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c; what 6.1, 6.12 and 6.18 answer to a program of
+/// each kind with the call.
+const LATER: &[(&str, Kinds, KernelVersion)] = &[
+    ("bpf_get_current_pid_tgid", NO_TASK, KernelVersion::new(6, 10)),
+    ("bpf_get_ns_current_pid_tgid", NO_TASK.and(CGROUP), KernelVersion::new(6, 10)),
+    ("bpf_get_current_cgroup_id", NO_TASK, KernelVersion::new(6, 4)),
+    ("bpf_get_current_ancestor_cgroup_id", NO_TASK, KernelVersion::new(6, 4)),
+    ("bpf_get_attach_cookie", Kinds::of(&[ProgramKind::RawTracepoint]), KernelVersion::new(6, 10)),
+    ("bpf_get_current_uid_gid", NO_TASK, KernelVersion::new(6, 16)),
+    ("bpf_get_current_comm", NO_TASK, KernelVersion::new(6, 16)),
+    ("bpf_get_task_stack", METHODS, KernelVersion::new(6, 16)),
+    ("bpf_get_branch_snapshot", METHODS, KernelVersion::new(6, 16)),
+    ("bpf_send_signal", METHODS, KernelVersion::new(6, 16)),
+    ("bpf_send_signal_thread", METHODS, KernelVersion::new(6, 16)),
+];
+
+/// What need not run for a task.
+const NO_TASK: Kinds = PACKET.and(SKB).and(METHODS);
+
+/// The first kernel that gives a caller a helper that others had before; none if it came to all at once.
+pub fn later(number: u32, caller: Caller) -> Option<KernelVersion> {
+    let row = LATER.iter().find(|(name, kinds, _)| helper_number(name) == Some(number) && kinds.has(caller));
+    row.map(|(.., since)| *since)
 }
 
 /// Whether a helper changes what the kernel or a task does.
@@ -232,7 +316,7 @@ mod tests {
 
     #[test]
     fn kinds_are_those_of_the_kernel() {
-        let allowed = |name: &str, kind| allowed(helper_number(name).expect(name), kind);
+        let allowed = |name: &str, kind| allowed(helper_number(name).expect(name), Caller::Program(kind));
         assert!(allowed("bpf_ktime_get_ns", ProgramKind::Xdp));
         assert!(allowed("bpf_send_signal", ProgramKind::PerfEvent));
         assert!(!allowed("bpf_send_signal", ProgramKind::Tc));
@@ -241,6 +325,28 @@ mod tests {
         assert!(!allowed("bpf_get_current_comm", ProgramKind::SocketFilter));
         // Not in the table.
         assert!(allowed("bpf_sysctl_get_name", ProgramKind::Xdp));
+    }
+
+    #[test]
+    fn packets_of_cgroups_and_methods_have_others() {
+        let allowed = |name: &str, caller| allowed(helper_number(name).expect(name), caller);
+        let sockets = Caller::Program(ProgramKind::Cgroup);
+        assert!(
+            allowed("bpf_skb_load_bytes", Caller::CgroupPacket) && !allowed("bpf_skb_load_bytes", sockets)
+        );
+        assert!(allowed("bpf_set_retval", sockets) && !allowed("bpf_set_retval", Caller::CgroupPacket));
+        assert!(allowed("bpf_send_signal", Caller::Method) && !allowed("bpf_redirect", Caller::Method));
+    }
+
+    #[test]
+    fn later_is_later_for_those_who_may_call_it() {
+        for (name, kinds, since) in LATER {
+            let helper = named(name).expect(name);
+            assert!(kinds.0 & helper.kinds.0 != 0 && *since > KernelVersion::new(6, 1), "{name}");
+        }
+        let later = |name: &str, caller| later(helper_number(name).expect(name), caller);
+        assert_eq!(later("bpf_get_current_comm", Caller::Method), Some(KernelVersion::new(6, 16)));
+        assert_eq!(later("bpf_get_current_comm", Caller::Program(ProgramKind::Probe)), None);
     }
 
     #[test]

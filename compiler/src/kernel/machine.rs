@@ -1,9 +1,14 @@
 //! What the kernel half is compiled for: an architecture, an instruction set, and the oldest kernel that must take it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ks_wit::section::Arch;
 
-use super::mir::{Callee, Inst, Kfunc, Op, Program};
+use super::mir::{Callee, Function, Inst, Kfunc, Op, Program};
+use super::scratch::callees;
+use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
+use crate::hir::Hir;
 
 /// A version of the BPF instruction set, as compilers number them.
 /// Source: Documentation/bpf/standardization/instruction-set.rst, v6.12, and `-mcpu` of LLVM's BPF target.
@@ -139,13 +144,43 @@ impl Machine {
     }
 
     /// What of a program the kernel lacks, each call once.
-    pub(super) fn refusals(self, program: &Program) -> Vec<Diagnostic> {
+    pub(super) fn refusals(self, hir: &Hir, program: &Program) -> Vec<Diagnostic> {
         let Some(kernel) = self.kernel else { return Vec::new() };
-        let insts = program.functions.iter().flat_map(|one| &one.blocks).flat_map(|block| &block.insts);
+        let insts = program.functions.iter().flat_map(Function::insts);
         let mut found: Vec<Diagnostic> = insts.filter_map(|inst| too_new(inst, kernel, program)).collect();
-        found.dedup_by_key(|one| one.primary.span);
+        found.extend(helpers_too_new(hir, program, kernel));
+        let mut reported = BTreeSet::new();
+        found.retain(|one| reported.insert(one.primary.span));
         found
     }
+}
+
+/// The calls of helpers that the kernel does not give yet to what gets there.
+fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<Diagnostic> {
+    let functions: BTreeMap<_, _> = program.functions.iter().map(|one| (one.id, one)).collect();
+    let mut found = Vec::new();
+    for entry in program.functions.iter().filter(|one| one.is_program) {
+        let Some(caller) = Caller::of(&hir.functions[entry.id]) else { continue };
+        let mut reached = BTreeSet::new();
+        let mut open = vec![entry];
+        while let Some(function) = open.pop() {
+            if !reached.insert(function.id) {
+                continue;
+            }
+            open.extend(callees(function).filter_map(|id| functions.get(&id).copied()));
+            for inst in function.insts() {
+                let Op::Call { callee: Callee::Helper(helper), .. } = &inst.op else { continue };
+                let Some(since) = later(helper.number(), caller).filter(|since| kernel < *since) else {
+                    continue;
+                };
+                let text = format!("this needs Linux {since}, and this is compiled for {kernel}");
+                let note =
+                    format!("it calls {}, which older kernels refuse to {}", helper.name(), caller.plural());
+                found.push(Diagnostic::error(1005, inst.span, text).note(note));
+            }
+        }
+    }
+    found
 }
 
 /// The first kernel with `bpf_loop`.

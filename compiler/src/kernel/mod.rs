@@ -90,7 +90,7 @@ pub fn compile(
 ) -> Result<Object, Vec<Diagnostic>> {
     let machine = machine.into();
     let mir = lower_with(hir, split, machine, Effort::Full, None, &mut |_, _| {})?;
-    let refused = machine.refusals(&mir.program);
+    let refused = machine.refusals(hir, &mir.program);
     if !refused.is_empty() && !machine.calls_loops() {
         return Err(refused);
     }
@@ -219,7 +219,7 @@ impl<'a> Mir<'a> {
 
     /// What the machine's kernel would not take.
     fn refusals(&self, code: &Code<'_>) -> Vec<Diagnostic> {
-        let refused = self.machine.refusals(&self.program);
+        let refused = self.machine.refusals(self.hir, &self.program);
         if refused.is_empty() { limits::stack(&self.program, &code.frames) } else { refused }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Program;
 use crate::bpf::helper_number;
-use crate::builtins::helpers;
+use crate::builtins::helpers::{self, Caller};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
@@ -20,7 +20,7 @@ const NO_PREALLOC: u32 = 1;
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     let reached = by_kind(program);
     contexts_of_two_kinds(program, &reached, diagnostics);
-    helpers_of_other_kinds(program, &reached, diagnostics);
+    helpers_of_other_kinds(program, diagnostics);
     written_from_perf_events(program, &reached, diagnostics);
 }
 
@@ -72,20 +72,22 @@ fn takes_context(types: &Types, function: &Function) -> bool {
 }
 
 /// KS0521: the kernel gives each kind of program other helpers.
-fn helpers_of_other_kinds(program: &Program<'_>, reached: &Reached, diagnostics: &mut Diagnostics) {
+fn helpers_of_other_kinds(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     let hir = program.hir;
     let mut reported = BTreeSet::new();
-    for (kind, of_kind) in reached {
-        for (id, from) in of_kind {
+    for (from, entry) in hir.functions.iter_enumerated().filter(|(id, _)| hir.is_entry(*id)) {
+        let Some(caller) = Caller::of(entry) else { continue };
+        for id in program.calls.reached(hir, [from]) {
             let mut used = Used { hir, helpers: Vec::new() };
-            visit::block(&mut used, &hir.functions[*id].body);
+            visit::block(&mut used, &hir.functions[id].body);
             for (name, number, span) in used.helpers {
-                if helpers::allowed(number, *kind) || !reported.insert(span) {
+                if helpers::allowed(number, caller) || !reported.insert(span) {
                     continue;
                 }
-                let text = format!("{name} is not allowed in `@{}` programs", kind.name());
+                let text = format!("{name} is not allowed in {}", caller.plural());
+                let what = if caller == Caller::Method { "method" } else { "program" };
                 let error = Diagnostic::error(521, span, text);
-                diagnostics.report(error.also(hir.functions[*from].span, "this program gets there"));
+                diagnostics.report(error.also(entry.span, format!("this {what} gets there")));
             }
         }
     }

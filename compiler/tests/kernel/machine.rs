@@ -93,3 +93,26 @@ fn a_binding_that_changes_from_turn_to_turn_is_refused_with_the_reason() {
     assert_eq!(errors[0].code.to_string(), "KS1005");
     assert!(errors[0].notes.iter().any(|note| note.contains("pointer or binding")), "{errors:#?}");
 }
+
+#[test]
+fn helpers_are_refused_where_the_kernel_gives_them_to_others_only() {
+    let method = |body: &str| {
+        format!(
+            "var last: u64 = 0\n@struct_ops(\"tcp_congestion_ops\")\nimpl steady {{\n    \
+             fn ssthresh(sk: *u8) -> u32 {{\n{body}\n    return 2\n}}\n    \
+             fn undo_cwnd(sk: *u8) -> u32 {{ return 2 }}\n}}\nfn main() -> i32 {{ return register(steady) }}\n"
+        )
+    };
+    let codes = |script: &str, minor| {
+        let kernel = Some(KernelVersion::new(6, minor));
+        let built = build(script, &[], Machine { kernel, ..Arch::X86_64.into() });
+        built.err().into_iter().flatten().map(|one| one.code.to_string()).collect::<Vec<_>>()
+    };
+    for (call, since) in [("pid()", 10), ("uid()", 16), ("cgroup_id()", 4)] {
+        let body = format!("last = {call}");
+        assert_eq!(codes(&method(&body), since), Vec::<String>::new(), "{call}");
+        assert_eq!(codes(&method(&body), since - 1), ["KS1005"], "{call}");
+        let observing = perf_program("var last: u64 = 0", &format!("{body}\nreturn 0"));
+        assert_eq!(codes(&observing, 1), Vec::<String>::new(), "{call}");
+    }
+}

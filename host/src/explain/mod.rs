@@ -7,10 +7,14 @@
 
 #[cfg(feature = "plugins")]
 pub mod bpf;
+#[cfg(feature = "plugins")]
+pub mod check;
 pub mod doctor;
 mod facts;
 mod machine;
 pub mod perf;
+#[cfg(feature = "plugins")]
+mod since;
 
 use std::fmt;
 

@@ -250,6 +250,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// All instructions, block by block.
+    pub fn insts(&self) -> impl Iterator<Item = &Inst> {
+        self.blocks.iter().flat_map(|block| &block.insts)
+    }
+
     /// The entry.
     pub fn entry(&self) -> Block {
         use crate::index::Id;

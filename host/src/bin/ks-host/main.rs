@@ -1,6 +1,7 @@
 //! `ks-host`: runs plugins, and shows what they ask for before they run.
 
 mod cache;
+mod check;
 mod config;
 mod doctor;
 mod events;
@@ -68,6 +69,7 @@ Examples:
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
   ks-host --stacks flame=out.svg examples/perf/profile.ks --exec ls
   ks-host inspect examples/perf/page_faults.ks
+  ks-host check examples/perf/page_faults.ks
   ks-host precompile examples/perf/page_faults.ks
   ks-host doctor
   ks-host events 'cache*'
@@ -83,6 +85,8 @@ enum Command {
     Run(run::Args),
     /// Shows what a plugin contains and asks for, without running it.
     Inspect(inspect::Args),
+    /// Asks the kernel whether it has what a plugin needs: programs, attach points, helpers, kfuncs, maps.
+    Check(check::Args),
     /// Compiles plugins ahead, so that their first run starts as fast as all others.
     #[command(
         after_help = "Examples:\n  ks-host precompile examples/perf/group.ks examples/perf/page_faults.ks"
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
     let code = match (cli.command, cli.run) {
         (Some(Command::Run(args)), _) | (None, Some(args)) => run::run(args),
         (Some(Command::Inspect(args)), _) => inspect::inspect(&args),
+        (Some(Command::Check(args)), _) => check::run(&args),
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
         (Some(Command::Test(args)), _) => test::test(&args),
         (Some(Command::Ps(args)), _) => ps::ps(&args),

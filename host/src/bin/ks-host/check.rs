@@ -1,0 +1,91 @@
+//! `ks-host check PLUGIN`: whether the running kernel has what a plugin needs.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use ks_host::bpf::Needs;
+use ks_host::explain::check::{Need, Registers, State, What, check, missing};
+
+use crate::output::{self, printable};
+use crate::read_plugin;
+
+/// Exit code where something is missing.
+const MISSING: u8 = 1;
+
+/// What to ask for, and how to show the answers.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 if nothing is missing, 1 if something is, 127 if the file is no plugin.\n\nExamples:\n  \
+                  ks-host check examples/perf/group.ks\n  ks-host check --json examples/perf/page_faults.ks"
+)]
+pub(crate) struct Args {
+    /// The plugin file, or a script (`.ks`).
+    plugin: PathBuf,
+    /// Writes JSON, for tools: a list of objects with `what` (program, attach-point, helper, kfunc, map), `name`,
+    /// `program`, `state` (has, missing, optional, unknown), `since` where that is known, and where something is not
+    /// there `because` and `do`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks the kernel and shows what it says. Loads no program of the plugin, and leaves nothing.
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let plugin = match read_plugin(&args.plugin) {
+        Ok(plugin) => plugin,
+        Err(code) => return Ok(code),
+    };
+    let registers: Vec<Registers<'_>> =
+        plugin.manifests().iter().flat_map(|one| &one.struct_ops).map(registers).collect();
+    let needs = match plugin.object_for_host() {
+        Ok(object) => object.map(Needs::of).unwrap_or_default(),
+        Err(error) => anyhow::bail!("{error}"),
+    };
+    let found = check(&needs, &registers);
+    if args.json {
+        output::show_json(&found)?
+    } else {
+        output::show(&text(&found))?
+    }
+    Ok(if missing(&found).is_empty() { 0 } else { MISSING })
+}
+
+fn registers(block: &ks_wit::manifest::StructOps) -> Registers<'_> {
+    Registers { name: &block.name, ops: &block.ops, methods: &block.methods }
+}
+
+fn text(found: &[Need]) -> String {
+    if found.is_empty() {
+        return "the plugin has no kernel half: it needs nothing of the kernel\n".into();
+    }
+    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+    let mut out = String::new();
+    for (line, need) in output::aligned(&rows).lines().zip(found) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}", line.trim_start());
+        for (label, text) in [("because", &need.because), ("do", &need.remedy)] {
+            if let Some(text) = text {
+                let _ = writeln!(out, "    {label}: {}", printable(text));
+            }
+        }
+    }
+    out
+}
+
+fn row(need: &Need) -> Vec<String> {
+    let state = match need.state {
+        State::Has => "has",
+        State::Missing => "missing",
+        State::Unknown => "unknown",
+        State::Optional => "optional",
+    };
+    let what = match need.what {
+        What::Program => "program",
+        What::AttachPoint => "attach point",
+        What::Helper => "helper",
+        What::Kfunc => "kfunc",
+        What::Map => "map",
+    };
+    let of = need.program.as_ref().map(|program| format!("of {program}")).unwrap_or_default();
+    let since = need.since.as_ref().map(|since| format!("since {since}")).unwrap_or_default();
+    vec![state.into(), what.into(), need.name.clone(), of, since]
+}

@@ -1,0 +1,208 @@
+//! What a plugin needs of the running kernel: whether it is there, since when kernels have it, and what to do.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::{Capability, Facts, since};
+use crate::bpf::feature::{Answer, Features, Method};
+use crate::bpf::{Needs, ProgramNeeds};
+
+/// What is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// Programs of a type can be loaded.
+    Program,
+    /// A program can be attached where its attribute says.
+    AttachPoint,
+    /// Programs of a type may call a helper.
+    Helper,
+    /// Programs of a type may call a function of the kernel.
+    Kfunc,
+    /// Maps of a kind can be made.
+    Map,
+}
+
+/// Whether the kernel has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It was asked, and has it.
+    Has,
+    /// It was asked, and has it not.
+    Missing,
+    /// It could not be told.
+    Unknown,
+    /// It has it not, and the plugin can do without.
+    Optional,
+}
+
+/// One thing that a plugin needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Need {
+    /// What kind of thing.
+    pub what: What,
+    /// Its name: a section, a helper, a function, a map.
+    pub name: String,
+    /// The program that needs it; of a map, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Whether it is there.
+    pub state: State,
+    /// The first kernel that has it, where that is known: `5.17`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How it was seen that it is not there, or why that could not be told. One line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// What a person can do. One line.
+    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// A struct of the kernel that a plugin may register: its struct, and the methods.
+#[derive(Debug, Clone, Copy)]
+pub struct Registers<'a> {
+    /// The script's name of the block, with which the symbols of its methods begin.
+    pub name: &'a str,
+    /// The struct.
+    pub ops: &'a str,
+    /// The members that are methods.
+    pub methods: &'a [String],
+}
+
+/// Asks the kernel for everything that an object needs, in the order of its programs and maps.
+pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
+    let facts = Facts::read(0);
+    let may_load = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
+    let privileged = may_load.into_iter().all(|which| facts.has(which) == Some(true));
+    let asked = Asked { features: Features::of_running(), kernel: facts.kernel, privileged, registers };
+    let mut found: Vec<Need> = needs.programs.iter().flat_map(|program| asked.program(program)).collect();
+    found.extend(needs.maps.iter().map(|map| {
+        let seen = asked.features.map(map.kind);
+        asked.need(What::Map, &map.name, None, seen, since::map(map.kind), "")
+    }));
+    found
+}
+
+struct Asked<'a> {
+    features: Features,
+    kernel: Option<since::Version>,
+    /// Whether a refusal cannot be for want of capabilities.
+    privileged: bool,
+    registers: &'a [Registers<'a>],
+}
+
+impl Asked<'_> {
+    fn program(&self, program: &ProgramNeeds) -> Vec<Need> {
+        let known = since::programs(&program.section);
+        let config = known.as_ref().map_or("", |known| known.config);
+        let since_programs = known.as_ref().map(|known| known.since);
+        let need = |what, name: &str, seen, since, config| {
+            self.need(what, name, Some(&program.name), seen, since, config)
+        };
+        let shape = match self.features.shape(&program.section, self.method(program)) {
+            Ok(shape) => shape,
+            Err(seen) => {
+                return vec![need(What::AttachPoint, &program.section, seen, since_programs, config)];
+            }
+        };
+        let loads = match self.features.loads(&shape) {
+            Answer::Unknown(because) if self.privileged => Answer::No(because),
+            answer => answer,
+        };
+        let links_since = known.as_ref().map(|known| known.links_since);
+        let point = self.features.attach_point(&shape);
+        let mut found = vec![
+            need(What::Program, &program.section, loads.clone(), since_programs, config),
+            need(What::AttachPoint, &program.section, point, links_since, config),
+        ];
+        if loads != Answer::Yes {
+            return found;
+        }
+        found.extend(program.helpers.iter().map(|number| {
+            let name = self.features.helper_name(*number).unwrap_or_else(|| format!("helper {number}"));
+            need(
+                What::Helper,
+                &name,
+                self.features.helper(&shape, *number),
+                since::helper(*number, &program.section),
+                "",
+            )
+        }));
+        found.extend(program.kfuncs.iter().map(|(name, is_weak)| {
+            let mut kfunc =
+                need(What::Kfunc, name, self.features.kfunc(&shape, name), since::kfunc(name), "");
+            if *is_weak && kfunc.state == State::Missing {
+                kfunc.state = State::Optional;
+                kfunc.remedy = None;
+            }
+            kfunc
+        }));
+        found
+    }
+
+    /// The member that a program is the method of. Its symbol is the name of the block and its own.
+    fn method(&self, program: &ProgramNeeds) -> Option<Method<'_>> {
+        let member = program.section.strip_prefix("struct_ops/")?;
+        let mut blocks = self.registers.iter();
+        let block = blocks.find_map(|block| {
+            let own = block.methods.iter().find(|method| *method == member)?;
+            (program.name == *own || program.name.starts_with(block.name)).then_some((block, own))
+        });
+        block.map(|(block, member)| Method { of: block.ops, member })
+    }
+
+    fn need(
+        &self,
+        what: What,
+        name: &str,
+        program: Option<&str>,
+        seen: Answer,
+        since: Option<since::Version>,
+        config: &str,
+    ) -> Need {
+        let (state, because) = match seen {
+            Answer::Yes => (State::Has, None),
+            Answer::No(because) => (State::Missing, Some(because)),
+            Answer::Unknown(because) => (State::Unknown, Some(because)),
+        };
+        let remedy = match state {
+            State::Missing => Some(self.remedy(what, since, config)),
+            State::Unknown if !self.privileged => Some("run this as root".into()),
+            State::Unknown => Some("look at `ks-host doctor`".into()),
+            State::Has | State::Optional => None,
+        };
+        let since = since.map(|(major, minor)| format!("{major}.{minor}"));
+        Need { what, name: name.into(), program: program.map(str::to_owned), state, since, because, remedy }
+    }
+
+    /// What to do about something that this kernel lacks.
+    fn remedy(&self, what: What, since: Option<since::Version>, config: &str) -> String {
+        match (since, self.kernel) {
+            (Some(since), Some(kernel)) if kernel < since => {
+                format!("run Linux {}.{} or newer; this is {}.{}", since.0, since.1, kernel.0, kernel.1)
+            }
+            _ if what == What::Kfunc => "load the module that has it, or run a kernel that has it".into(),
+            _ if what == What::Helper => {
+                "run a newer kernel: this one gives it to other types of programs, or was built without it"
+                    .into()
+            }
+            _ if what == What::Program => {
+                format!(
+                    "the kernel is new enough: look for {config} in its configuration, and at `ks-host doctor`"
+                )
+            }
+            _ if !config.is_empty() => {
+                format!("the kernel is new enough: look for {config}, and at the name")
+            }
+            _ => "the kernel is new enough, and was built without it".into(),
+        }
+    }
+}
+
+/// The names of what is missing and cannot be done without, each once.
+pub fn missing(needs: &[Need]) -> BTreeSet<&str> {
+    needs.iter().filter(|need| need.state == State::Missing).map(|need| need.name.as_str()).collect()
+}

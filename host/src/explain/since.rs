@@ -1,0 +1,190 @@
+//! Since when kernels have what plugins ask for.
+//!
+//! Source: the tags that contain the commits which added the numbers to include/uapi/linux/bpf.h (`enum bpf_prog_type`,
+//! `enum bpf_map_type`, `___BPF_FUNC_MAPPER`), and the links to kernel/bpf/syscall.c, net/core/dev.c and
+//! kernel/bpf/bpf_struct_ops.c.
+
+/// A kernel's version, `(6, 12)`.
+pub(super) type Version = (u32, u32);
+
+/// The last helper of a version, by number. Numbers are given in order, so those up to it came with it or before.
+const HELPERS: &[(u32, Version)] = &[
+    (3, (3, 19)),
+    (11, (4, 1)),
+    (16, (4, 2)),
+    (22, (4, 3)),
+    (25, (4, 4)),
+    (26, (4, 5)),
+    (30, (4, 6)),
+    (36, (4, 8)),
+    (41, (4, 9)),
+    (44, (4, 10)),
+    (45, (4, 11)),
+    (47, (4, 12)),
+    (50, (4, 13)),
+    (53, (4, 14)),
+    (57, (4, 15)),
+    (59, (4, 16)),
+    (64, (4, 17)),
+    (80, (4, 18)),
+    (83, (4, 19)),
+    (90, (4, 20)),
+    (92, (5, 0)),
+    (98, (5, 1)),
+    (108, (5, 2)),
+    (110, (5, 3)),
+    (115, (5, 5)),
+    (119, (5, 6)),
+    (124, (5, 7)),
+    (135, (5, 8)),
+    (141, (5, 9)),
+    (155, (5, 10)),
+    (162, (5, 11)),
+    (163, (5, 12)),
+    (165, (5, 13)),
+    (168, (5, 14)),
+    (175, (5, 15)),
+    (179, (5, 16)),
+    (185, (5, 17)),
+    (193, (5, 18)),
+    (203, (5, 19)),
+    (207, (6, 0)),
+    (209, (6, 1)),
+    (211, (6, 2)),
+];
+
+/// Helpers that programs of packets and methods of structs of the kernel have not had as long as others: tasks' numbers,
+/// groups, users and names, cookies, stacks and signals.
+///
+/// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c.
+const HELPERS_LATER: &[(&[u32], &[&str], Version)] = &[
+    (&[80, 123], WITHOUT_TASK, (6, 4)),
+    (&[14, 120], WITHOUT_TASK, (6, 10)),
+    (&[174], &["tp_btf", "raw_tp", "raw_tracepoint"], (6, 10)),
+    (&[15, 16], WITHOUT_TASK, (6, 16)),
+    (&[109, 117, 141, 176], &["struct_ops"], (6, 16)),
+];
+
+/// Programs that need not run for a task.
+const WITHOUT_TASK: &[&str] = &["xdp", "tc", "tcx", "classifier", "cgroup_skb", "socket", "struct_ops"];
+
+/// The first kernel that gives a helper to the programs of a section.
+pub(super) fn helper(number: u32, section: &str) -> Option<Version> {
+    let kind = section.split(['/', '.']).next().unwrap_or_default();
+    let later =
+        HELPERS_LATER.iter().find(|(numbers, kinds, _)| numbers.contains(&number) && kinds.contains(&kind));
+    if let Some((.., since)) = later {
+        return Some(*since);
+    }
+    HELPERS.iter().find(|(last, _)| number <= *last).map(|(_, since)| *since)
+}
+
+/// The last kind of map of a version, by number, as for helpers.
+const MAPS: &[(u32, Version)] = &[
+    (2, (3, 19)),
+    (3, (4, 2)),
+    (4, (4, 3)),
+    (7, (4, 6)),
+    (8, (4, 8)),
+    (10, (4, 10)),
+    (11, (4, 11)),
+    (13, (4, 12)),
+    (15, (4, 14)),
+    (16, (4, 15)),
+    (18, (4, 18)),
+    (20, (4, 19)),
+    (23, (4, 20)),
+    (24, (5, 2)),
+    (25, (5, 4)),
+    (26, (5, 6)),
+    (27, (5, 8)),
+    (28, (5, 10)),
+    (29, (5, 11)),
+    (30, (5, 16)),
+    (31, (6, 1)),
+    (32, (6, 2)),
+    (33, (6, 9)),
+];
+
+/// The first kernel with a kind of map.
+pub(super) fn map(kind: u32) -> Option<Version> {
+    MAPS.iter().find(|(last, _)| kind <= *last).map(|(_, since)| *since)
+}
+
+/// Names of sections (up to the slash), the first kernel with such programs, the first that attaches them by a link, and
+/// what the kernel must be built with.
+const PROGRAMS: &[(&str, Version, Version, &str)] = &[
+    ("perf_event", (4, 9), (5, 15), "CONFIG_BPF_EVENTS"),
+    ("tracepoint", (4, 7), (5, 15), "CONFIG_BPF_EVENTS"),
+    ("tp", (4, 7), (5, 15), "CONFIG_BPF_EVENTS"),
+    ("raw_tracepoint", (4, 17), (4, 17), "CONFIG_BPF_EVENTS"),
+    ("raw_tp", (4, 17), (4, 17), "CONFIG_BPF_EVENTS"),
+    ("tp_btf", (5, 5), (5, 5), "CONFIG_DEBUG_INFO_BTF"),
+    ("fentry", (5, 5), (5, 5), "CONFIG_DEBUG_INFO_BTF and CONFIG_FUNCTION_TRACER"),
+    ("fexit", (5, 5), (5, 5), "CONFIG_DEBUG_INFO_BTF and CONFIG_FUNCTION_TRACER"),
+    ("lsm", (5, 7), (5, 7), "CONFIG_BPF_LSM"),
+    ("kprobe", (4, 1), (5, 15), "CONFIG_KPROBE_EVENTS"),
+    ("kretprobe", (4, 1), (5, 15), "CONFIG_KPROBE_EVENTS"),
+    ("uprobe", (4, 1), (5, 15), "CONFIG_UPROBE_EVENTS"),
+    ("uretprobe", (4, 1), (5, 15), "CONFIG_UPROBE_EVENTS"),
+    ("xdp", (4, 8), (5, 9), "CONFIG_NET"),
+    ("tcx", (4, 1), (6, 6), "CONFIG_NET_XGRESS"),
+    ("tc", (4, 1), (6, 6), "CONFIG_NET_XGRESS"),
+    ("cgroup_skb", (4, 10), (5, 7), "CONFIG_CGROUP_BPF"),
+    ("cgroup", (4, 17), (5, 7), "CONFIG_CGROUP_BPF"),
+    ("socket", (3, 19), (3, 19), "CONFIG_NET"),
+    ("struct_ops", (5, 6), (6, 4), "CONFIG_BPF_JIT"),
+    ("syscall", (5, 14), (5, 14), "CONFIG_BPF_SYSCALL"),
+];
+
+/// What is known of programs of a section.
+pub(super) struct Programs {
+    /// The first kernel with such programs.
+    pub(super) since: Version,
+    /// The first that attaches them by a link.
+    pub(super) links_since: Version,
+    /// What the kernel must be built with.
+    pub(super) config: &'static str,
+}
+
+/// The programs of a section such as `fentry/vfs_read`.
+pub(super) fn programs(section: &str) -> Option<Programs> {
+    let kind = section.split(['/', '.']).next().unwrap_or_default();
+    let row = PROGRAMS.iter().find(|(name, ..)| *name == kind);
+    row.map(|(_, since, links_since, config)| Programs { since: *since, links_since: *links_since, config })
+}
+
+/// Functions of the kernel that `ks` calls by itself, and the first kernel with them.
+const KFUNCS: &[(&str, Version)] =
+    &[("bpf_iter_num_new", (6, 4)), ("bpf_iter_num_next", (6, 4)), ("bpf_iter_num_destroy", (6, 4))];
+
+/// The first kernel with a function for programs.
+pub(super) fn kfunc(name: &str) -> Option<Version> {
+    KFUNCS.iter().find(|(known, _)| *known == name).map(|(_, since)| *since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_versions_grow_together() {
+        for table in [HELPERS, MAPS] {
+            assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+        }
+    }
+
+    #[test]
+    fn some_that_are_well_known() {
+        // bpf_loop, bpf_ringbuf_output, bpf_get_attach_cookie; ring buffers, storage of cgroups, arenas.
+        assert_eq!(
+            [181, 130, 174].map(|number| helper(number, "kprobe/f")),
+            [Some((5, 17)), Some((5, 8)), Some((5, 15))]
+        );
+        assert_eq!([27, 32, 33, 19].map(map), [Some((5, 8)), Some((6, 2)), Some((6, 9)), Some((4, 19))]);
+        assert_eq!((helper(212, "xdp"), map(99)), (None, None));
+        assert_eq!([helper(14, "xdp"), helper(14, "kprobe/f")], [Some((6, 10)), Some((4, 2))]);
+        assert!(programs("tcx/ingress").is_some_and(|tcx| tcx.links_since == (6, 6)));
+        assert!(programs("nothing").is_none());
+    }
+}
