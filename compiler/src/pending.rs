@@ -211,6 +211,7 @@ impl Pending<'_> {
             | ExprKind::Function(_)
             | ExprKind::Call { .. }
             | ExprKind::CallValue { .. }
+            | ExprKind::CallExtern { .. }
             | ExprKind::Shared(SharedBuiltin::Len(_) | SharedBuiltin::SwapBytes(_))
             | ExprKind::Struct(_)
             | ExprKind::Array(_)
@@ -240,7 +241,6 @@ impl Pending<'_> {
             }
             ExprKind::Kernel(builtin) => self.kernel_builtin(builtin),
             ExprKind::User(builtin) => self.user_builtin(builtin),
-            _ => false,
         }
     }
 }

@@ -169,13 +169,12 @@ fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<D
             }
             open.extend(callees(function).filter_map(|id| functions.get(&id).copied()));
             for inst in function.insts() {
-                let Op::Call { callee: Callee::Helper(helper), .. } = &inst.op else { continue };
-                let Some(since) = later(helper.number(), caller).filter(|since| kernel < *since) else {
+                let Some((number, name)) = helper(hir, inst) else { continue };
+                let Some(since) = later(number, caller).filter(|since| kernel < *since) else {
                     continue;
                 };
                 let text = format!("this needs Linux {since}, and this is compiled for {kernel}");
-                let note =
-                    format!("it calls {}, which older kernels refuse to {}", helper.name(), caller.plural());
+                let note = format!("it calls {}, which older kernels refuse to {}", name, caller.plural());
                 found.push(Diagnostic::error(1005, inst.span, text).note(note));
             }
         }
@@ -187,6 +186,18 @@ fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<D
 const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17);
 /// The first kernel with `bpf_iter_num_new` and its kin.
 const ITERATORS_SINCE: KernelVersion = KernelVersion::new(6, 4);
+
+/// The helper that an instruction calls.
+fn helper<'h>(hir: &'h Hir, inst: &Inst) -> Option<(u32, &'h str)> {
+    match inst.op {
+        Op::Call { callee: Callee::Helper(helper), .. } => Some((helper.number(), helper.name())),
+        Op::Call { callee: Callee::External(id), .. } => {
+            let one = &hir.externs[id];
+            Some((one.helper?, one.name.as_str()))
+        }
+        _ => None,
+    }
+}
 
 fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diagnostic> {
     // All helpers here but `bpf_loop` are older than 5.15.

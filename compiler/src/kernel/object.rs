@@ -19,7 +19,7 @@ use super::section;
 use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, disasm};
 use crate::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::elf::{CodeSection, ElfError, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder};
-use crate::hir::{FuncId, Function, GlobalId, Hir};
+use crate::hir::{ExternId, FuncId, Function, GlobalId, Hir};
 use crate::index::Id;
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
@@ -38,6 +38,7 @@ pub struct Assembly<'a> {
     /// The names of the script's functions in the object.
     symbols: BTreeMap<FuncId, String>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
+    externals: BTreeMap<ExternId, KfuncRef>,
     core: core::Core,
     arch: Arch,
     code: Vec<(String, Vec<Insn>)>,
@@ -56,6 +57,7 @@ impl<'a> Assembly<'a> {
             functions: BTreeMap::new(),
             symbols: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
+            externals: BTreeMap::new(),
             core: core::Core::of(&program.functions),
             arch,
             code: Vec::new(),
@@ -257,6 +259,10 @@ impl Symbols for Assembly<'_> {
         match target {
             Target::Helper(number) => CallTarget::Helper(number),
             Target::Kfunc(kfunc) => CallTarget::Kfunc(self.kfunc(kfunc)),
+            Target::External(id) => match self.hir.externs[id].helper {
+                Some(number) => CallTarget::Helper(number),
+                None => CallTarget::Kfunc(self.external(id)),
+            },
             Target::Function(id) => CallTarget::Function(self.functions[&id]),
         }
     }

@@ -155,6 +155,12 @@ fn movable(function: &Function, least: u32, before: Option<Slot>) -> BTreeSet<Sl
         _ => None,
     };
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+        // Some functions of the kernel take memory of the stack only.
+        if let Op::Call { callee: Callee::External(_), args } = &inst.op {
+            for slot in args.iter().filter_map(|arg| slot_of(*arg)) {
+                slots.remove(&slot);
+            }
+        }
         let stays = match &inst.op {
             Op::Store { base, value, .. } if matches!(function.values[*value], Type::Ptr(_)) => {
                 slot_of(*base)

@@ -17,7 +17,7 @@ pub use select::select;
 use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{Count, Kfunc, MapSymbol, Size};
 use crate::bpf::{AluOp, JmpOp, Narrow, SwapBits, Width};
-use crate::hir::{FuncId, GlobalId};
+use crate::hir::{ExternId, FuncId, GlobalId};
 use crate::source::Span;
 
 /// A register or a constant.
@@ -60,6 +60,8 @@ pub enum Target {
     Helper(u32),
     /// A kernel function.
     Kfunc(Kfunc),
+    /// A helper or function of the kernel that the script names.
+    External(ExternId),
     /// A function of the object.
     Function(FuncId),
 }

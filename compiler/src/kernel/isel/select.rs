@@ -497,6 +497,7 @@ impl Selector<'_> {
         let target = match callee {
             Callee::Helper(helper) => Target::Helper(helper.number()),
             Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
+            Callee::External(id) => Target::External(id),
             Callee::Function(id) => Target::Function(id),
         };
         // The kernel's C functions leave anything above 32 bits.

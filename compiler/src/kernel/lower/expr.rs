@@ -59,6 +59,9 @@ impl Lowerer<'_> {
                 self.call_value(callee, args, sink, expr.span)?;
                 Ok(self.builder.get(result))
             }
+            ExprKind::CallExtern { function, args } => {
+                self.external_scalar(*function, args, expr.ty, expr.span)
+            }
             ExprKind::TailCall(program) => self.tail_call(*program, expr),
             ExprKind::Function(id) => Ok(self.function_value(*id)),
             ExprKind::Distance(a, b) => self.distance(a, b),

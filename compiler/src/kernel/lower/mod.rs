@@ -20,6 +20,7 @@ mod cost;
 mod defer;
 mod errors;
 mod expr;
+mod external;
 mod inline;
 mod kernel_memory;
 mod loops;

@@ -231,6 +231,7 @@ impl Lowerer<'_> {
             },
             ExprKind::AddrOf(place) => self.address_of_place(place),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
+            ExprKind::CallExtern { function, args } => self.external_pointer(*function, args, expr.span),
             ExprKind::New => self.new_object(expr.ty, expr.span),
             ExprKind::Kernel(KernelBuiltin::Reserve(ring)) => self.reserve(*ring, expr.span),
             ExprKind::Convert(from) if self.is_pointer(from.ty) => self.pointer_value(from),

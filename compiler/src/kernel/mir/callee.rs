@@ -1,7 +1,7 @@
 //! What an instruction of the MIR calls: helpers and kernel functions by name and number, functions of the object.
 
 use super::{Origin, Type};
-use crate::hir::FuncId;
+use crate::hir::{ExternId, FuncId};
 
 /// A kernel helper. Source of numbers and signatures: include/uapi/linux/bpf.h, v6.12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -179,6 +179,8 @@ pub enum Callee {
     Helper(Helper),
     /// A kernel function.
     Kfunc(Kfunc),
+    /// A helper or function of the kernel that the script names. It may write what its arguments lead to.
+    External(ExternId),
     /// A function of this object.
     Function(FuncId),
 }

@@ -161,6 +161,7 @@ fn callee_name(callee: Callee, hir: &Hir) -> String {
     match callee {
         Callee::Helper(helper) => helper.name().into(),
         Callee::Kfunc(kfunc) => kfunc.name().into(),
+        Callee::External(id) => hir.externs[id].name.clone(),
         Callee::Function(id) => match hir.functions.get(id) {
             Some(function) => function.name.clone(),
             None => format!("loop_body_{}", id.index() - hir.functions.len()),

@@ -1,7 +1,10 @@
 //! Types of the language in BTF.
 
 use super::Assembly;
+use crate::bpf::KfuncRef;
 use crate::btf::{self, Enumerator, IntEncoding, Member, Signedness};
+use crate::elf::KfuncPresence;
+use crate::hir::ExternId;
 use crate::types::{IntType, TypeId, TypeKind};
 
 impl Assembly<'_> {
@@ -43,6 +46,43 @@ impl Assembly<'_> {
                 self.builder.btf().enumeration(&def.name, repr.bytes() as u32, sign, &values)
             }
             _ => self.int(IntType { bits: 64, signed: false }),
+        }
+    }
+
+    /// A function of the kernel as the script declares it. libbpf holds it against the kernel's: structs by being some,
+    /// numbers by being some.
+    pub(super) fn external(&mut self, id: ExternId) -> KfuncRef {
+        if let Some(found) = self.externals.get(&id) {
+            return *found;
+        }
+        let hir = self.hir;
+        let one = &hir.externs[id];
+        let names: Vec<String> = (0..one.params.len()).map(|index| format!("arg{index}")).collect();
+        let types: Vec<_> = one.params.iter().map(|ty| self.foreign(*ty)).collect();
+        let params: Vec<_> = names.iter().map(String::as_str).zip(types).collect();
+        let ret = self.foreign(one.ret);
+        let proto = self.builder.btf().func_proto(ret, &params);
+        let added = self.builder.add_kfunc(&one.name, proto, KfuncPresence::Required);
+        self.externals.insert(id, added);
+        added
+    }
+
+    /// A type of a function of the kernel.
+    fn foreign(&mut self, id: TypeId) -> btf::TypeId {
+        let hir = self.hir;
+        match hir.types.kind(id) {
+            TypeKind::Void => btf::TypeId::VOID,
+            TypeKind::Ptr(to) => {
+                let to = match hir.types.kind(*to) {
+                    TypeKind::Struct(def) => {
+                        let name = &hir.types.struct_def(*def).name;
+                        self.builder.btf().structure(name, 0, &[])
+                    }
+                    _ => self.foreign(*to),
+                };
+                self.builder.btf().ptr(to)
+            }
+            _ => self.ty(id),
         }
     }
 

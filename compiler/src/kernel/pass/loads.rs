@@ -237,7 +237,7 @@ impl Finder<'_> {
             Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
             | Callee::Helper(Helper::GetCurrentComm) => true,
             Callee::Helper(helper) => !helper.has_effects(),
-            Callee::Function(_) => false,
+            Callee::External(_) | Callee::Function(_) => false,
         };
         if !keeps_entries {
             known.entries.clear();

@@ -1,0 +1,101 @@
+//! Helpers and functions of the kernel that a script names: called, with what they are given and give. These tests need
+//! root.
+
+use ks_tests::emulated::{Kernel, Machine, inside};
+use ks_tests::{Folder, command, compile, finish, run_script, try_compile};
+
+#[test]
+fn kernel_6_1() {
+    Machine::new(Kernel::V6_1).run_tests(&["root_helpers", "root_missing"]);
+}
+
+#[test]
+fn kernel_6_12() {
+    Machine::new(Kernel::V6_12).run_tests(&["root_helpers", "root_kfuncs"]);
+}
+
+/// A script with these lines in a program that runs at every switch of tasks; prints the globals `a`, `b` and `c`.
+fn at_switches(declared: &str, body: &str) -> String {
+    format!(
+        "{declared}
+        var a: i64 = -1
+        var b: i64 = -1
+        var c: i64 = -1
+        @tracepoint(\"sched/sched_switch\")
+        fn switched(ctx: *trace_event_raw_sched_switch) -> i32 {{
+            {body}
+            return 0
+        }}
+        fn main() -> i32 {{
+            var p = load(switched)
+            if (attach(p, \"\", 0) != 0) {{ return 1 }}
+            for (i in 0..20) {{ sleep(1) }}
+            detach(p)
+            print(\"{{}} {{}} {{}}\", a, b, c)
+            return 0
+        }}"
+    )
+}
+
+#[test]
+fn root_helpers_take_numbers_memory_and_null() {
+    let script = at_switches(
+        "extern bpf_strtol(text: *u8, bytes: u64, base: u64, result: *i64) -> i64
+         extern bpf_get_current_comm(name: *u8, bytes: u32) -> i32
+         extern bpf_trace_printk(format: *u8, bytes: u32) -> i32",
+        "var text: str(8) = \"-42\"
+         var number: i64 = 7
+         a = bpf_strtol(text, 8, 10, &number)
+         b = number
+         var name: u8[16] = []
+         var refused = bpf_get_current_comm(name, 16)
+         c = refused
+         if (name[0] == 0) { c = 100 }
+         var printed = bpf_trace_printk(null, 0)
+         if (printed > 1) { c = 101 }",
+    );
+    let ran = run_script::<&str>("externs", &script, &[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "3 -42 0\n"), "{ran:#?}");
+}
+
+#[test]
+fn root_kfuncs_are_found_in_the_kernels_types() {
+    if inside().is_some_and(|kernel| kernel == "6.1") {
+        return;
+    }
+    let script = at_switches(
+        "extern bpf_rcu_read_lock()
+         extern bpf_rcu_read_unlock()",
+        "bpf_rcu_read_lock()
+         a = 1
+         bpf_rcu_read_unlock()
+         b = 2",
+    );
+    let ran = run_script::<&str>("externs", &script, &[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "1 2 -1\n"), "{ran:#?}");
+}
+
+#[test]
+fn root_missing_functions_are_named() {
+    let script = at_switches("extern ks_is_nowhere(value: u32) -> u32", "a = ks_is_nowhere(1)");
+    let folder = Folder::new();
+    let file = folder.write("externs.wasm", compile("externs", &script).plugin);
+    let checked = finish(command("ks-host").arg("check").arg(&file));
+    assert_eq!(checked.code, 1, "{checked:#?}");
+    let line = checked.stdout.lines().find(|line| line.starts_with("missing")).expect("one is missing");
+    assert!(line.contains("kfunc") && line.contains("ks_is_nowhere"), "{checked:#?}");
+    let ran = finish(command("ks-host").arg(&file));
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(ran.stderr.contains("ks_is_nowhere"), "{ran:#?}");
+}
+
+#[test]
+fn root_sizes_beyond_memory_are_refused_where_they_stand() {
+    let script = at_switches(
+        "extern bpf_get_current_comm(name: *u8, bytes: u32) -> i32",
+        "var name: u8[16] = []
+         a = bpf_get_current_comm(name, 17)",
+    );
+    let refused = try_compile("externs", &script).err().expect("one byte too many");
+    assert!(refused.contains("a size of 17, where 16 bytes are"), "{refused}");
+}
