@@ -326,6 +326,6 @@ fn refusal(errno: Errno, log: &str) -> String {
 
 /// The line of a log that says why.
 fn reason(log: &str) -> String {
-    let lines = log.lines().filter(|line| !line.starts_with("processed ") && !line.contains(": ("));
-    lines.last().unwrap_or_default().trim().to_owned()
+    let mut lines = log.lines().filter(|line| !line.starts_with("processed ") && !line.contains(": ("));
+    lines.next_back().unwrap_or_default().trim().to_owned()
 }
