@@ -10,6 +10,7 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::plain::Plain;
 use crate::sys::ring;
+use crate::warn;
 
 /// Bytes of records that one host call gives at most.
 const BATCH: u32 = 256 << 10;
@@ -32,7 +33,7 @@ const HEADER: usize = 8;
 ///     flags: u32,
 /// }
 ///
-/// let opened = Ring::<Opened>::open("opened")?;
+/// let mut opened = Ring::<Opened>::open("opened")?;
 /// for record in opened.poll(Some(Duration::from_millis(100)))? {
 ///     println!("{} {:#x}", record.pid, record.flags);
 /// }
@@ -56,12 +57,12 @@ impl<T: Plain> Ring<T> {
     }
 
     /// Takes records out: at once if there are any, else waits for the first ones. None of them when the time is over;
-    /// no timeout is a wait without end. What a loop leaves off is put back.
+    /// no timeout is a wait without end. What a loop leaves off is put back, so they are done with before the next poll.
     ///
     /// # Errors
     /// [`Interrupted`](ErrorKind::Interrupted) (the host asks the plugin to stop), [`Invalid`](ErrorKind::Invalid) (the
     /// records of this ring are no `T`; they stay where they are), [`Kernel`](ErrorKind::Kernel).
-    pub fn poll(&self, timeout: Option<Duration>) -> Result<Records<'_, T>> {
+    pub fn poll(&mut self, timeout: Option<Duration>) -> Result<Records<'_, T>> {
         // Longer than the clock can run.
         let timeout = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         let batch = ring::poll(&[&self.raw], timeout, BATCH)?;
@@ -122,8 +123,10 @@ impl<T: Plain> Iterator for Records<'_, T> {
 impl<T: Plain> Drop for Records<'_, T> {
     fn drop(&mut self) {
         if let Some(rest) = self.batch.get(self.at..).filter(|rest| !rest.is_empty()) {
-            // Refused only if the ring was polled since, which this borrow does not forbid: then they were taken.
-            let _ = ring::put_back(&[&self.ring.raw], rest);
+            // Refused if another handle to the same ring was polled since: they cannot stand before what that one took.
+            if let Err(error) = ring::put_back(&[&self.ring.raw], rest) {
+                warn!("{} records of a ring buffer are lost: {}", lengths(rest).count(), error.message);
+            }
         }
     }
 }

@@ -9,13 +9,13 @@ struct Unplain {
     name: String,
 }
 
-fn field(ring: &Ring<Opened>) -> Result<Option<u32>> {
+fn field(ring: &mut Ring<Opened>) -> Result<Option<u32>> {
     Ok(ring.poll(None)?.next().map(|opened| opened.tid))
 }
 
 fn take(_: Option<u64>) {}
 
-fn record(ring: &Ring<Opened>) -> Result<()> {
+fn record(ring: &mut Ring<Opened>) -> Result<()> {
     take(ring.poll(None)?.next());
     Ok(())
 }

@@ -111,13 +111,14 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     queue.push(&6)?;
     println!("queue {:?} {:?} {:?} {:?}", queue.peek()?, queue.pop()?, queue.pop()?, queue.pop()?);
 
-    let ring = Ring::<Seen>::open("records")?;
+    let mut ring = Ring::<Seen>::open("records")?;
     let first = ring.poll(Some(Duration::ZERO))?.next().map(|seen| seen.number);
     // What the loop left off is there again.
     let records: Vec<u64> = ring.poll(Some(Duration::ZERO))?.map(|seen| seen.number).collect();
     println!("records {first:?} {:?} {}", records.first(), records.len());
     println!("in order {}", records.windows(2).all(|two| two[0] + 1 == two[1]));
-    println!("none {} lost {:?}", ring.poll(Some(Duration::from_millis(1)))?.count(), ring.lost());
+    let none = ring.poll(Some(Duration::from_millis(1)))?.count();
+    println!("none {none} lost {:?}", ring.lost());
     Ok(())
 }
 
