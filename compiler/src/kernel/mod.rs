@@ -98,11 +98,17 @@ pub fn compile(
     let mut errors = Vec::new();
     if !looping.is_empty() {
         let plain = lower::lower(hir, split, machine, None)?.functions;
-        let apart = lower_apart(hir, split, machine, &plain, &looping, &mut |_, _| {})?;
-        let code = apart.code(split, sources)?;
-        errors = apart.refusals(&code);
-        if errors.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
-            return object(&apart, code);
+        let plan = Plan::whole(&plain, &looping);
+        for effort in [Effort::LoopsApart, Effort::AllApart] {
+            let apart = lower_with(hir, split, machine, effort, Some(&plan), &mut |_, _| {})?;
+            let code = apart.code(split, sources)?;
+            let refused = apart.refusals(&code);
+            if refused.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
+                return object(&apart, code);
+            }
+            if errors.is_empty() {
+                errors = refused;
+            }
         }
     }
     let code = mir.code(split, sources)?;
@@ -180,18 +186,7 @@ pub fn lower_apart_watched<'a>(
     let machine = machine.into();
     let plain = lower::lower(hir, split, machine, None)?.functions;
     let programs = plain.iter().filter(|one| one.is_program).map(|one| one.id).collect();
-    lower_apart(hir, split, machine, &plain, &programs, watch)
-}
-
-fn lower_apart<'a>(
-    hir: &'a Hir,
-    split: &Split,
-    machine: Machine,
-    plain: &[mir::Function],
-    programs: &BTreeSet<FuncId>,
-    watch: Watch<'_>,
-) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    let plan = Plan::whole(plain, programs);
+    let plan = Plan::whole(&plain, &programs);
     lower_with(hir, split, machine, Effort::LoopsApart, Some(&plan), watch)
 }
 

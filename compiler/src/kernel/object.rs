@@ -162,9 +162,17 @@ impl<'a> Assembly<'a> {
             true => btf.int("u32", 4, IntEncoding::Unsigned),
             false => btf.ptr(scratch),
         };
-        let context = btf.structure(program.context.unwrap_or("__ctx"), 0, &[]);
-        let context = btf.ptr(context);
-        let params: Vec<_> = body.params.iter().map(String::as_str).zip([scratch, context]).collect();
+        let mut types = vec![scratch];
+        let handed = program.loops.handed.get(&body.id).map_or(&[][..], Vec::as_slice);
+        if body.params.len() > 1 + handed.len() {
+            let context = btf.structure(program.context.unwrap_or("__ctx"), 0, &[]);
+            types.push(btf.ptr(context));
+        }
+        for bytes in handed {
+            let memory = btf.array(byte, *bytes);
+            types.push(btf.ptr(memory));
+        }
+        let params: Vec<_> = body.params.iter().map(String::as_str).zip(types).collect();
         let result = btf.int("i32", 4, IntEncoding::Signed);
         let proto = btf.func_proto(result, &params);
         let decl = FunctionDecl { name, section: CodeSection::Text, linkage: FuncLinkage::Global, proto };

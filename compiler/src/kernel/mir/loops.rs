@@ -1,6 +1,6 @@
 //! How the loops of an object run whose turns the verifier does not walk one by one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::FuncId;
 use crate::source::Span;
@@ -12,6 +12,8 @@ pub struct Loops {
     pub called: bool,
     /// The functions that those calls name, which are static.
     pub callbacks: BTreeSet<FuncId>,
+    /// For bodies of loops, how many bytes there are behind each pointer that they are given last.
+    pub handed: BTreeMap<FuncId, Vec<u32>>,
     /// Loops that could not become such a call.
     pub kept: Vec<(Span, Kept)>,
 }

@@ -2,6 +2,7 @@
 
 mod accesses;
 mod algebra;
+mod bits;
 mod bounds;
 mod branches;
 mod callbacks;
@@ -31,6 +32,8 @@ pub use callbacks::has_iterator;
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
 pub use outline::has_large_loop;
 
+use std::collections::BTreeMap;
+
 use super::Checks;
 use super::mir::verify::{VerifyError, verify};
 use super::mir::{Block, Function, Op, Program, Value};
@@ -56,7 +59,7 @@ const PASSES: &[(&str, Pass)] = &[
 ];
 
 /// Run once, after all others.
-const LAST: &[(&str, Pass)] = &[("carried", carried::run), ("merges", merges::run)];
+const LAST: &[(&str, Pass)] = &[("bits", bits::run), ("carried", carried::run), ("merges", merges::run)];
 
 /// Rounds after which a function is good enough; most need two or three.
 const MAX_ROUNDS: usize = 16;
@@ -88,6 +91,8 @@ pub enum Effort {
     SmallFrames,
     /// All, and bodies of large loops become functions that the verifier looks at on their own.
     LoopsApart,
+    /// The same, but only small functions go into those that call them: no frame has room for many.
+    AllApart,
 }
 
 /// Passes after which no value lives longer than before.
@@ -121,7 +126,8 @@ pub fn run(
         // The loops are still apart from each other.
         let first = if may_unroll { Effort::LoopsApart } else { effort };
         improve(program, at, first, checks, watch)?;
-        if effort != Effort::SmallFrames && inline::run(program, at, &calls) {
+        let into_only_caller = if effort == Effort::AllApart { &BTreeMap::new() } else { &calls };
+        if effort != Effort::SmallFrames && inline::run(program, at, into_only_caller) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
             improve(program, at, first, checks, watch)?;
@@ -134,7 +140,7 @@ pub fn run(
     if effort != Effort::SmallFrames && inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
     }
-    if effort == Effort::LoopsApart {
+    if matches!(effort, Effort::LoopsApart | Effort::AllApart) {
         outline_all(program, checks, watch)?;
     }
     if program.loops.called {
@@ -224,7 +230,7 @@ fn improve(
     let wanted = |name: &str| match effort {
         Effort::Full => true,
         Effort::SmallFrames => SMALL_FRAMES.contains(&name),
-        Effort::LoopsApart => !MIXES_LOOPS.contains(&name),
+        Effort::LoopsApart | Effort::AllApart => !MIXES_LOOPS.contains(&name),
     };
     let passes: Vec<_> = PASSES.iter().filter(|(name, _)| wanted(name)).collect();
     // A pass that changed nothing does not change what has not changed since.

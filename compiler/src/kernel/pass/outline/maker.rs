@@ -90,6 +90,41 @@ impl Maker {
         *self.values.entry(value).or_insert_with(|| body.values.push(function.values[value]))
     }
 
+    /// Makes a parameter of a pointer of the other function.
+    pub fn pointer_param(&mut self, function: &Function, start: Block, pointer: Value) -> Value {
+        let ty = match function.values[pointer] {
+            Type::Ptr(Origin::Entry) => Type::Ptr(Origin::EntryOrNull),
+            Type::Ptr(Origin::Memory) => Type::Ptr(Origin::MemoryOrNull),
+            other => other,
+        };
+        let param = self.new_value(ty);
+        self.body.blocks[start].params.push(param);
+        param
+    }
+
+    /// Makes a parameter stand for a pointer of the other function. Where that one is not null the body ends if the
+    /// parameter is, which it never is. Gives where it goes on.
+    pub fn pass_unless_null(
+        &mut self,
+        function: &Function,
+        pointer: Value,
+        param: Value,
+        (at, null): (Block, Block),
+    ) -> Block {
+        let ty = function.values[pointer];
+        if self.body.values[param] == ty {
+            self.values.insert(pointer, param);
+            return at;
+        }
+        let next = self.block();
+        let cond = self.make(at, Type::I32, Op::IsNull(param));
+        let (then, otherwise) = (Target::to(null), Target::to(next));
+        self.body.blocks[at].term = Terminator::Branch { cond, then, otherwise };
+        let own = self.make(next, ty, Op::NonNull(param));
+        self.values.insert(pointer, own);
+        next
+    }
+
     /// An instruction of the other function.
     pub fn copy(&mut self, function: &Function, inst: &Inst) -> Inst {
         let mut copy = inst.clone();

@@ -11,11 +11,13 @@
 //! ```
 //!
 //! The function's frame must be in scratch memory (`kernel::scratch`): the body finds it there, and whatever else goes in
-//! and out. So a loop stays as it is where it uses a pointer to something else that was made outside.
+//! and out. Pointers to something else are parameters: of each it must be known how many bytes the body uses behind it. A
+//! loop stays as it is where that is not known, or where pointers change in it.
 
 pub mod loops;
 mod maker;
 mod plan;
+mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +29,7 @@ use crate::kernel::mir::{
 use crate::kernel::scratch::NUMBER_OFFSET;
 pub(super) use loops::{Loop, loops, split};
 pub(super) use maker::{Caller, Maker, keep_only, load};
-use plan::{Carried, Plan};
+use plan::{Allowed, Carried, Plan};
 
 /// Branches of a loop up to which the verifier is trusted to follow all ways.
 const MAX_BRANCHES: usize = 8;
@@ -89,9 +91,11 @@ pub fn run(program: &mut Program, at: usize) -> usize {
         if !one.take_ends(function) {
             continue;
         }
-        let one_context = program.context.is_some();
-        let Some(plan) = Plan::new(function, &one, program.scratch_bytes, one_context) else { continue };
+        let handed = (!by_number).then_some(&program.loops.handed);
+        let allowed = Allowed { context: program.context.is_some(), handed };
+        let Some(plan) = Plan::new(function, &one, program.scratch_bytes, allowed) else { continue };
         program.bodies += 1;
+        program.loops.handed.insert(id, plan.pointers.values().copied().collect());
         program.scratch_bytes = plan.end;
         let body = plan.body(function, &one, id, by_number);
         plan.call(function, &one, id, by_number);
@@ -115,8 +119,8 @@ impl Plan {
     /// The function of the body.
     /// It is given the scratch slot's address, or its number.
     fn body(&self, function: &Function, one: &Loop, id: FuncId, by_number: bool) -> Function {
-        let params =
-            ["__scratch"].into_iter().chain(self.context.map(|_| "__ctx")).map(str::to_owned).collect();
+        let params = ["__scratch"].into_iter().chain(self.context.map(|_| "__ctx")).map(str::to_owned);
+        let params = params.chain((0..self.pointers.len()).map(|at| format!("__memory{at}"))).collect();
         let mut maker = Maker::new(function, id, "loop", params, &self.slots);
         let [start, none, found] = std::array::from_fn(|_| maker.block());
         let ty = if by_number { Type::I32 } else { Type::Ptr(Origin::EntryOrNull) };
@@ -127,12 +131,20 @@ impl Plan {
             let own = maker.own(function, context);
             maker.body.blocks[start].params.push(own);
         }
+        let memory: Vec<(Value, Value)> = self
+            .pointers
+            .keys()
+            .map(|pointer| (*pointer, maker.pointer_param(function, start, *pointer)))
+            .collect();
         let null = maker.make(start, Type::I32, Op::IsNull(given));
         let (then, otherwise) = (Target::to(none), Target::to(found));
         maker.body.blocks[start].term = Terminator::Branch { cond: null, then, otherwise };
         maker.leave(none, 0);
         let base = maker.make(found, Type::Ptr(Origin::Entry), Op::NonNull(given));
         maker.values.insert(self.base, base);
+        let found = memory
+            .into_iter()
+            .fold(found, |at, (pointer, param)| maker.pass_unless_null(function, pointer, param, (at, none)));
         for inst in &self.addresses {
             let inst = maker.copy(function, inst);
             maker.body.blocks[found].insts.push(inst);
@@ -224,7 +236,7 @@ impl Plan {
         }
         let number = Op::Load { size: Size::W, base: self.base, offset: NUMBER_OFFSET };
         let slot = if by_number { caller.make(turn, Type::I32, number) } else { self.base };
-        let args = [slot].into_iter().chain(self.context).collect();
+        let args = [slot].into_iter().chain(self.context).chain(self.pointers.keys().copied()).collect();
         let code = caller.make(turn, Type::I32, Op::Call { callee: Callee::Function(id), args });
         let mut at = turn;
         for (index, exit) in exits.iter().enumerate() {

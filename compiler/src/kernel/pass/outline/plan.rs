@@ -6,6 +6,8 @@ use super::super::bounds;
 use super::super::decide::deciding;
 use super::Place;
 use super::loops::Loop;
+use super::reach::Reach;
+use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{
     Block, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Slot, Target, Terminator, Type, Value,
@@ -18,6 +20,8 @@ pub struct Plan {
     pub base: Value,
     /// The context, if the body reads it.
     pub context: Option<Value>,
+    /// Pointers to memory that come from outside, with how many bytes behind them are used.
+    pub pointers: BTreeMap<Value, u32>,
     /// Numbers that come from outside.
     pub incoming: BTreeMap<Value, Place>,
     /// Numbers that the body makes and others read.
@@ -49,13 +53,26 @@ pub enum Carried {
     Always(Value),
 }
 
+/// What a body may be given besides the scratch slot.
+#[derive(Clone, Copy)]
+pub struct Allowed<'a> {
+    /// The context.
+    pub context: bool,
+    /// Pointers to memory; and what the bodies that there are have behind theirs.
+    pub handed: Option<&'a BTreeMap<FuncId, Vec<u32>>>,
+}
+
+/// Registers for arguments.
+const MAX_ARGS: usize = 5;
+
 impl Plan {
-    /// `None` if the body needs what cannot be handed over.
-    pub fn new(function: &Function, one: &Loop, used: u32, context: bool) -> Option<Plan> {
+    /// `None` if the body needs what cannot be handed over. So many bytes of the scratch slot are in use.
+    pub fn new(function: &Function, one: &Loop, used: u32, allowed: Allowed<'_>) -> Option<Plan> {
         let base = scratch_slot(function)?;
         let mut plan = Plan {
             base,
             context: None,
+            pointers: BTreeMap::new(),
             incoming: BTreeMap::new(),
             outgoing: BTreeMap::new(),
             remade: BTreeMap::new(),
@@ -91,15 +108,19 @@ impl Plan {
         let counted: BTreeSet<Value> = plan.counter.iter().filter_map(|inst| inst.result).collect();
         let ops = function.definitions();
         for value in needed {
-            if !made.contains(&value) || counted.contains(&value) {
-                plan.bring(function, &ops, value)?;
+            let is_outside = !made.contains(&value) || counted.contains(&value);
+            if is_outside && plan.bring(function, &ops, value).is_none() {
+                let bytes = Reach { function, one, ops: &ops, handed: allowed.handed? }.pointer(value)?;
+                plan.pointers.insert(value, bytes);
             }
         }
         plan.carry(function, one, &made)?;
         plan.hand_out(function, one, &made, &counted)?;
         plan.keep_slots(function, one)?;
         plan.find_bounds(function);
-        (plan.end <= MAX_BYTES && (context || plan.context.is_none())).then_some(plan)
+        let args = 1 + usize::from(plan.context.is_some()) + plan.pointers.len();
+        let fits = plan.end <= MAX_BYTES && args <= MAX_ARGS;
+        (fits && (allowed.context || plan.context.is_none())).then_some(plan)
     }
 
     fn place(&mut self) -> Place {
@@ -107,7 +128,7 @@ impl Plan {
         self.end - 8
     }
 
-    /// Makes a value from outside known inside.
+    /// Makes a value from outside known inside; `None` if it is a pointer to something else than the scratch slot.
     fn bring(&mut self, function: &Function, ops: &IndexVec<Value, Option<&Op>>, value: Value) -> Option<()> {
         let known = self.incoming.contains_key(&value)
             || self.addresses.iter().any(|inst| inst.result == Some(value))

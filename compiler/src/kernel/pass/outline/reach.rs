@@ -1,0 +1,87 @@
+//! How many bytes behind a pointer a loop's body uses.
+
+use std::collections::BTreeMap;
+
+use super::super::bounds;
+use super::loops::Loop;
+use crate::hir::FuncId;
+use crate::index::IndexVec;
+use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Inst, Op, Origin, Type, Value};
+
+/// Most bytes behind a pointer that are looked for.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A loop that uses pointers from outside.
+pub struct Reach<'a> {
+    pub function: &'a Function,
+    pub one: &'a Loop,
+    pub ops: &'a IndexVec<Value, Option<&'a Op>>,
+    /// What bodies of loops use behind the pointers that they are given last.
+    pub handed: &'a BTreeMap<FuncId, Vec<u32>>,
+}
+
+impl Reach<'_> {
+    /// Bytes behind a pointer to memory, which may be null; `None` if not all uses show how many.
+    pub fn pointer(&self, pointer: Value) -> Option<u32> {
+        let Type::Ptr(origin) = self.function.values[pointer] else { return None };
+        let known =
+            matches!(origin, Origin::Memory | Origin::Entry | Origin::MemoryOrNull | Origin::EntryOrNull);
+        let bytes = self.bytes(pointer, 0).filter(|_| known)?;
+        u32::try_from(bytes.max(1)).ok()
+    }
+
+    /// The same with one that lies so many bytes behind it.
+    fn bytes(&self, pointer: Value, at: u64) -> Option<u64> {
+        let data = &self.function.blocks;
+        let is_passed = |block: &Block| data[*block].term.operands().contains(&pointer);
+        if at > MAX_BYTES || self.one.blocks.iter().chain([&self.one.header]).any(is_passed) {
+            return None;
+        }
+        let mut most = at;
+        for inst in self.one.blocks.iter().flat_map(|block| &data[*block].insts) {
+            if inst.op.operands().contains(&pointer) {
+                most = most.max(self.used_by(inst, pointer, at)?);
+            }
+        }
+        Some(most)
+    }
+
+    fn used_by(&self, inst: &Inst, pointer: Value, at: u64) -> Option<u64> {
+        let behind = |offset: i16, bytes: u64| Some(at.checked_add_signed(offset.into())? + bytes);
+        match &inst.op {
+            Op::IsNull(_) => Some(at),
+            Op::NonNull(_) => self.bytes(inst.result?, at),
+            Op::Load { size, offset, .. } => behind(*offset, size.bytes().into()),
+            Op::Store { size, offset, value, .. } | Op::AtomicAdd { size, offset, value, .. } => {
+                behind(*offset, size.bytes().into()).filter(|_| *value != pointer)
+            }
+            Op::PtrAdd(base, distance) if *base == pointer => {
+                self.bytes(inst.result?, at.checked_add(self.most(*distance)?)?)
+            }
+            Op::Call { callee: Callee::Function(id), args } => {
+                let handed = self.handed.get(id)?;
+                let first = args.len().checked_sub(handed.len())?;
+                let used = args.iter().enumerate().filter(|(_, arg)| **arg == pointer);
+                let bytes = used.map(|(index, _)| handed.get(index.checked_sub(first)?).copied());
+                Some(at + u64::from(bytes.collect::<Option<Vec<_>>>()?.into_iter().max()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// The greatest that an index times the size of an element, or a sum of such, can be.
+    fn most(&self, value: Value) -> Option<u64> {
+        match self.ops[value] {
+            Some(Op::Binary(BinaryOp::Add, a, b)) => self.most(*a)?.checked_add(self.most(*b)?),
+            Some(Op::Binary(BinaryOp::Mul, a, b)) => self.most(*a)?.checked_mul(self.most(*b)?),
+            Some(Op::Binary(BinaryOp::Shl, a, b)) => {
+                let factor = 1u64.checked_shl(u32::try_from(self.most(*b)?).ok()?)?;
+                self.most(*a)?.checked_mul(factor)
+            }
+            _ => {
+                let ops = self.ops.iter().map(|op| op.cloned()).collect();
+                Some(bounds::shown(&ops, &self.function.values, value).most)
+            }
+        }
+    }
+}
