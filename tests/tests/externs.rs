@@ -96,6 +96,6 @@ fn root_sizes_beyond_memory_are_refused_where_they_stand() {
         "var name: u8[16] = []
          a = bpf_get_current_comm(name, 17)",
     );
-    let refused = try_compile("externs", &script).err().expect("one byte too many");
+    let refused = try_compile("externs", &script).expect_err("one byte too many");
     assert!(refused.contains("a size of 17, where 16 bytes are"), "{refused}");
 }
