@@ -151,7 +151,7 @@ fn root_each_kind_killed_leaves_nothing() {
         for (number, kinds) in KINDS.chunks(4).enumerate() {
             scope.spawn(move || {
                 for (index, kind) in kinds.iter().enumerate() {
-                    kill_at_moments(&[kind], &format!("ksm{number}{index}"), MOMENTS);
+                    kill_at_moments(&[kind], &format!("k{}x{number}{index}", std::process::id()), MOMENTS);
                 }
             });
         }
