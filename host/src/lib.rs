@@ -5,7 +5,7 @@
 //!                                                                               -> bpf  -> kernel
 //! ```
 //!
-//! `perf`, `bpf` and `plugin` do not know each other; `world` is where they meet, `explain` has the words for what the
+//! `perf`, `bpf` and `plugin` do not know each other; `world` is where they meet, `policy` says what a plugin may do, `explain` has the words for what the
 //! kernel refused, and [`Host`] puts all of it together:
 //!
 //! ```no_run
@@ -29,6 +29,8 @@ pub mod perf;
 #[cfg(feature = "plugins")]
 pub mod plugin;
 #[cfg(feature = "plugins")]
+pub mod policy;
+#[cfg(feature = "plugins")]
 mod run;
 #[cfg(feature = "plugins")]
 pub mod stacks;
@@ -41,4 +43,4 @@ pub mod tracefs;
 pub mod world;
 
 #[cfg(feature = "plugins")]
-pub use run::{Host, PreparedPlugin, RunOptions};
+pub use run::{Host, PreparedPlugin, RunOptions, needs};

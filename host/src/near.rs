@@ -21,6 +21,33 @@ pub(crate) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
+/// Whether a wildcard fits a whole name. `*`: any text, `?`: any character.
+pub(crate) fn matches(wildcard: &str, name: &str) -> bool {
+    let (wildcard, name): (Vec<char>, Vec<char>) = (wildcard.chars().collect(), name.chars().collect());
+    let (mut at, mut next) = (0, 0);
+    // Where to go on when what follows the last `*` does not match: that `*`, and how much of the name it takes.
+    let mut retry: Option<(usize, usize)> = None;
+    while next < name.len() {
+        match wildcard.get(at) {
+            Some('*') => {
+                retry = Some((at, next));
+                at += 1;
+            }
+            Some(&letter) if letter == '?' || letter == name[next] => {
+                at += 1;
+                next += 1;
+            }
+            _ => {
+                let Some((star, taken)) = retry else { return false };
+                retry = Some((star, taken + 1));
+                at = star + 1;
+                next = taken + 1;
+            }
+        }
+    }
+    wildcard[at..].iter().all(|letter| *letter == '*')
+}
+
 /// The number of inserted, removed or replaced bytes between two words (Levenshtein).
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -2,18 +2,21 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
 use ks_wit::section::BpfRecord;
 use wasmtime::component::Linker;
 
+use crate::bpf::{self, BpfError, Object, ObjectShape};
 use crate::command::Command;
 use crate::perf::Catalog;
 use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError,
     Prepared, StopHandle, Watch,
 };
+use crate::policy::{self, Limit, Need, Policy};
 use crate::world::{self, SettingError, Settings, Setup, StackMap, StackRequest, State};
 
 /// The engine and the world; one per process.
@@ -41,6 +44,8 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// How long it may go on after it was asked to stop.
     pub grace: Duration,
+    /// What it may do.
+    pub policy: Policy,
     /// What it may take of the host's memory.
     pub limits: Limits,
     /// Where events are looked up: this machine, and vendors' tables.
@@ -55,7 +60,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// No words, no settings, the process's own output, no time limit.
+    /// No words, no settings, the process's own output, no time limit; it may observe.
     pub fn new(name: impl Into<String>) -> RunOptions {
         RunOptions {
             name: name.into(),
@@ -66,6 +71,7 @@ impl RunOptions {
             stop: StopHandle::new(),
             timeout: None,
             grace: GRACE,
+            policy: Policy::observing(),
             limits: Limits::default(),
             catalog: Catalog::default(),
             exec: Vec::new(),
@@ -106,6 +112,7 @@ impl Host {
             object,
             code,
             manifests: plugin.manifests().to_vec(),
+            imports: plugin.imports().into(),
         })
     }
 }
@@ -117,6 +124,7 @@ pub struct PreparedPlugin {
     object: Option<BpfRecord>,
     code: CodeOrigin,
     manifests: Vec<Manifest>,
+    imports: Arc<[String]>,
 }
 
 impl PreparedPlugin {
@@ -167,8 +175,8 @@ impl PreparedPlugin {
             timeout: options.timeout,
             grace: options.grace,
         };
-        let (prepared, object) = (self.prepared.clone(), self.object.clone());
-        plugin::supervise(&self.engine, &watch, move || match instantiate(&prepared, object, options) {
+        let (prepared, asked) = (self.prepared.clone(), self.asked());
+        plugin::supervise(&self.engine, &watch, move || match instantiate(&prepared, asked, options) {
             Ok(mut instance) => entry(&mut instance),
             Err(outcome) => outcome,
         })
@@ -180,7 +188,11 @@ impl PreparedPlugin {
     /// # Errors
     /// The outcome that takes the place of a run.
     pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
-        instantiate(&self.prepared, self.object.clone(), options)
+        instantiate(&self.prepared, self.asked(), options)
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { object: self.object.clone(), imports: Arc::clone(&self.imports) }
     }
 
     /// Makes instances look whether they were killed.
@@ -189,13 +201,72 @@ impl PreparedPlugin {
     }
 }
 
+/// What a plugin needs to be allowed before it starts, and what its object will create. Nothing is loaded.
+///
+/// # Errors
+/// If the file has no object that this machine can tell from others, or one that is refused.
+pub fn needs(plugin: &Plugin) -> Result<(Vec<Need>, ObjectShape), Box<dyn std::error::Error>> {
+    let (mut shape, mut calls) = Default::default();
+    if let Some(record) = plugin.object_for_host()? {
+        calls = bpf::calls(record)?;
+        shape = Object::open(record.clone())?.shape().unwrap_or_default();
+    }
+    Ok((policy::needs(&shape, &calls, plugin.imports()), shape))
+}
+
+impl Limits {
+    /// These limits, or those of the policy where they are lower.
+    fn below(self, policy: &Policy) -> Limits {
+        let least = |own: usize, limit| own.min(usize::try_from(policy.limit(limit)).unwrap_or(usize::MAX));
+        Limits {
+            memory_bytes: least(self.memory_bytes, Limit::MemoryBytes),
+            table_elements: least(self.table_elements, Limit::TableElements),
+            ..self
+        }
+    }
+}
+
+/// What a policy judges.
+struct Asked {
+    object: Option<BpfRecord>,
+    imports: Arc<[String]>,
+}
+
+impl Asked {
+    /// Opens the object if the policy allows the plugin to start. What is wrong with the object the plugin hears when it
+    /// uses it: it is not loaded.
+    fn allowed(self, policy: &Policy) -> Result<Option<Result<Object, BpfError>>, Outcome> {
+        let judged = self.object.map(|record| {
+            let calls = bpf::calls(&record)?;
+            Ok((Object::open(record)?, calls))
+        });
+        let (object, needs, shape) = match judged {
+            Some(Ok((object, calls))) => {
+                let shape = object.shape().unwrap_or_default();
+                let needs = policy::needs(&shape, &calls, &self.imports);
+                (Some(Ok(object)), needs, shape)
+            }
+            other => {
+                let (calls, shape) = Default::default();
+                let needs = policy::needs(&shape, &calls, &self.imports);
+                (other.map(|judged| judged.map(|(object, _)| object)), needs, shape)
+            }
+        };
+        policy.judge(&needs, &shape).map_err(Outcome::Denied)?;
+        Ok(object)
+    }
+}
+
 fn instantiate(
     prepared: &Prepared<State>,
-    object: Option<BpfRecord>,
+    asked: Asked,
     options: RunOptions,
 ) -> Result<Instance<State>, Outcome> {
-    let RunOptions { name, words, settings, stdout, stderr, stop, limits, catalog, exec, stacks, .. } =
-        options;
+    let RunOptions {
+        name, words, settings, stdout, stderr, stop, policy, limits, catalog, exec, stacks, ..
+    } = options;
+    let object = asked.allowed(&policy)?;
+    let limits = limits.below(&policy);
     let command = match exec.as_slice() {
         [] => None,
         exec => Some(Command::start(exec, stop.clone()).map_err(|error| {
@@ -210,6 +281,7 @@ fn instantiate(
         stderr,
         stop,
         object,
+        policy,
         limits,
         catalog,
         command,

@@ -29,6 +29,13 @@ pub fn command(name: &str) -> Command {
     Command::new(binary(name))
 }
 
+/// `ks-host` with everything allowed, for tests of what a policy has no part in.
+pub fn allowed() -> Command {
+    let mut host = command("ks-host");
+    host.args(["--allow", "all"]);
+    host
+}
+
 /// The path of a command of this build.
 pub fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
@@ -177,7 +184,7 @@ pub fn run_script<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> 
 pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], words: &[S]) -> Outcome {
     let folder = Folder::new();
     let file = folder.write(&format!("{project}.wasm"), plugin);
-    finish(command("ks-host").arg(file).arg("--").args(words))
+    finish(allowed().arg(file).arg("--").args(words))
 }
 
 /// A plugin from the text of a core module, which imports and exports by the canonical ABI.

@@ -50,6 +50,13 @@ impl Wire {
         command
     }
 
+    /// `ks-host` there, with everything allowed.
+    pub fn allowed(&self) -> Command {
+        let mut host = self.command("ks-host");
+        host.args(["--allow", "all"]);
+        host
+    }
+
     /// Runs a function in the left namespace, on a thread of its own.
     pub fn in_left<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         inside(&self.left, f)

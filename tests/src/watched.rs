@@ -10,7 +10,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, gettid};
 
-use crate::{Folder, Outcome, command, compile};
+use crate::{Folder, Outcome, allowed, compile};
 
 /// A script that runs in the background, and has said that it is ready.
 pub struct Running {
@@ -23,7 +23,7 @@ pub struct Running {
 impl Running {
     /// Compiles and starts a script with these words, and waits until it is ready. It has a minute.
     pub fn start<S: AsRef<OsStr>>(project: &str, script: &str, words: &[S]) -> Running {
-        let mut host = command("ks-host");
+        let mut host = allowed();
         host.args(["--timeout", "60"]);
         Running::begin(host, project, script, words, "ready")
     }

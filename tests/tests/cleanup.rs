@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use ks_tests::{Folder, command, compile, kernel_objects, wait_until_gone};
+use ks_tests::{Folder, allowed, compile, kernel_objects, wait_until_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -38,12 +38,8 @@ fn main() -> i32 {
 /// Starts the script and waits until everything is attached.
 fn start(name: &str, folder: &Folder) -> Child {
     let file = folder.write(&format!("{name}.wasm"), compile(name, &SCRIPT.replace("NAME", name)).plugin);
-    let mut child = command("ks-host")
-        .arg(file)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("ks-host starts");
+    let mut child =
+        allowed().arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("ks-host starts");
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().expect("piped"))
         .read_line(&mut line)
@@ -113,7 +109,7 @@ fn root_a_plugin_that_does_not_listen_is_stopped() {
     let script = SCRIPT.replace("NAME", "deaf").replace("while (sleep(1000) == 0) {", "while (true) {");
     let script = script.replace("    print(\"stopped\")\n    return 7\n", "");
     let file = folder.write("deaf.wasm", compile("deaf", &script).plugin);
-    let outcome = ks_tests::finish(command("ks-host").args(["--timeout", "1"]).arg(file));
+    let outcome = ks_tests::finish(allowed().args(["--timeout", "1"]).arg(file));
     assert_eq!(outcome.code, 124, "{outcome:#?}");
     assert_eq!(outcome.stdout, "ready\n");
     wait_until_gone("deaf");

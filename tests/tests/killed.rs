@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use ks_tests::emulated::{Kernel, Machine, inside};
-use ks_tests::{Folder, command, compile, wait_until_gone};
+use ks_tests::{Folder, allowed, compile, wait_until_gone};
 
 #[test]
 fn kernel_6_1() {
@@ -103,7 +103,7 @@ fn script(kinds: &[&Kind], prefix: &str) -> String {
 
 fn start(plugin: &Path) -> Child {
     // Where tracefs is not mounted the host mounts it for itself.
-    let mut host = command("ks-host");
+    let mut host = allowed();
     host.arg(plugin).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     host.spawn().expect("ks-host starts")
 }

@@ -11,7 +11,8 @@ use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, command, compile, finish, repository, wait_until_gone};
 
 /// Starts an example and waits until it has said that it is attached.
-fn started(host: Command, name: &str, words: &[&str]) -> Running {
+fn started(mut host: Command, allow: &[&str], name: &str, words: &[&str]) -> Running {
+    host.args(allow);
     Running::begin(host, name, &example(&format!("{name}.ks")), words, "attached")
 }
 
@@ -23,7 +24,7 @@ fn example(name: &str) -> String {
 fn root_xdp_packets_are_counted_by_protocol() {
     let wire = Wire::new();
     let words = ["--interface", LEFT, "--seconds", "60"];
-    let running = started(wire.command("ks-host"), "packets", &words);
+    let running = started(wire.command("ks-host"), &["--allow", "xdp=left"], "packets", &words);
     wire.send(10, 100, 9);
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
@@ -37,7 +38,7 @@ fn root_xdp_packets_are_counted_by_protocol() {
 fn root_tc_drops_one_port_and_passes_the_others() {
     let wire = Wire::new();
     let words = ["--interface", LEFT, "--port", "9000", "--seconds", "60"];
-    let running = started(wire.command("ks-host"), "shield", &words);
+    let running = started(wire.command("ks-host"), &["--allow", "tc=left"], "shield", &words);
     let listen = |port: u16| {
         let socket = wire.in_left(|| UdpSocket::bind(("10.9.0.1", port)).expect("the address is there"));
         socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has timeouts");
@@ -64,7 +65,7 @@ fn root_tc_drops_one_port_and_passes_the_others() {
 fn root_socket_filter_sees_every_packet() {
     let wire = Wire::new();
     let words = ["--interface", LEFT, "--seconds", "60"];
-    let running = started(wire.command("ks-host"), "sizes", &words);
+    let running = started(wire.command("ks-host"), &[], "sizes", &words);
     wire.send(10, 100, 9);
     wire.send(4, 300, 9);
     let outcome = running.stop();
@@ -117,7 +118,7 @@ fn root_cgroup_refuses_all_ports_but_one() {
     let [good, bad] = listeners.each_ref().map(|one| one.local_addr().expect("bound").port());
     let path = group.0.to_string_lossy().into_owned();
     let words = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
-    let running = started(command("ks-host"), "connects", &words);
+    let running = started(command("ks-host"), &["--allow", &format!("cgroup={path}")], "connects", &words);
     // The shell's own connections: bash knows /dev/tcp.
     let try_port = |port: u16| group.run(&format!("exec bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'"));
     assert_eq!(try_port(good).code, 0, "the one port is open");
@@ -156,7 +157,7 @@ fn main() -> i32 {
 "#;
     let folder = Folder::new();
     let plugin = folder.write("refused.wasm", compile("refused", script).plugin);
-    let outcome = finish(wire.command("ks-host").arg(plugin));
+    let outcome = finish(wire.allowed().arg(plugin));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     let expected = [
         ("first", 0),

@@ -55,7 +55,7 @@ impl Case<'_> {
                 scope.spawn(move || {
                     let wire = Wire::new();
                     for moment in 0..MOMENTS / 2 {
-                        let child = start(wire.command("ks-host").arg(plugin));
+                        let child = start(wire.allowed().arg(plugin));
                         std::thread::sleep(Duration::from_millis(spread(worker * MOMENTS + moment)));
                         kill(child);
                     }
@@ -119,6 +119,6 @@ fn root_the_loop_attaches() {
     };
     let (folder, wire) = (Folder::new(), Wire::new());
     let plugin = folder.write("kskl.wasm", compile("kskl", &case.script()).plugin);
-    let outcome = finish(wire.command("ks-host").args(["--timeout", "1"]).arg(plugin));
+    let outcome = finish(wire.allowed().args(["--timeout", "1"]).arg(plugin));
     assert_eq!((outcome.code, outcome.stderr.lines().count()), (124, 1), "{outcome:#?}");
 }

@@ -13,7 +13,8 @@ fn with_bpffs(folder: &Folder, script: &str) -> Outcome {
 }
 
 fn shell(script: &str) -> Outcome {
-    finish(Command::new("unshare").args(["-m", "sh", "-c", script]).env("HOST", binary("ks-host")))
+    let host = format!("{} --allow pin", binary("ks-host").display());
+    finish(Command::new("unshare").args(["-m", "sh", "-c", script]).env("HOST", host))
 }
 
 const COUNTER: &str = r#"

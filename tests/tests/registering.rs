@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::watched::Running;
-use ks_tests::{Folder, Outcome, command, compile, finish, kernel_objects, run_script};
+use ks_tests::{Folder, Outcome, allowed, command, compile, finish, kernel_objects, run_script};
 use socket2::SockRef;
 
 #[test]
@@ -69,7 +69,7 @@ fn root_example_is_used_by_a_connection_and_gone_with_the_plugin() {
     // Emulated machines do not have the file.
     let script = include_str!("../../examples/net/congestion.ks").replace("ks_modest", &name);
     let words = ["--seconds", "60"];
-    let running = Running::begin(command("ks-host"), "congestion", &script, &words, "registered");
+    let running = Running::begin(allowed(), "congestion", &script, &words, "registered");
     assert!(is_registered(&name), "{:?}", controls("available"));
     use_it(&name, 20);
     let shown = finish(command("ks-host").args(["ps", "--json", "--seconds", "0.01"]));
@@ -204,7 +204,7 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     let run = |flags: &[&str]| {
         let folder = Folder::new();
         let file = folder.write("stays.wasm", compile("stays", &script).plugin);
-        finish(command("ks-host").args(flags).arg(file))
+        finish(allowed().args(flags).arg(file))
     };
     // The time limit ends what stays, and not the plugin, which was done long before.
     let limit = if inside().is_some() { "20" } else { "5" };
@@ -322,7 +322,7 @@ fn root_killed_leaves_nothing_registered() {
     let file = folder.write("killed.wasm", compile(&name, &script).plugin);
     let mut seen = 0;
     for moment in 0..MOMENTS {
-        let mut host = command("ks-host");
+        let mut host = allowed();
         host.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = host.spawn().expect("ks-host starts");
         match moment {

@@ -1,7 +1,7 @@
 //! Maps of every kind from both halves, lines that the kernel half prints, and what a full map loses. These tests need
 //! root.
 
-use ks_tests::{Folder, Outcome, command, finish, repository, run_script};
+use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script};
 
 const NO_WORDS: &[&str] = &[];
 
@@ -19,7 +19,7 @@ fn example(name: &str) -> Outcome {
     let source = repository().join("examples/state").join(name);
     let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
     assert_eq!((built.code, built.stderr.as_str(), built.stdout.as_str()), (0, "", ""), "{built:#?}");
-    finish(command("ks-host").arg(&plugin))
+    finish(allowed().arg(&plugin))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use ks_tests::emulated::{Kernel, Machine, here_or_inside};
-use ks_tests::{Folder, Outcome, command, finish, wait_until_gone};
+use ks_tests::{Folder, Outcome, allowed, command, finish, wait_until_gone};
 
 #[test]
 fn kernel_6_1() {
@@ -37,11 +37,11 @@ fn run(name: &str, script: &str) -> Outcome {
 /// `ks-host`, where tracefs is mounted: in a mount namespace of its own if it is not.
 fn host() -> Command {
     if fs::exists("/sys/kernel/tracing/events").unwrap_or_default() {
-        return command("ks-host");
+        return allowed();
     }
     let mut host = Command::new("unshare");
     host.args(["-m", "sh", "-c", "mount -t tracefs tracefs /sys/kernel/tracing && exec \"$0\" \"$@\""]);
-    host.arg(ks_tests::binary("ks-host"));
+    host.arg(ks_tests::binary("ks-host")).args(["--allow", "all"]);
     host
 }
 

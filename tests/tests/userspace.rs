@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use ks_tests::net::{LEFT, Wire};
-use ks_tests::{Folder, command, compile, finish, run_script, wait_until_gone};
+use ks_tests::{Folder, allowed, compile, finish, run_script, wait_until_gone};
 
 const NO_WORDS: &[&str] = &[];
 
@@ -71,7 +71,7 @@ fn lf_110_nothing_runs_outside_of_the_sandbox() {
     let script = "import report from \"report.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \
                   print(\"after %u\", report.f())\n    return 3\n}\n";
     let plugin = folder.write("runs.wasm", compile("runs", script).plugin);
-    let outcome = finish(command("ks-host").arg(plugin));
+    let outcome = finish(allowed().arg(plugin));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (3, "after 0\n"));
     let lines: Vec<_> = outcome.stderr.lines().collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
@@ -94,7 +94,7 @@ fn root_lf_108_attach_gives_0_or_an_errno() {
     );
     let folder = Folder::new();
     let plugin = folder.write("results.wasm", compile("results", &script).plugin);
-    let outcome = finish(wire.command("ks-host").arg(plugin).args(["--", "--dev", LEFT]));
+    let outcome = finish(wire.allowed().arg(plugin).args(["--", "--dev", LEFT]));
     // ENODEV or ENOENT for what is not there, EINVAL for no program.
     let lines: Vec<_> = outcome.stdout.lines().collect();
     assert_eq!((outcome.code, lines.len()), (0, 5), "{outcome:#?}");
@@ -117,7 +117,7 @@ fn root_flags_without_meaning_are_ignored_with_a_line() {
     );
     let folder = Folder::new();
     let plugin = folder.write("flags.wasm", compile("flags", &script).plugin);
-    let outcome = finish(wire.command("ks-host").arg(plugin).args(["--", "--dev", LEFT]));
+    let outcome = finish(wire.allowed().arg(plugin).args(["--", "--dev", LEFT]));
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "0 22\n"), "{outcome:#?}");
     let lines: Vec<_> = outcome.stderr.lines().collect();
     assert_eq!(lines.len(), 2, "{outcome:#?}");

@@ -151,9 +151,14 @@ fn formatted(text: String) -> String {
 
 fn readme(kind: &str, name: &str, script: &Script) -> String {
     let Script { about, usage, .. } = script;
+    // What only observes needs no word.
+    let allow = match kind.split('/').next() {
+        Some(class @ ("xdp" | "tc" | "cgroup" | "lsm" | "struct_ops")) => format!("--allow {class} "),
+        _ => String::new(),
+    };
     let mut text = format!(
         "# {name}\n\n{about}\n\nMade by `ks init {kind} {name}`.\n\n    ks check {name}.ks\n    ks build {name}.ks\n    \
-         ks-host {name}.wasm{usage}\n"
+         ks-host {allow}{name}.wasm{usage}\n"
     );
     if !script.headers.is_empty() {
         text.push_str("\nHeaders:\n\n");

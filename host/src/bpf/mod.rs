@@ -8,6 +8,7 @@
 //! (before 5.11) it lifts that limit for the process when the first object is loaded.
 
 mod attach;
+mod calls;
 mod contents;
 mod cursor;
 mod error;
@@ -22,6 +23,7 @@ mod pin;
 mod print;
 mod program;
 mod ring;
+mod shape;
 pub mod statistics;
 mod sys;
 mod test_run;
@@ -29,6 +31,7 @@ mod tracepoint;
 mod verifier_log;
 
 pub use attach::Place;
+pub use calls::{Calls, calls};
 pub use contents::{ProgramContents, programs};
 pub use cursor::Cursor;
 pub use error::{BpfError, LoadError};
@@ -39,6 +42,7 @@ pub use needs::{MapNeeds, Needs, ProgramNeeds};
 pub use object::Object;
 pub use program::{Program, ProgramInfo, ProgramKind};
 pub use ring::{ENTRY_BYTES, Records, Ring, TooLong, split_entry};
+pub use shape::{MapSize, ObjectShape, ProgramShape};
 pub use test_run::TestInput;
 pub use tracepoint::tracepoint_id;
 pub use verifier_log::VerifierLog;

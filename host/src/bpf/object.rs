@@ -20,6 +20,7 @@ use super::pin::Pins;
 use super::print;
 use super::program::Program;
 use super::ring::Ring;
+use super::shape::{self, ObjectShape};
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
 
@@ -75,6 +76,12 @@ impl Object {
         let (open, pins) = open_with_libbpf(&record)?;
         let pins = pins.with_layout(variables.get(PINNED_LAYOUT));
         Ok(Object { record, variables, print_table, pins, stage: Stage::Open(open), failure: None })
+    }
+
+    /// What it will create when it is loaded; none if it is loaded, or can never be.
+    pub fn shape(&self) -> Option<ObjectShape> {
+        let Stage::Open(open) = &self.stage else { return None };
+        Some(ObjectShape { pins: self.pins.names(), ..shape::of(open) })
     }
 
     /// Loads the object: creates its maps, verifies and loads its programs. Once: a second call has the same answer.
@@ -360,7 +367,7 @@ impl Object {
 }
 
 /// Refuses what is not a BPF object before libbpf, which is not made for hostile files, sees it.
-fn parse(elf: &[u8]) -> Result<ElfFile64<'_, LittleEndian>, BpfError> {
+pub(super) fn parse(elf: &[u8]) -> Result<ElfFile64<'_, LittleEndian>, BpfError> {
     let unsound = |reason: &str| BpfError::Unsound(reason.into());
     let file: ElfFile64<'_, LittleEndian> = ElfFile64::parse(elf)
         .map_err(|error| BpfError::Unsound(format!("it is not a little-endian 64-bit ELF file: {error}")))?;

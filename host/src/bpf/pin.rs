@@ -55,6 +55,12 @@ impl Pins {
         Ok(Pins { project: project.into(), wanted, layout: None })
     }
 
+    /// What is pinned, as paths in the BPF file system.
+    pub(super) fn names(&self) -> Vec<String> {
+        let path = |name: &String| self.path(Path::new(""), name).display().to_string();
+        self.wanted.iter().map(path).collect()
+    }
+
     /// Remembers where the layout of the pinned variables is written down.
     pub(super) fn with_layout(mut self, layout: Option<&Variable>) -> Pins {
         self.layout = layout.cloned();

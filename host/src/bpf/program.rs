@@ -147,6 +147,11 @@ impl Program<'_> {
         ProgramKind::from(self.inner.prog_type() as u32)
     }
 
+    /// Its section, as the object says.
+    pub fn section(&self) -> String {
+        self.inner.section().to_string_lossy().into_owned()
+    }
+
     /// What the kernel knows of it, now.
     ///
     /// # Errors

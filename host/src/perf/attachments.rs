@@ -282,6 +282,11 @@ impl Attachments {
         }
     }
 
+    /// How many are attached.
+    pub fn count(&self) -> usize {
+        self.leader_of.len()
+    }
+
     /// What is attached, in the order of opening.
     pub fn live(&self) -> Vec<Live> {
         let mut live: Vec<Live> = self

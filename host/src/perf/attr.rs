@@ -69,6 +69,19 @@ pub struct Options {
 impl Options {
     const DEFAULT_PERIOD: u64 = 1_000_000;
     const DEFAULT_WAKEUP: u32 = 1;
+
+    /// Whose events these are, as policies know it: `own` (this thread), `command` (the one that the host starts),
+    /// `process` (found by its name), `cgroup`, `task` (found by its number), or `all`.
+    pub fn scope(&self) -> &'static str {
+        match self.pid {
+            0 => "own",
+            _ if self.command => "command",
+            _ if !self.process.is_empty() => "process",
+            _ if !self.cgroup.is_empty() => "cgroup",
+            -1 => "all",
+            _ => "task",
+        }
+    }
 }
 
 impl Default for Options {

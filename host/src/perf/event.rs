@@ -254,6 +254,24 @@ impl Event {
         Some(cpus)
     }
 
+    /// The family that policies know it by: `hardware`, `cache`, `raw`, `software`, `tracepoint`, `breakpoint`, `kprobe`,
+    /// `uprobe`, or `pmu` for any other.
+    pub fn family(&self) -> &'static str {
+        match self.kind() {
+            Kind::Breakpoint { .. } => "breakpoint",
+            Kind::Probe { in_kernel: true, .. } => "kprobe",
+            Kind::Probe { in_kernel: false, .. } => "uprobe",
+            Kind::Counter { type_, .. } => match *type_ {
+                bindings::PERF_TYPE_HARDWARE => "hardware",
+                bindings::PERF_TYPE_HW_CACHE => "cache",
+                bindings::PERF_TYPE_RAW => "raw",
+                bindings::PERF_TYPE_SOFTWARE => "software",
+                bindings::PERF_TYPE_TRACEPOINT => "tracepoint",
+                _ => "pmu",
+            },
+        }
+    }
+
     /// What an explanation of a refusal needs to know of the event.
     pub(super) fn class(&self) -> EventClass {
         match self.kind() {

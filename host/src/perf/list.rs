@@ -10,7 +10,7 @@ use super::catalog::Catalog;
 use super::error::{ErrorKind, PerfError};
 use super::event::Event;
 use super::names;
-use crate::near::{near, normal};
+use crate::near::{matches, near, normal};
 use crate::tracefs;
 
 /// Which kind of event.
@@ -209,36 +209,10 @@ impl Listed {
 
     fn matches(&self, wildcard: &str) -> bool {
         wildcard.is_empty()
-            || [&*self.name, &*self.perf, self.inner()].iter().any(|name| matches(wildcard, name))
+            || [&*self.name, &*self.perf, self.inner()]
+                .iter()
+                .any(|name| matches(&normal(wildcard), &normal(name)))
     }
-}
-
-/// `*`: any text, `?`: any character.
-fn matches(wildcard: &str, name: &str) -> bool {
-    let (wildcard, name) = (normal(wildcard), normal(name));
-    let (wildcard, name): (Vec<char>, Vec<char>) = (wildcard.chars().collect(), name.chars().collect());
-    let (mut at, mut next) = (0, 0);
-    // Where to go on when what follows the last `*` does not match: that `*`, and how much of the name it takes.
-    let mut retry: Option<(usize, usize)> = None;
-    while next < name.len() {
-        match wildcard.get(at) {
-            Some('*') => {
-                retry = Some((at, next));
-                at += 1;
-            }
-            Some(&letter) if letter == '?' || letter == name[next] => {
-                at += 1;
-                next += 1;
-            }
-            _ => {
-                let Some((star, taken)) = retry else { return false };
-                retry = Some((star, taken + 1));
-                at = star + 1;
-                next = taken + 1;
-            }
-        }
-    }
-    wildcard[at..].iter().all(|letter| *letter == '*')
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub enum Outcome {
     TimedOut,
     /// It was asked to stop and did not, or was told to end at once.
     Killed,
+    /// The policy does not allow what it asks for: it was not started. For a person.
+    Denied(String),
     /// The host could not start or go on; for a person.
     Failed(String),
 }
@@ -32,6 +34,7 @@ impl Outcome {
             Outcome::Exited(code) => *code,
             Outcome::TimedOut => 124,
             Outcome::Trapped(_) | Outcome::Failed(_) => 125,
+            Outcome::Denied(_) => 126,
             Outcome::Killed => 130,
         }
     }

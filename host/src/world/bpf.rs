@@ -14,6 +14,7 @@ use super::error::HostError;
 use super::state::State;
 use crate::bpf::{self, BpfError};
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace};
+use crate::policy::{self, Class};
 
 /// What a `program` denotes: a program of the loaded object, by its name.
 pub struct ProgramHandle {
@@ -61,6 +62,7 @@ impl HostProgram for State {
         }
         let has_flags = self.object()?.program(&program)?.kind().has_flags();
         let flags = if has_flags { flags } else { self.ignored(&program, flags) };
+        self.allow_attach(&program, &target)?;
         let held = attach(self, &program, &target, flags)?;
         let place = self.attached.insert(program, Some(target), held);
         self.table.push(LinkHandle { place }).map_err(|full| {
@@ -96,6 +98,7 @@ impl HostProgram for State {
 
 impl HostLink for State {
     fn register(&mut self, name: String) -> Result<Resource<LinkHandle>, HostError> {
+        self.allow(Class::StructOps, &name)?;
         let link = self.object()?.register(&name)?;
         let place = self.attached.insert(name, None, Held::Registered(link));
         self.table.push(LinkHandle { place }).map_err(|full| {
@@ -118,6 +121,25 @@ impl HostLink for State {
 }
 
 impl State {
+    /// Whether a program may be attached there. Kinds whose target stands in the object were asked about at the start.
+    fn allow_attach(&mut self, name: &str, target: &str) -> Result<(), HostError> {
+        let program = self.object()?.program(name)?;
+        let class = policy::class_of(program.kind(), &program.section());
+        let target = match class {
+            Class::Tracepoint => program.tracepoint_target(target),
+            Class::PerfEvent
+            | Class::Kprobe
+            | Class::Uprobe
+            | Class::Tracing
+            | Class::Lsm
+            | Class::ModifyReturn => {
+                return Ok(());
+            }
+            _ => target.to_owned(),
+        };
+        self.allow(class, &target)
+    }
+
     /// No flags, and one line if there were some.
     fn ignored(&mut self, program: &str, flags: u32) -> u32 {
         if flags != 0 {

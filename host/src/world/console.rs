@@ -14,7 +14,9 @@ impl Host for State {
     }
 
     fn warn(&mut self, message: String) -> wasmtime::Result<()> {
-        State::warn(self, &message);
+        if self.may_write(message.len()) {
+            State::warn(self, &message);
+        }
         Ok(())
     }
 

@@ -8,6 +8,8 @@ use super::state::State;
 use crate::bpf::BpfError;
 use crate::explain::{self, Kind};
 use crate::perf::PerfError;
+use crate::plugin::Abort;
+use crate::policy::Limit;
 
 /// What a host function fails with.
 #[derive(Debug)]
@@ -22,6 +24,18 @@ impl HostError {
     /// The policy under which the plugin runs does not allow it.
     pub(super) fn denied(message: String) -> HostError {
         HostError::Guest(Error { kind: ErrorKind::DeniedByPolicy, errno: None, message })
+    }
+
+    /// The plugin has as much of something as it may.
+    pub(super) fn limit(limit: Limit, number: u64) -> HostError {
+        let name = limit.name();
+        HostError::Guest(Error {
+            kind: ErrorKind::Limit,
+            errno: None,
+            message: format!(
+                "the limit `{name}` of the plugin is {number}\n  do: --limit {name}=.. allows more"
+            ),
+        })
     }
 
     /// A wait was cut short.
@@ -50,11 +64,7 @@ impl From<BpfError> for HostError {
 impl From<ResourceTableError> for HostError {
     fn from(error: ResourceTableError) -> HostError {
         match error {
-            ResourceTableError::Full => guest(
-                Kind::Limit,
-                None,
-                "the plugin holds too many handles\n  do: drop those that are not used any more".into(),
-            ),
+            ResourceTableError::Full => guest(Kind::Limit, None, TOO_MANY_HANDLES.into()),
             error => HostError::Trap(error.into()),
         }
     }
@@ -64,6 +74,14 @@ impl From<wasmtime::Error> for HostError {
     fn from(error: wasmtime::Error) -> HostError {
         HostError::Trap(error)
     }
+}
+
+const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  do: drop those that are not used any more, or \
+                                allow more (--limit handles=..)";
+
+/// What ends a plugin that has no room for a handle where its call cannot fail.
+pub(super) fn no_room(_: ResourceTableError) -> wasmtime::Error {
+    wasmtime::Error::new(Abort(TOO_MANY_HANDLES.into()))
 }
 
 fn guest(kind: Kind, errno: Option<Errno>, message: String) -> HostError {

@@ -7,10 +7,11 @@ use super::bindings::kernelscript::host::perf::{
     self as wit, Counting, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
 };
 use super::bpf::{ProgramHandle, link_program};
-use super::error::HostError;
+use super::error::{self, HostError};
 use super::state::State;
 use crate::bpf::{BpfError, ProgramKind};
 use crate::perf::{self, AttachmentId, Event, Options};
+use crate::policy::{Class, Limit};
 
 /// What an `attachment` denotes.
 pub struct AttachmentHandle(AttachmentId);
@@ -76,7 +77,7 @@ impl HostEvent for State {
 
 impl HostOptions for State {
     fn new(&mut self) -> wasmtime::Result<Resource<Options>> {
-        Ok(self.table.push(Options::default())?)
+        self.table.push(Options::default()).map_err(error::no_room)
     }
 
     fn set_pid(&mut self, this: Resource<Options>, pid: i32) -> wasmtime::Result<()> {
@@ -268,6 +269,12 @@ impl Host for State {
         let event = self.table.get(&event)?.clone();
         let options = self.table.get(&options)?.clone();
         let leader = leader.map(|leader| self.table.get(&leader).map(|leader| leader.0)).transpose()?;
+        let most = self.policy.limit(Limit::Attachments);
+        if self.attachments.count() as u64 >= most {
+            return Err(HostError::limit(Limit::Attachments, most));
+        }
+        self.allow(Class::Event, event.family())?;
+        self.allow(Class::Scope, options.scope())?;
         let program =
             program.map(|program| self.table.get(&program).map(|it| it.name.clone())).transpose()?;
         let id = match program {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ks_wit::object::PRINTS;
-use ks_wit::section::BpfRecord;
 use libbpf_rs::MapType;
 use nix::errno::Errno;
 use wasmtime::StoreLimits;
 use wasmtime::component::ResourceTable;
 
 use super::attached::AttachedPrograms;
+use super::error::HostError;
 use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
@@ -20,10 +20,8 @@ use crate::bpf::{BpfError, Object};
 use crate::command::Command;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limits, PluginState, StopHandle, StopReason};
+use crate::policy::{Class, Limit, Policy};
 use crate::symbols::Symbols;
-
-/// Most handles of all kinds that a plugin may hold. Guards the host's memory; descriptors have the process's limit.
-const MAX_HANDLES: usize = 1 << 16;
 
 /// Most different lines of `warn-once` that are remembered; later ones are dropped. Guards against a plugin that
 /// warns of every value it sees.
@@ -43,8 +41,10 @@ pub struct Setup {
     pub stderr: Box<dyn Write + Send>,
     /// How the run is stopped.
     pub stop: StopHandle,
-    /// The BPF object for this machine.
-    pub object: Option<BpfRecord>,
+    /// The BPF object for this machine, or why it is refused.
+    pub object: Option<Result<Object, BpfError>>,
+    /// What the plugin may do.
+    pub policy: Policy,
     /// What the plugin may take.
     pub limits: Limits,
     /// Where events are looked up.
@@ -65,6 +65,8 @@ pub struct State {
     /// The lines of the kernel half; none before the object is loaded, or if it prints nothing.
     printer: Option<Printer>,
     object: ObjectSlot,
+    pub(super) policy: Policy,
+    printed: Printed,
     /// Where events are looked up.
     pub(super) catalog: Catalog,
     command: Option<Command>,
@@ -82,10 +84,9 @@ pub struct State {
     limits: StoreLimits,
 }
 
-/// The BPF object is opened when it is first needed: a plugin that only counts needs none.
+/// The BPF object is loaded when it is first needed: a plugin that only counts needs none.
 enum ObjectSlot {
     Absent,
-    Unopened(BpfRecord),
     Opened(Box<Object>),
     Refused(BpfError),
 }
@@ -94,7 +95,8 @@ impl State {
     /// The state of a plugin that has not run yet.
     pub fn new(setup: Setup) -> State {
         let mut table = ResourceTable::new();
-        table.set_max_capacity(MAX_HANDLES);
+        let handles = setup.policy.limit(Limit::Handles);
+        table.set_max_capacity(usize::try_from(handles).unwrap_or(usize::MAX));
         let mut attachments = Attachments::default();
         if let Some(command) = &setup.command {
             attachments.set_command(command.pid());
@@ -105,7 +107,13 @@ impl State {
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
             printer: None,
-            object: setup.object.map_or(ObjectSlot::Absent, ObjectSlot::Unopened),
+            object: match setup.object {
+                None => ObjectSlot::Absent,
+                Some(Ok(object)) => ObjectSlot::Opened(Box::new(object)),
+                Some(Err(error)) => ObjectSlot::Refused(error),
+            },
+            policy: setup.policy,
+            printed: Printed::default(),
             catalog: setup.catalog,
             command: setup.command,
             stacks: setup.stacks,
@@ -137,6 +145,14 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Whether the policy allows an act.
+    ///
+    /// # Errors
+    /// `denied-by-policy`, with what would allow it.
+    pub(super) fn allow(&self, class: Class, target: &str) -> Result<(), HostError> {
+        self.policy.check(class, target).map_err(|denied| HostError::denied(denied.to_string()))
     }
 
     /// The plugin's BPF object.
@@ -197,9 +213,26 @@ impl State {
         Ok(())
     }
 
+    /// Whether the plugin may write so many bytes more in this second; says once that it may not.
+    pub(super) fn may_write(&mut self, bytes: usize) -> bool {
+        let limit = self.policy.limit(Limit::PrintBytes);
+        let may = self.printed.take(bytes, limit);
+        if !may {
+            let name = Limit::PrintBytes.name();
+            let lost = format!(
+                "it writes more than {limit} bytes in a second, and the rest is lost: --limit {name}=.."
+            );
+            self.warn_once(0, lost);
+        }
+        may
+    }
+
     /// Writes to standard output, at once. A reader that has gone asks the plugin to stop, as SIGPIPE would another
     /// program; any other failure has nobody to be told to.
     pub(super) fn write_out(&mut self, text: &[u8]) {
+        if !self.may_write(text.len()) {
+            return;
+        }
         let written = self.stdout.write_all(text).and_then(|()| self.stdout.flush());
         if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
             self.stop.ask(StopReason::OutputClosed);
@@ -260,6 +293,28 @@ impl Drop for State {
     }
 }
 
+/// What was printed in the second that goes on.
+#[derive(Default)]
+struct Printed {
+    since: Option<Instant>,
+    bytes: u64,
+}
+
+impl Printed {
+    /// Whether so many bytes more stay below the limit; they count if they do.
+    fn take(&mut self, bytes: usize, limit: u64) -> bool {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
+            *self = Printed { since: Some(now), bytes: 0 };
+        }
+        let after = self.bytes.saturating_add(bytes as u64);
+        if after <= limit {
+            self.bytes = after;
+        }
+        after <= limit
+    }
+}
+
 /// What a person is told about a map or ring buffer that was full.
 fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
     match ty {
@@ -280,16 +335,10 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
 }
 
 fn open_object(slot: &mut ObjectSlot) -> Result<&mut Object, BpfError> {
-    if let ObjectSlot::Unopened(record) = slot {
-        *slot = match Object::open(record.clone()) {
-            Ok(object) => ObjectSlot::Opened(Box::new(object)),
-            Err(error) => ObjectSlot::Refused(error),
-        };
-    }
     match slot {
         ObjectSlot::Opened(object) => Ok(object),
         ObjectSlot::Refused(error) => Err(error.clone()),
-        ObjectSlot::Absent | ObjectSlot::Unopened(_) => Err(BpfError::NoObject),
+        ObjectSlot::Absent => Err(BpfError::NoObject),
     }
 }
 

@@ -8,6 +8,8 @@ use object::{
 
 /// R_BPF_64_64 of `include/uapi/linux/elf.h`'s BPF supplement: an `ld_imm64` names a map value.
 const R_BPF_64_64: u32 = 1;
+/// R_BPF_64_32: a call names a function.
+const R_BPF_64_32: u32 = 10;
 
 /// A program `count` of this section that adds 1 to the 8-byte variable `counter` and returns 0.
 pub fn counting(section: &str) -> Vec<u8> {
@@ -29,26 +31,69 @@ pub fn unverifiable() -> Vec<u8> {
     object("perf_event", &code.concat(), false)
 }
 
-/// An object with one BTF-defined map `m` of this type (`enum bpf_map_type`): 2 entries, a key of 4 bytes, a value of
-/// 12, which no machine's alignment divides.
-pub fn map(ty: u32) -> Vec<u8> {
+/// A program `count` for perf events with one call: who is called stands in `src_reg`, its number in the immediate.
+pub fn calling(src_reg: u8, number: i32) -> Vec<u8> {
+    let code = [insn(0x85, src_reg << 4, 0, number), insn(0xb7, 0x00, 0, 0), insn(0x95, 0x00, 0, 0)];
+    object("perf_event", &code.concat(), false)
+}
+
+/// A program `count` with a wide load: what it means stands in `src_reg`.
+pub fn wide_load(src_reg: u8, number: i32) -> Vec<u8> {
+    let load = [insn(0x18, src_reg << 4 | 1, 0, number), insn(0, 0, 0, 0)];
+    let code = [load.concat(), insn(0xb7, 0x00, 0, 0).to_vec(), insn(0x95, 0x00, 0, 0).to_vec()].concat();
+    object("perf_event", &code, false)
+}
+
+/// As [`calling`], but the call has a relocation that names a symbol outside of the object.
+pub fn calling_outside(src_reg: u8, name: &str) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
-    let maps = object.add_section(Vec::new(), b".maps".to_vec(), SectionKind::Data);
-    object.append_section_data(maps, &[0; MAP_DEFINITION_BYTES as usize], 8);
-    object.add_symbol(symbol(b"m", SymbolKind::Data, maps, u64::from(MAP_DEFINITION_BYTES)));
-    let btf = object.add_section(Vec::new(), b".BTF".to_vec(), SectionKind::Other);
-    object.append_section_data(btf, &map_btf(ty), 4);
+    let text = object.add_section(Vec::new(), b"perf_event".to_vec(), SectionKind::Text);
+    let code = [insn(0x85, src_reg << 4, 0, -1), insn(0xb7, 0x00, 0, 0), insn(0x95, 0x00, 0, 0)].concat();
+    object.append_section_data(text, &code, 8);
+    object.add_symbol(symbol(b"count", SymbolKind::Text, text, code.len() as u64));
+    let outside =
+        Symbol { section: SymbolSection::Undefined, ..symbol(name.as_bytes(), SymbolKind::Unknown, text, 0) };
+    let outside = object.add_symbol(outside);
+    let flags = RelocationFlags::Elf { r_type: R_BPF_64_32 };
+    let call = Relocation { offset: 0, symbol: outside, addend: 0, flags };
+    object.add_relocation(text, call).expect("a relocation of BPF");
     object.write().expect("an object")
 }
 
-/// Four pointers.
-const MAP_DEFINITION_BYTES: u32 = 32;
+/// An object with a map that asks libbpf to pin it by its name.
+pub fn pinned_map() -> Vec<u8> {
+    object_with_map(2, true)
+}
 
-/// BTF of `struct { int (*type)[ty]; int (*max_entries)[2]; u32 *key; u32 (*value)[3]; } m` in `.maps`.
+/// An object with one BTF-defined map `m` of this type (`enum bpf_map_type`): 2 entries, a key of 4 bytes, a value of
+/// 12, which no machine's alignment divides.
+pub fn map(ty: u32) -> Vec<u8> {
+    object_with_map(ty, false)
+}
+
+fn object_with_map(ty: u32, pinned: bool) -> Vec<u8> {
+    let bytes = definition_bytes(pinned);
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
+    let maps = object.add_section(Vec::new(), b".maps".to_vec(), SectionKind::Data);
+    object.append_section_data(maps, &vec![0; bytes as usize], 8);
+    object.add_symbol(symbol(b"m", SymbolKind::Data, maps, u64::from(bytes)));
+    let btf = object.add_section(Vec::new(), b".BTF".to_vec(), SectionKind::Other);
+    object.append_section_data(btf, &map_btf(ty, pinned), 4);
+    object.write().expect("an object")
+}
+
+/// Four or five pointers.
+fn definition_bytes(pinned: bool) -> u32 {
+    if pinned { 40 } else { 32 }
+}
+
+/// BTF of `struct { int (*type)[ty]; int (*max_entries)[2]; u32 *key; u32 (*value)[3]; } m` in `.maps`; with
+/// `int (*pinning)[1]` before the end if it is pinned (LIBBPF_PIN_BY_NAME).
 ///
 /// Source: `Documentation/bpf/btf.rst`.
-fn map_btf(ty: u32) -> Vec<u8> {
-    const STRINGS: &[u8] = b"\0u32\0type\0max_entries\0key\0value\0m\0.maps\0";
+fn map_btf(ty: u32, pinned: bool) -> Vec<u8> {
+    let bytes = definition_bytes(pinned);
+    const STRINGS: &[u8] = b"\0u32\0type\0max_entries\0key\0value\0m\0.maps\0pinning\0";
     let name = |text: &str| {
         let at = STRINGS.windows(text.len() + 2).position(|window| {
             window[0] == 0 && &window[1..=text.len()] == text.as_bytes() && window[text.len() + 1] == 0
@@ -68,14 +113,21 @@ fn map_btf(ty: u32) -> Vec<u8> {
         0, info(pointer, 0), 1,                     // 6
         0, info(array, 0), 0, 1, 1, 3,              // 7: u32[3]
         0, info(pointer, 0), 7,                     // 8
-        0, info(structure, 4), MAP_DEFINITION_BYTES, // 9
+        0, info(structure, bytes / 8), bytes,       // 9
         name("type"), 3, bits_of(0),
         name("max_entries"), 5, bits_of(1),
         name("key"), 6, bits_of(2),
         name("value"), 8, bits_of(3),
-        name("m"), info(variable, 0), 9, 1,         // 10: global
-        name(".maps"), info(section, 1), MAP_DEFINITION_BYTES, 10, 0, MAP_DEFINITION_BYTES,
     ];
+    let member = if pinned { vec![name("pinning"), 13, bits_of(4)] } else { Vec::new() };
+    #[rustfmt::skip]
+    let rest = [
+        name("m"), info(variable, 0), 9, 1,         // 10: global
+        name(".maps"), info(section, 1), bytes, 10, 0, bytes, // 11
+        0, info(array, 0), 0, 1, 1, 1,              // 12: u32[1]
+        0, info(pointer, 0), 12,                    // 13
+    ];
+    let types = [types.to_vec(), member, rest.to_vec()].concat();
     let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut btf = vec![0x9f, 0xeb, 1, 0];
     for word in [24, 0, types.len() as u32, types.len() as u32, STRINGS.len() as u32] {

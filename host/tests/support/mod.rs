@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ks_host::plugin::{Outcome, Plugin};
+use ks_host::policy::Policy;
 use ks_host::{Host, RunOptions};
 use wit_component::{ComponentEncoder, StringEncoding};
 
@@ -142,6 +143,7 @@ pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> Ran {
     let mut options = RunOptions {
         stdout: Box::new(stdout.clone()),
         stderr: Box::new(stderr.clone()),
+        policy: Policy::everything(),
         // No test depends on it; it only ends one that hangs.
         timeout: Some(Duration::from_secs(60)),
         ..RunOptions::new("test.wasm")

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
+use ks_host::policy::Policy;
 use ks_host::{Host, RunOptions};
 
 use crate::output::Form;
@@ -49,6 +50,8 @@ pub(crate) struct Member {
     pub(crate) linger: bool,
     /// Where it finds events.
     pub(crate) catalog: Catalog,
+    /// What it may do.
+    pub(crate) policy: Policy,
     /// How long it may run.
     pub(crate) timeout: Option<Duration>,
     /// When it is started again.
@@ -151,6 +154,7 @@ impl Fleet {
                 exec: member.exec.clone(),
                 linger: member.linger,
                 catalog: member.catalog.clone(),
+                policy: member.policy.clone(),
                 stdout: member.form.writer(&member.name),
                 stop: stop.clone(),
                 timeout: member.timeout,
@@ -266,15 +270,16 @@ impl Fleet {
     }
 }
 
-/// A time limit is no failure: somebody wanted the end.
+/// A time limit is no failure: somebody wanted the end. What is denied once is denied again.
 fn failed(outcome: &Outcome) -> bool {
-    !matches!(outcome, Outcome::TimedOut) && outcome.exit_code() != 0
+    !matches!(outcome, Outcome::TimedOut | Outcome::Denied(_)) && outcome.exit_code() != 0
 }
 
 fn tell(name: &str, outcome: &Outcome) {
     match outcome {
         Outcome::Trapped(reason) => eprintln!("{name}: {reason}"),
         Outcome::Failed(reason) => eprintln!("ks-host: {reason}"),
+        Outcome::Denied(reason) => reason.lines().for_each(|line| eprintln!("ks-host: {name}: {line}")),
         Outcome::TimedOut => eprintln!("{name}: stopped after the time limit"),
         Outcome::Killed => eprintln!("{name}: ended"),
         Outcome::Returned(_) | Outcome::Exited(_) => {}

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ks_host::bpf::{ProgramContents, programs};
 use ks_host::plugin::Plugin;
+use ks_host::policy::{Class, Limit, Policy};
 use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use crate::read_plugin;
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ks-host inspect examples/perf/group.ks\n  ks-host inspect --json examples/perf/group.ks"
+    after_help = "Examples:\n  ks-host inspect examples/perf/group.ks\n  ks-host inspect --json examples/perf/group.ks\n  ks-host inspect --policy examples/net/packets.ks"
 )]
 pub(crate) struct Args {
     /// The plugin file, or a script (`.ks`).
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// Writes JSON, for tools.
     #[arg(long)]
     json: bool,
+    /// Writes only a policy for `--policy` that allows what the plugin asks for, to be read and made narrower.
+    #[arg(long, conflicts_with = "json")]
+    policy: bool,
 }
 
 /// Shows the plugin and gives the exit code.
@@ -30,7 +34,11 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
     };
-    if args.json {
+    if args.policy {
+        let policy =
+            needed(&plugin).map_err(|error| anyhow::anyhow!("{}: {error}", args.plugin.display()))?;
+        output::show(&policy)?
+    } else if args.json {
         json(&plugin)?
     } else {
         output::show(&text(&plugin))?
@@ -47,6 +55,8 @@ struct Description<'a> {
     imports: &'a [String],
     objects: Vec<ObjectDescription<'a>>,
     manifests: &'a [Manifest],
+    /// A policy that allows what the plugin asks for, as TOML; null if its object is refused.
+    policy: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -82,6 +92,7 @@ fn json(plugin: &Plugin) -> anyhow::Result<()> {
         imports: plugin.imports(),
         objects,
         manifests: plugin.manifests(),
+        policy: needed(plugin).ok(),
     };
     output::show_json(&description)
 }
@@ -106,8 +117,49 @@ fn text(plugin: &Plugin) -> String {
     let needs = capabilities(plugin).into_iter().map(|name| vec![name.to_owned()]);
     table(&mut out, "capabilities that it needs", needs.collect());
     table(&mut out, "imports", plugin.imports().iter().map(|import| vec![import.clone()]).collect());
+    match needed(plugin) {
+        Ok(policy) => {
+            out.push_str("\npolicy that allows what it asks for\n");
+            policy.lines().for_each(|line| {
+                let _ = writeln!(out, "{}", format!("  {line}").trim_end());
+            });
+        }
+        Err(error) => {
+            let _ = writeln!(out, "\nits object is refused: {}", printable(&error.to_string()));
+        }
+    }
     let _ = writeln!(out, "\n{} bytes in all", plugin.bytes().len());
     out
+}
+
+/// A policy that allows what the plugin asks for: what its object and its imports need at the start, and what the manifest
+/// tells of the rest. A plugin whose manifest is not true is denied what is missing.
+fn needed(plugin: &Plugin) -> Result<String, Box<dyn std::error::Error>> {
+    let (needs, shape) = ks_host::needs(plugin)?;
+    let mut policy = Policy::nothing();
+    for need in &needs {
+        policy.allow(need.class, need.target.as_deref().unwrap_or("*"));
+    }
+    let imports = |name: &str| {
+        needs.iter().any(|need| need.class == Class::Import && need.target.as_deref() == Some(name))
+    };
+    if imports("perf") {
+        policy.allow(Class::Event, "*");
+        let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events).peekable();
+        if events.peek().is_none() {
+            // Not known before it runs.
+            policy.allow(Class::Scope, "*");
+        }
+        for event in events {
+            policy.allow(Class::Scope, if event.pid == Some(0) { "own" } else { "*" });
+        }
+    }
+    if imports("symbols") {
+        policy.allow(Class::Symbols, "*");
+    }
+    policy.set_limit(Limit::Maps, shape.maps.len() as u64);
+    policy.set_limit(Limit::MapBytes, shape.maps.iter().fold(0, |sum, map| sum.saturating_add(map.bytes)));
+    Ok(policy.to_toml())
 }
 
 fn described(program: ProgramContents) -> ProgramDescription {

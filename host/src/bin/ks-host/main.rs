@@ -8,6 +8,7 @@ mod events;
 mod fleet;
 mod inspect;
 mod output;
+mod policy;
 mod prepare;
 mod progress;
 mod ps;
@@ -59,9 +60,13 @@ const MORE_HELP: &str = "\
 Signals: Ctrl-C or SIGTERM asks the plugins to stop, a second one ends them. SIGHUP reads changed plugin files again; \
 what they pinned stays.
 
-Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host failed; 127 if \
-a file is not a plugin, or a script with errors; 130 if it had to be ended. Of several plugins, the code of the first \
-that is not 0.
+Policy: plugins may observe (events, tracepoints, probes that read). What steers needs --allow or a --policy file: \
+xdp, tc, cgroup, lsm, modify_return, struct_ops, helper, kfunc, pin, other. `ks-host inspect --policy` writes the policy \
+that a plugin needs.
+
+Exit codes: the plugin's own (low 8 bits); 124 if it ran into --timeout; 125 if it trapped or the host failed; 126 if \
+the policy denied it the start; 127 if a file is not a plugin, or a script with errors; 130 if it had to be ended. Of \
+several plugins, the code of the first that is not 0.
 
 Examples:
   ks-host examples/perf/group.ks
@@ -70,6 +75,7 @@ Examples:
   ks-host --stacks flame=out.svg examples/perf/profile.ks --exec ls
   ks-host inspect examples/perf/page_faults.ks
   ks-host check examples/perf/page_faults.ks
+  ks-host --allow pin --limit maps=16 examples/state/kinds.ks
   ks-host precompile examples/perf/page_faults.ks
   ks-host doctor
   ks-host events 'cache*'

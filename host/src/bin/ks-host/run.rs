@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use ks_host::Host;
 use ks_host::perf::{Catalog, EventTable, Sysfs};
+use ks_host::policy::Policy;
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
 use crate::stacks::{Output, Stacks};
-use crate::{cache, config, prepare, signals};
+use crate::{cache, config, policy, prepare, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
 /// subcommands.
@@ -43,6 +44,18 @@ pub(crate) struct Args {
     /// `a.wasm:limits.burst=7` of one.
     #[arg(long, value_name = "BLOCK.FIELD=VALUE")]
     config: Vec<String>,
+    /// Allows the plugins what this file says (TOML; `ks-host inspect` writes one), and nothing else. Without it they may
+    /// observe.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Allows more: `xdp=eth0`, `pin=counters/*`, `helper=send_signal`, `struct_ops`; `all` is everything. May be given
+    /// several times.
+    #[arg(long, value_name = "CLASS[=TARGET]")]
+    allow: Vec<String>,
+    /// Limits what each plugin takes: `maps`, `map_bytes`, `print_bytes_per_second`, `attachments`, `handles`,
+    /// `memory_bytes`, `table_elements`. May be given several times.
+    #[arg(long, value_name = "NAME=NUMBER")]
+    limit: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
     #[arg(long, value_name = "FILE")]
     event_table: Vec<PathBuf>,
@@ -82,6 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         );
     }
     let catalog = catalog(&args.event_table)?;
+    let policy = policy::of(args.policy.as_deref(), Policy::observing(), &args.allow, &args.limit)?;
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
@@ -114,6 +128,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         exec: args.exec.clone(),
         linger: !args.no_wait,
         catalog: catalog.clone(),
+        policy: policy.clone(),
         timeout: args.timeout,
         restart: args.restart,
         stacks: stacks.clone(),

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ks_host::plugin::Outcome;
+use ks_host::policy::Policy;
 use ks_host::{Host, PreparedPlugin, RunOptions};
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::{Entry, cache, not_a_plugin, progress, read, run};
+use crate::{Entry, cache, not_a_plugin, policy, progress, read, run};
 
 /// Which tests, and how to report them.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,18 @@ pub(crate) struct Args {
     /// Writes JSON: one object a test, with `test`, `line`, `passed`, `reason`, `time_ns`, `stdout` and `stderr`.
     #[arg(long)]
     json: bool,
+    /// Allows the tests what this file says (TOML; `ks-host inspect` writes one), and nothing else. Without it they may
+    /// observe, and run programs for packets on packets of their own.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Allows more: `xdp=eth0`, `pin=counters/*`, `helper=send_signal`, `struct_ops`; `all` is everything. May be given
+    /// several times.
+    #[arg(long, value_name = "CLASS[=TARGET]")]
+    allow: Vec<String>,
+    /// Limits what each test takes: `maps`, `map_bytes`, `print_bytes_per_second`, `attachments`, `handles`,
+    /// `memory_bytes`, `table_elements`. May be given several times.
+    #[arg(long, value_name = "NAME=NUMBER")]
+    limit: Vec<String>,
     /// Ends a test after so many seconds: it has failed then.
     #[arg(long, value_name = "SECONDS", value_parser = run::seconds, default_value = "60")]
     timeout: Duration,
@@ -43,6 +56,7 @@ struct Result<'a> {
 
 /// Runs the tests. Exit code 0 if all passed, 1 if one failed, 127 if the file holds no tests.
 pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
+    let policy = policy::of(args.policy.as_deref(), Policy::testing(), &args.allow, &args.limit)?;
     let plugin = match read(&args.plugin, Entry::Tests) {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
@@ -64,7 +78,7 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     }
     let (began, mut failed) = (Instant::now(), 0);
     for test in &tests {
-        let result = one(&prepared, &test.name, test.line, args.timeout);
+        let result = one(&prepared, &test.name, test.line, args.timeout, &policy);
         failed += usize::from(!result.passed);
         let shown = if args.json { serde_json::to_string(&result)? + "\n" } else { text(&result) };
         output::show(&shown)?;
@@ -77,12 +91,19 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     Ok(u8::from(failed > 0))
 }
 
-fn one<'a>(prepared: &PreparedPlugin, test: &'a str, line: u32, timeout: Duration) -> Result<'a> {
+fn one<'a>(
+    prepared: &PreparedPlugin,
+    test: &'a str,
+    line: u32,
+    timeout: Duration,
+    policy: &Policy,
+) -> Result<'a> {
     let (stdout, stderr) = (Captured::default(), Captured::default());
     let options = RunOptions {
         stdout: Box::new(stdout.clone()),
         stderr: Box::new(stderr.clone()),
         timeout: Some(timeout),
+        policy: policy.clone(),
         ..RunOptions::new(test)
     };
     let began = Instant::now();
@@ -92,7 +113,7 @@ fn one<'a>(prepared: &PreparedPlugin, test: &'a str, line: u32, timeout: Duratio
         Outcome::Returned(0) => None,
         Outcome::Returned(code) => Some(format!("it returned {code}")),
         Outcome::Exited(code) => Some(format!("it called exit({code})")),
-        Outcome::Trapped(reason) | Outcome::Failed(reason) => Some(reason),
+        Outcome::Trapped(reason) | Outcome::Failed(reason) | Outcome::Denied(reason) => Some(reason),
         Outcome::TimedOut => Some(format!("it ran longer than {} s", timeout.as_secs_f64())),
         Outcome::Killed => Some("it was ended".into()),
     };

@@ -1,0 +1,123 @@
+//! Policies as files.
+//!
+//! ```toml
+//! [allow]                         # nothing that is not named here
+//! event = ["software", "tracepoint"]
+//! scope = ["own", "task"]
+//! xdp = ["eth0", "veth*"]
+//! pin = ["counters/*"]
+//!
+//! [limits]
+//! maps = 16
+//! map_bytes = 1048576
+//! ```
+
+use toml::{Table, Value};
+
+use super::{Class, Limit, Policy};
+use crate::near::near;
+
+/// What is wrong with a policy.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// Not TOML.
+    #[error("{0}")]
+    Toml(#[from] Box<toml::de::Error>),
+    /// A table that a policy does not have.
+    #[error("a policy has no table `{name}`, but `[allow]` and `[limits]`{}", did_you_mean(.near))]
+    UnknownTable {
+        /// Its name.
+        name: String,
+        /// Names that are near.
+        near: Vec<String>,
+    },
+    /// A class that does not exist.
+    #[error("there is no class `{name}`{}", did_you_mean(.near))]
+    UnknownClass {
+        /// Its name.
+        name: String,
+        /// Names that are near.
+        near: Vec<String>,
+    },
+    /// A limit that does not exist.
+    #[error("there is no limit `{name}`{}", did_you_mean(.near))]
+    UnknownLimit {
+        /// Its name.
+        name: String,
+        /// Names that are near.
+        near: Vec<String>,
+    },
+    /// A class whose targets are no list of strings.
+    #[error("`{name}` is not a list of targets, such as {name} = [\"*\"]")]
+    NoTargets {
+        /// The class.
+        name: String,
+    },
+    /// A limit that is no number.
+    #[error("the limit `{name}` is not a number, such as {name} = 16")]
+    NoNumber {
+        /// The limit.
+        name: String,
+    },
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        near => format!("; did you mean `{}`?", near.join("`, `")),
+    }
+}
+
+impl Policy {
+    /// Reads a policy. It allows what it names.
+    ///
+    /// # Errors
+    /// [`PolicyError`]: whatever is not understood is no policy.
+    pub fn from_toml(text: &str) -> Result<Policy, PolicyError> {
+        let file: Table = toml::from_str(text).map_err(Box::new)?;
+        let mut policy = Policy::nothing();
+        for (name, value) in &file {
+            match (name.as_str(), value) {
+                ("allow", Value::Table(classes)) => allow(&mut policy, classes)?,
+                ("limits", Value::Table(limits)) => limit(&mut policy, limits)?,
+                _ => {
+                    let near = near(name, ["allow", "limits"].map(str::to_owned));
+                    return Err(PolicyError::UnknownTable { name: name.clone(), near });
+                }
+            }
+        }
+        Ok(policy)
+    }
+}
+
+fn allow(policy: &mut Policy, classes: &Table) -> Result<(), PolicyError> {
+    for (name, targets) in classes {
+        let class = Class::named(name)?;
+        let wrong = || PolicyError::NoTargets { name: name.clone() };
+        for target in targets.as_array().ok_or_else(wrong)? {
+            policy.allow(class, target.as_str().ok_or_else(wrong)?);
+        }
+    }
+    Ok(())
+}
+
+fn limit(policy: &mut Policy, limits: &Table) -> Result<(), PolicyError> {
+    for (name, number) in limits {
+        let limit = Limit::named(name)?;
+        let number = number.as_integer().and_then(|number| u64::try_from(number).ok());
+        let number = number.ok_or_else(|| PolicyError::NoNumber { name: name.clone() })?;
+        policy.set_limit(limit, number);
+    }
+    Ok(())
+}
+
+/// A text as TOML has it.
+pub(super) fn quoted(text: &str) -> String {
+    // Any control character has this form.
+    let escaped = text.chars().map(|char| match char {
+        '"' | '\\' => format!("\\{char}"),
+        char if char.is_control() => format!("\\u{:04X}", u32::from(char)),
+        char => char.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}

@@ -1,0 +1,195 @@
+//! Policy: what a plugin may do.
+//!
+//! ```text
+//! plugin file -> bpf (what libbpf read of the object, which functions its instructions call) -> needs -\
+//! --policy FILE, --allow, --limit -> Policy -------------------------------------------------> judge -> run, or 126
+//!                                          \-> asked again by the world at every act whose target is known then
+//! ```
+//!
+//! A pure function: nothing here asks the kernel, and the plugin's manifest has no say. What is denied at the start is
+//! denied before anything of the plugin is loaded. Not here: the limits of the engine (`plugin`).
+
+mod class;
+mod file;
+mod functions;
+mod limits;
+mod needs;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+pub use class::Class;
+pub use file::PolicyError;
+pub use limits::Limit;
+pub(crate) use needs::class_of;
+pub use needs::{Need, needs};
+
+use crate::bpf::ObjectShape;
+use crate::near::matches;
+
+/// What one plugin may do: for each class of acts the targets, as patterns with `*` and `?`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    allowed: BTreeMap<Class, Vec<String>>,
+    limits: BTreeMap<Limit, u64>,
+}
+
+/// Any target.
+const ANY: &str = "*";
+
+impl Policy {
+    /// Allows nothing.
+    pub fn nothing() -> Policy {
+        Policy { allowed: BTreeMap::new(), limits: BTreeMap::new() }
+    }
+
+    /// Allows to observe: what a plugin may do that a person starts.
+    pub fn observing() -> Policy {
+        let observing = Class::ALL.into_iter().filter(|class| class.is_observing());
+        let allowed = observing.map(|class| (class, vec![ANY.to_owned()])).collect();
+        Policy { allowed, limits: BTreeMap::new() }
+    }
+
+    /// Allows everything that the contract has.
+    pub fn everything() -> Policy {
+        let allowed = Class::ALL.into_iter().map(|class| (class, vec![ANY.to_owned()])).collect();
+        Policy { allowed, limits: BTreeMap::new() }
+    }
+
+    /// Allows to observe, and to load programs for packets, which tests call by hand: they are attached nowhere.
+    pub fn testing() -> Policy {
+        let mut policy = Policy::observing();
+        for class in [Class::Xdp, Class::Tc, Class::Cgroup] {
+            policy.allow(class, "");
+        }
+        policy
+    }
+
+    /// Allows one more target.
+    pub fn allow(&mut self, class: Class, pattern: &str) {
+        let patterns = self.allowed.entry(class).or_default();
+        if !patterns.iter().any(|known| known == pattern) {
+            patterns.push(pattern.to_owned());
+        }
+    }
+
+    /// Allows what a word such as `xdp=eth0`, `pin` or `all` says.
+    ///
+    /// # Errors
+    /// [`PolicyError::UnknownClass`].
+    pub fn allow_word(&mut self, word: &str) -> Result<(), PolicyError> {
+        let (name, pattern) = word.split_once('=').unwrap_or((word, ANY));
+        if name == ALL {
+            Class::ALL.into_iter().for_each(|class| self.allow(class, pattern));
+            return Ok(());
+        }
+        self.allow(Class::named(name)?, pattern);
+        Ok(())
+    }
+
+    /// Sets what a word such as `maps=16` says.
+    ///
+    /// # Errors
+    /// [`PolicyError::UnknownLimit`]; [`PolicyError::NoNumber`].
+    pub fn limit_word(&mut self, word: &str) -> Result<(), PolicyError> {
+        let (name, number) = word.split_once('=').unwrap_or((word, ""));
+        let limit = Limit::named(name)?;
+        let number = number.parse().map_err(|_| PolicyError::NoNumber { name: name.into() })?;
+        self.set_limit(limit, number);
+        Ok(())
+    }
+
+    /// Sets how much of something the plugin may take.
+    pub fn set_limit(&mut self, limit: Limit, number: u64) {
+        self.limits.insert(limit, number);
+    }
+
+    /// How much of something the plugin may take.
+    pub fn limit(&self, limit: Limit) -> u64 {
+        self.limits.get(&limit).copied().unwrap_or(limit.default())
+    }
+
+    /// Whether an act is allowed.
+    ///
+    /// # Errors
+    /// [`Denied`], with what would allow it.
+    pub fn check(&self, class: Class, target: &str) -> Result<(), Denied> {
+        let patterns = self.allowed.get(&class).map(Vec::as_slice).unwrap_or_default();
+        // `a/../b` is not below `a`.
+        let strange = target.split('/').any(|part| part == "..");
+        let fits = |pattern: &String| pattern == ANY || !strange && matches(pattern, target);
+        if patterns.iter().any(fits) { Ok(()) } else { Err(Denied { class, target: Some(target.into()) }) }
+    }
+
+    /// Whether some act of a class is allowed, at whatever target.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn check_class(&self, class: Class) -> Result<(), Denied> {
+        match self.allowed.get(&class).is_some_and(|patterns| !patterns.is_empty()) {
+            true => Ok(()),
+            false => Err(Denied { class, target: None }),
+        }
+    }
+
+    /// Whether a plugin that needs this may start.
+    ///
+    /// # Errors
+    /// All that is denied, for a person.
+    pub fn judge(&self, needs: &[Need], shape: &ObjectShape) -> Result<(), String> {
+        let mut reasons = Vec::new();
+        for need in needs {
+            let allowed = match &need.target {
+                Some(target) => self.check(need.class, target),
+                None => self.check_class(need.class),
+            };
+            if let Err(denied) = allowed {
+                reasons.push(format!("{}: {denied}", need.by));
+            }
+        }
+        reasons.extend(limits::exceeded(self, shape));
+        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
+    }
+
+    /// The policy as a file.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from("[allow]\n");
+        for (class, patterns) in &self.allowed {
+            let patterns: Vec<_> = patterns.iter().map(|pattern| file::quoted(pattern)).collect();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{} = [{}]", class.name(), patterns.join(", "));
+        }
+        if !self.limits.is_empty() {
+            text.push_str("\n[limits]\n");
+        }
+        for (limit, number) in &self.limits {
+            let _ = writeln!(text, "{} = {number}", limit.name());
+        }
+        text
+    }
+}
+
+/// All classes, in `--allow`.
+const ALL: &str = "all";
+
+/// What a plugin may not do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    class: Class,
+    /// None if it is not known yet.
+    target: Option<String>,
+}
+
+impl std::fmt::Display for Denied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let class = self.class.name();
+        write!(f, "the policy does not allow `{class}`")?;
+        match self.target.as_deref().filter(|target| !target.is_empty()) {
+            Some(target) => write!(f, " for `{target}`: --allow {class}={target} would"),
+            None => write!(f, ": --allow {class}={} would", self.class.targets()),
+        }?;
+        write!(f, ", if you trust the plugin to {}", self.class.act())
+    }
+}
+
+impl std::error::Error for Denied {}
