@@ -94,6 +94,11 @@ fn profile(stacks: &str, words: &[&str], exec: &[&str]) -> Outcome {
     finish(&mut host)
 }
 
+/// Whether nothing was said but that some stacks collided: of a hundred in a map of 16384 two may.
+fn is_quiet(outcome: &Outcome) -> bool {
+    outcome.stderr.lines().all(|line| line.contains("because they collided with others"))
+}
+
 /// Folded lines as frames and weight.
 fn lines(folded: &str) -> Vec<(Vec<&str>, u64)> {
     fn line(line: &str) -> (Vec<&str>, u64) {
@@ -132,7 +137,7 @@ fn root_a_process_that_lives_is_shown_with_its_callers() {
     let running = Running::start(&program(&folder, "lives", SHAPE), &["60000"]);
     let pid = format!("--pid={}", running.0.id());
     let outcome = profile("folded", &[&pid, "--freq=999", "--seconds=1"], &[]);
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert!(outcome.code == 0 && is_quiet(&outcome), "{outcome:#?}");
     let lines = lines(&outcome.stdout);
     let all: u64 = lines.iter().map(|(_, weight)| weight).sum();
     assert!(all > 100 && weight(&lines, "lives") == all, "{outcome:#?}");
@@ -269,7 +274,7 @@ fn root_a_command_of_known_shape_is_found_in_every_form() {
     host.args(["--stacks", "tree"]).arg(example("perf/profile.ks"));
     host.args(["--", "--freq=1999", &format!("--command={name}")]).arg("--exec").arg(&shape).arg("3000");
     let outcome = finish_within(&mut host, Duration::from_secs(180));
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert!(outcome.code == 0 && is_quiet(&outcome), "{outcome:#?}");
 
     let text = fs::read_to_string(&folded).expect("it was written");
     let lines = lines(&text);
@@ -298,7 +303,7 @@ fn root_of_a_file_that_is_gone_the_build_id_and_offset_are_shown() {
     let gone = program(&folder, "gone", SHAPE);
     let run = format!("{0} 400; rm {0}", gone.display());
     let outcome = profile("folded", &["--freq=999", "--command=gone"], &["sh", "-c", &run]);
-    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert!(outcome.code == 0 && is_quiet(&outcome), "{outcome:#?}");
     assert!(outcome.stdout.contains(";gone[1234567890abcdef]+0x"), "{outcome:#?}");
 }
 
