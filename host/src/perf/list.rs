@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn wildcards_match_whole_names() {
         for (wildcard, name, expected) in [
-            ("cache_*", "cache-misses", true),
+            ("cache_*", "cache_misses", true),
+            ("cache_*", "cache-misses", false),
             ("*misses", "cache_misses", true),
             ("*a*b*", "xaxxbx", true),
             ("?s", "cs", true),
