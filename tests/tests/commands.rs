@@ -106,7 +106,7 @@ const KINDS: &[&str] = &[
 ];
 
 /// Kinds whose scripts are checked, and refused with KS9901 when they are built.
-const ONLY_CHECKED: &[&str] = &["timer", "tcp_congestion_ops"];
+const ONLY_CHECKED: &[&str] = &["timer"];
 
 #[test]
 fn lf_126_what_ks_init_starts_compiles_as_it_is() {
