@@ -72,7 +72,7 @@ Examples:
   ks-host examples/perf/group.ks
   ks-host --json --timeout 10 examples/perf/page_faults.ks examples/perf/group.ks
   ks-host examples/perf/stat.ks --exec sh -c 'ls | wc'
-  ks-host --stacks flame=out.svg examples/perf/profile.ks --exec ls
+  ks-host --stacks flame=out.svg examples/perf/profile.ks --exec sha512sum target/release/ks-host
   ks-host inspect examples/perf/page_faults.ks
   ks-host check examples/perf/page_faults.ks
   ks-host --allow pin --limit maps=16 examples/state/kinds.ks
