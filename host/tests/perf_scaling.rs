@@ -16,9 +16,11 @@ const ROUNDS: usize = 20;
 const FAULTS: usize = 20;
 const SPIN: Duration = Duration::from_millis(5);
 
-fn allowed_cpus() -> Vec<usize> {
+/// Two CPUs that this thread may run on.
+fn two_cpus() -> (usize, usize) {
     let set = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap()).collect()
+    let mut allowed = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap());
+    allowed.next().zip(allowed.next()).expect("this test needs two CPUs that it may run on")
 }
 
 fn move_to(cpu: usize) {
@@ -48,10 +50,7 @@ fn work_on_both(home: usize, away: usize) {
 
 #[test]
 fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
-    let cpus = allowed_cpus();
-    let &[home, away, ..] = cpus.as_slice() else {
-        panic!("this test needs two CPUs, and may use {cpus:?} only")
-    };
+    let (home, away) = two_cpus();
     let (tell_tid, tid) = mpsc::channel();
     let (start, wait) = mpsc::channel::<()>();
     let worker = thread::spawn(move || {
@@ -94,10 +93,7 @@ fn root_a_task_away_half_of_the_time_is_scaled_to_twice_the_count() {
 
 #[test]
 fn root_a_task_always_away_never_ran() {
-    let cpus = allowed_cpus();
-    let &[home, away, ..] = cpus.as_slice() else {
-        panic!("this test needs two CPUs, and may use {cpus:?} only")
-    };
+    let (home, away) = two_cpus();
     move_to(away);
     let mut attachments = Attachments::new();
     let options = Options { pid: 0, cpu: i32::try_from(home).unwrap(), ..Options::default() };
@@ -115,10 +111,7 @@ fn root_a_task_always_away_never_ran() {
 /// A count that is scaled from little says so, once.
 #[test]
 fn root_a_small_share_of_the_time_comes_with_a_warning() {
-    let cpus = allowed_cpus();
-    let &[home, away, ..] = cpus.as_slice() else {
-        panic!("this test needs two CPUs, and may use {cpus:?} only")
-    };
+    let (home, away) = two_cpus();
     move_to(home);
     let mut attachments = Attachments::new();
     let options = Options { cpu: i32::try_from(home).unwrap(), ..own_thread() };

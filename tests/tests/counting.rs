@@ -86,8 +86,11 @@ fn main() -> i32 {
     for (cpu in 0..4096) {
         if (cpu < cpu_count()) {
             var one = read_cpu(clock, cpu)
-            sum = sum + one.raw
-            running = running + one.time_running
+            // A CPU that is offline has nothing to read.
+            if (one.raw >= 0) {
+                sum = sum + one.raw
+                running = running + one.time_running
+            }
         }
     }
     print("raw %lld %lld", all.raw, sum)
