@@ -67,8 +67,8 @@ impl Catalog {
         if pmu.events.contains_key(name) || pmu.formats.contains_key(name) {
             return None;
         }
-        let kinds = self.sysfs.kinds_of_core().into_iter();
-        let (located, of) = kinds.into_iter().find(|(located, _)| located.name == pmu.name)?;
+        let mut kinds = self.sysfs.kinds_of_core().into_iter();
+        let (located, of) = kinds.find(|(located, _)| located.name == pmu.name)?;
         Some(on_core(located, of, type_, [config, 0, 0, 0]))
     }
 
