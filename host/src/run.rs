@@ -57,6 +57,9 @@ pub struct RunOptions {
     pub linger: bool,
     /// Who wants to see the stacks that the plugin counted, when it has ended and all that it attached is detached.
     pub stacks: Option<StackRequest>,
+    /// Whether variables and maps of the BPF object are mapped into the plugin's memory; else they are read and written by
+    /// host calls, which mean the same.
+    pub share_memory: bool,
 }
 
 impl RunOptions {
@@ -77,6 +80,7 @@ impl RunOptions {
             exec: Vec::new(),
             linger: true,
             stacks: None,
+            share_memory: true,
         }
     }
 }
@@ -105,7 +109,7 @@ impl Host {
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let object = plugin.object_for_host()?.cloned();
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
-        let prepared = Prepared::new(&self.linker, &component, plugin.lines())?;
+        let prepared = Prepared::new(&self.linker, &component, plugin)?;
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
             prepared,
@@ -263,7 +267,19 @@ fn instantiate(
     options: RunOptions,
 ) -> Result<Instance<State>, Outcome> {
     let RunOptions {
-        name, words, settings, stdout, stderr, stop, policy, limits, catalog, exec, stacks, ..
+        name,
+        words,
+        settings,
+        stdout,
+        stderr,
+        stop,
+        policy,
+        limits,
+        catalog,
+        exec,
+        stacks,
+        share_memory,
+        ..
     } = options;
     let object = asked.allowed(&policy)?;
     let limits = limits.below(&policy);
@@ -286,6 +302,7 @@ fn instantiate(
         catalog,
         command,
         stacks,
+        share_memory,
     });
     prepared.instantiate(state, &limits)
 }

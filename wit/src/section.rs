@@ -17,6 +17,13 @@ pub const FAULT_COUNT_PREFIX: &str = "__faults_";
 /// Holds [`crate::lines::Lines`], one a record.
 pub const LINES: &str = "kernelscript:lines";
 
+/// In a core module: the index of the memory (u32, little-endian) into which a host maps what `variable.share` and `map.share` ask for.
+///
+/// The module defines that memory, as large as it will ever be (its maximum is its minimum), and neither exports it nor
+/// fills it, nor names it in instructions other than loads and stores. There is one such module in a plugin, and no other
+/// memory with the same limits.
+pub const SHARED_MEMORY: &str = "kernelscript:shared-memory";
+
 /// A record longer than this is refused: no BPF object or manifest that makes sense comes near it.
 pub const MAX_RECORD_BYTES: usize = 64 << 20;
 

@@ -31,6 +31,10 @@ pub enum Kept {
     Program(FuncId),
     /// The handle of a global variable of the BPF object.
     Variable(GlobalId),
+    /// Where a variable starts in shared memory, or 0.
+    VariableStart(GlobalId),
+    /// Where a map starts in shared memory, or 0.
+    MapStart(Table),
     /// What is thrown and not caught yet: the address of the text that names the place, behind its length; 0: nothing.
     Thrown,
     /// The code that was thrown last.
@@ -75,6 +79,10 @@ pub struct Cx<'a> {
     routines: BTreeMap<Routine, DefinedId>,
     kept: BTreeMap<Kept, WasmGlobal>,
     free_lists: Option<u32>,
+    /// Pages of shared memory for maps.
+    pub array_pages: u32,
+    /// Asks where variables lie in shared memory; defined at the end (`shared`).
+    pub share_variables: Option<DefinedId>,
     /// Where the state of each ring lies that is used (`ring`).
     pub rings: BTreeMap<RingId, u32>,
     /// Functions that may be entered again before they are left.
@@ -106,6 +114,8 @@ impl<'a> Cx<'a> {
             routines: BTreeMap::new(),
             kept: BTreeMap::new(),
             free_lists: None,
+            array_pages: 0,
+            share_variables: None,
             rings: BTreeMap::new(),
             recursive: recursion::recursive(hir, &split.user),
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
@@ -165,6 +175,11 @@ impl<'a> Cx<'a> {
         global
     }
 
+    /// Whether something is kept already.
+    pub fn is_kept(&self, what: Kept) -> bool {
+        self.kept.contains_key(&what)
+    }
+
     /// Where the lists of free objects start, which take so many bytes.
     pub fn free_lists(&mut self, bytes: u32) -> u32 {
         *self.free_lists.get_or_insert_with(|| self.module.statics.reserve(bytes.into(), 4))
@@ -177,6 +192,21 @@ impl<'a> Cx<'a> {
             _ => None,
         };
         self.kept.iter().filter_map(variable).collect()
+    }
+
+    /// The variables that some function reads or writes in shared memory, with the wasm globals that keep where.
+    pub fn shared_variables(&self) -> Vec<(GlobalId, WasmGlobal)> {
+        let variable = |(what, global): (&Kept, &WasmGlobal)| match what {
+            Kept::VariableStart(id) => Some((*id, *global)),
+            _ => None,
+        };
+        self.kept.iter().filter_map(variable).collect()
+    }
+
+    /// Bytes of the variables of the BPF object, each with what aligns it.
+    pub fn object_bytes(&self) -> u64 {
+        let of_object = self.globals.iter().filter(|(_, home)| **home == GlobalHome::Object);
+        of_object.map(|(id, _)| self.hir.types.size(self.hir.globals[*id].ty) + 8).sum()
     }
 
     /// A constant text.

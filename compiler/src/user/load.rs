@@ -5,6 +5,7 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::code::{Code, Var, mem};
 use super::cx::{Cx, Kept};
 use super::runtime::{Routine, push_failed, reset_arena};
+use super::shared;
 use crate::hir::FuncId;
 
 /// EINTR of `include/uapi/asm-generic/errno-base.h`.
@@ -28,6 +29,7 @@ pub fn load(cx: &mut Cx<'_>, code: &mut Code, program: FuncId) {
     code.get(Var(0)).get(Var(1)).u32(cx.returned + shape.err().offset).call(warn);
     code.i32(0).op(I::Return).end();
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
+    shared::ask_variables(cx, code);
     code.get_global(kept);
 }
 

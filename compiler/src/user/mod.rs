@@ -44,6 +44,7 @@ mod recursion;
 mod ring;
 mod runtime;
 mod scalar;
+mod shared;
 mod stmt;
 mod tasks;
 mod test_run;
@@ -98,6 +99,7 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     cx.module.define(run, code, None);
     cx.module.export("run", run);
     run_test(cx, split)?;
+    shared::finish(cx);
     let realloc = cx.routine(Routine::Realloc);
     cx.module.export("cabi_realloc", realloc);
     match (cx.module.statics.overflow(), cx.hir.main.or(cx.hir.tests.first().copied())) {

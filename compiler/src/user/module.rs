@@ -21,6 +21,9 @@ pub const ARENA_START: WasmGlobal = WasmGlobal(2);
 /// The end of the objects of `new`; what is between it and the arena's start is free for more.
 pub const HEAP: WasmGlobal = WasmGlobal(3);
 
+/// The memory into which the host maps what it shares (`shared`).
+pub const SHARED_MEMORY: u32 = 1;
+
 /// The frame of a function on the stack in linear memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
@@ -60,6 +63,8 @@ pub struct Module {
     table: Vec<DefinedId>,
     /// Something is called through the table.
     indirect: bool,
+    /// Pages of the shared memory; without any there is none.
+    pub shared_pages: u32,
     /// Constants and variables with a fixed address.
     pub statics: Statics,
 }
@@ -85,6 +90,7 @@ impl Module {
             exports: Vec::new(),
             table: Vec::new(),
             indirect: false,
+            shared_pages: 0,
             statics: Statics::new(),
         }
     }
@@ -156,7 +162,7 @@ impl Module {
         if self.indirect || !self.table.is_empty() {
             module.section(&self.table_section());
         }
-        module.section(&memory_section(arena));
+        module.section(&self.memory_section(arena));
         module.section(&self.global_section());
         module.section(&self.export_section());
         if !self.table.is_empty() {
@@ -169,6 +175,12 @@ impl Module {
         let mut records = Vec::new();
         section::push_record(&mut records, &lines.to_bytes());
         module.section(&wasm::CustomSection { name: section::LINES.into(), data: records.into() });
+        if self.shared_pages > 0 {
+            let mut records = Vec::new();
+            section::push_record(&mut records, &SHARED_MEMORY.to_le_bytes());
+            module
+                .section(&wasm::CustomSection { name: section::SHARED_MEMORY.into(), data: records.into() });
+        }
         module.finish()
     }
 
@@ -223,6 +235,23 @@ impl Module {
         let mut section = wasm::ElementSection::new();
         let elements = wasm::Elements::Functions(functions.into());
         section.active(None, &wasm::ConstExpr::i32_const(1), elements);
+        section
+    }
+
+    /// The plugin's own memory, and the shared one, which is as large as it will ever be.
+    fn memory_section(&self, arena: u32) -> wasm::MemorySection {
+        let memory = |minimum: u32, maximum: Option<u32>| wasm::MemoryType {
+            minimum: minimum.into(),
+            maximum: maximum.map(u64::from),
+            memory64: false,
+            shared: false,
+            page_size_log2: None,
+        };
+        let mut section = wasm::MemorySection::new();
+        section.memory(memory((arena + PAGE).div_ceil(PAGE), None));
+        if self.shared_pages > 0 {
+            section.memory(memory(self.shared_pages, Some(self.shared_pages)));
+        }
         section
     }
 
@@ -381,16 +410,4 @@ fn leave(body: &mut wasm::Function, frame: &Frame) {
         .i32_const(frame.bytes.cast_signed())
         .i32_add()
         .global_set(STACK_POINTER.0);
-}
-
-fn memory_section(arena: u32) -> wasm::MemorySection {
-    let mut section = wasm::MemorySection::new();
-    section.memory(wasm::MemoryType {
-        minimum: u64::from((arena + PAGE).div_ceil(PAGE)),
-        maximum: None,
-        memory64: false,
-        shared: false,
-        page_size_log2: None,
-    });
-    section
 }

@@ -40,8 +40,10 @@ pub enum Spot {
 /// A part of something that is not in the plugin's memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Part {
-    offset: u32,
-    dynamic: Option<Var>,
+    /// Bytes from the start.
+    pub offset: u32,
+    /// More of them, in a local.
+    pub dynamic: Option<Var>,
 }
 
 /// An index, in bytes.
@@ -122,6 +124,10 @@ impl FnCx<'_, '_> {
 
     /// Pushes the scalar at a spot.
     pub fn read_scalar(&mut self, spot: &Spot, int: IntType, span: Span) {
+        self.read_shared(spot, int, |fcx| fcx.read_scalar_by_call(spot, int, span));
+    }
+
+    fn read_scalar_by_call(&mut self, spot: &Spot, int: IntType, span: Span) {
         match *spot {
             Spot::Local(_, var) => {
                 self.code.get(var);
@@ -164,6 +170,11 @@ impl FnCx<'_, '_> {
 
     /// Stores the scalar in a local at a spot.
     pub fn write_scalar(&mut self, spot: &Spot, int: IntType, value: Var, span: Span) -> Lower<()> {
+        self.write_shared(spot, int, value, |fcx| fcx.write_scalar_by_call(spot, int, value, span));
+        Ok(())
+    }
+
+    fn write_scalar_by_call(&mut self, spot: &Spot, int: IntType, value: Var, span: Span) {
         match *spot {
             Spot::Local(local, var) => {
                 self.code.get(value).set(var);
@@ -183,7 +194,6 @@ impl FnCx<'_, '_> {
                 self.write_bytes(spot, from, int.bytes(), span);
             }
         }
-        Ok(())
     }
 
     /// Stores the value at an address, which has the spot's type, at the spot.
@@ -202,7 +212,8 @@ impl FnCx<'_, '_> {
         span: Span,
         change: impl FnOnce(&mut Self),
     ) -> Lower<()> {
-        let Spot::Element { map, key, part: Some(part) } = *spot else {
+        let is_shared = self.may_be_shared(spot, int);
+        let (Spot::Element { map, key, part: Some(part) }, false) = (*spot, is_shared) else {
             self.read_scalar(spot, int, span);
             change(self);
             self.code.set(result);
@@ -257,10 +268,11 @@ impl FnCx<'_, '_> {
     fn read_variable(&mut self, id: GlobalId, to: Addr) {
         let read = self.cx.routine(Routine::VariableRead);
         let size = self.cx.hir.types.size(self.cx.hir.globals[id].ty) as u32;
-        self.push_variable(id);
-        self.push_addr(to);
-        self.code.u32(size);
-        self.code.call(read);
+        self.copy_shared_variable(id, to, |fcx| {
+            fcx.push_variable(id);
+            fcx.push_addr(to);
+            fcx.code.u32(size).call(read);
+        });
     }
 
     fn write_variable(&mut self, id: GlobalId, part: Part, from: Addr, bytes: u64, span: Span) {

@@ -11,7 +11,8 @@ use super::maps::Table;
 use super::memory::PAGE;
 use super::module::{ARENA, ARENA_START};
 use super::{
-    defer, errno, errors, heap, link, load, maps, number, objects, perf, print, ring, tasks, text, variables,
+    defer, errno, errors, heap, link, load, maps, number, objects, perf, print, ring, shared, tasks, text,
+    variables,
 };
 use crate::hir::{FuncId, Hir};
 use crate::types::EnumId;
@@ -66,6 +67,8 @@ pub enum Routine {
     VariableWrite,
     /// Handle, value, `where`: stores a scalar variable of the BPF object.
     VariableSet,
+    /// Destination, source in shared memory, size.
+    SharedCopy,
     /// `where` -> handle, or [`maps::UNAVAILABLE`].
     MapOpen(Table),
     /// Address of the key, destination, `where` -> 1 if present; the destination is zero if absent.
@@ -156,7 +159,7 @@ impl Routine {
             Routine::RunDeferred => (&[I32], &[]),
             Routine::ReportThrown => (&[], &[I32]),
             Routine::TextEqual => (&[I32; 4], &[I32]),
-            Routine::VariableRead => (&[I32; 3], &[]),
+            Routine::VariableRead | Routine::SharedCopy => (&[I32; 3], &[]),
             Routine::VariableWrite => (&[I32; 6], &[]),
             Routine::VariableSet => (&[I32, I64, I32, I32], &[]),
             Routine::MapOpen(_) | Routine::Load(_) => (&[I32; 2], &[I32]),
@@ -216,6 +219,7 @@ impl Routine {
             Routine::VariableRead => "variable_read",
             Routine::VariableWrite => "variable_write",
             Routine::VariableSet => "variable_set",
+            Routine::SharedCopy => "shared_copy",
             Routine::MapOpen(map) => return format!("ks:map_open:{}", map.name(hir)),
             Routine::MapLookup(map) => return format!("ks:map_lookup:{}", map.name(hir)),
             Routine::MapStore(map) => return format!("ks:map_store:{}", map.name(hir)),
@@ -280,6 +284,7 @@ impl Routine {
             Routine::VariableRead => variables::read(cx, &mut code),
             Routine::VariableWrite => variables::write(cx, &mut code),
             Routine::VariableSet => variables::set(cx, &mut code),
+            Routine::SharedCopy => shared::copy(&mut code),
             Routine::MapOpen(map) => maps::open(cx, &mut code, map),
             Routine::MapLookup(map) => maps::lookup(cx, &mut code, map),
             Routine::MapStore(map) => maps::store(cx, &mut code, map),

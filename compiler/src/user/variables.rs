@@ -9,6 +9,7 @@ use super::abi::LIST_LEN;
 use super::code::{Code, Var, mem};
 use super::cx::Cx;
 use super::runtime::{Routine, push_failed, reset_arena};
+use super::shared;
 
 /// Opens the variables that some function uses.
 pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
@@ -27,6 +28,8 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
         code.end();
         code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
     }
+    // A pinned one has loaded the object.
+    shared::ask_variables(cx, code);
 }
 
 /// [`Routine::VariableRead`].

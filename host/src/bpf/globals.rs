@@ -23,6 +23,11 @@ impl Variable {
         self.size
     }
 
+    /// Bytes from the start of its section.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
     /// Whether it can be read and written by one access of its natural width.
     pub fn is_scalar(&self) -> bool {
         matches!(self.size, 1 | 2 | 4 | 8) && self.offset.is_multiple_of(self.size)

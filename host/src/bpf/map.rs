@@ -1,8 +1,9 @@
 //! Maps: lookup, update, delete, with the sizes checked.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use libbpf_rs::MapCore;
+use libbpf_rs::{MapCore, MapType};
 use nix::errno::Errno;
 
 use super::cursor::Cursor;
@@ -22,6 +23,43 @@ pub struct MapShape {
     pub max_entries: u32,
     /// One value per possible CPU.
     pub per_cpu: bool,
+}
+
+impl MapShape {
+    pub(super) fn of(map: &libbpf_rs::Map<'_>) -> MapShape {
+        MapShape {
+            ty: u32::from(map.map_type()),
+            key_size: map.key_size(),
+            value_size: map.value_size(),
+            max_entries: map.max_entries(),
+            per_cpu: map.map_type().is_percpu(),
+        }
+    }
+}
+
+/// Pages of a map that can be mapped.
+#[derive(Debug)]
+pub struct Pages {
+    /// The map's name in the object.
+    pub name: String,
+    /// How many bytes they hold.
+    pub bytes: usize,
+    /// The map.
+    pub descriptor: OwnedFd,
+}
+
+impl Pages {
+    /// The pages of an array; none for another kind of map.
+    ///
+    /// Source: `array_map_mmap` of kernel/bpf/arraymap.c, v6.12: values lie at multiples of 8.
+    pub(super) fn of(name: &str, shape: MapShape, map: BorrowedFd<'_>) -> Option<Pages> {
+        if shape.ty != u32::from(MapType::Array) {
+            return None;
+        }
+        let stride = (shape.value_size as usize).next_multiple_of(8);
+        let bytes = stride.checked_mul(shape.max_entries as usize)?;
+        Some(Pages { name: name.to_owned(), bytes, descriptor: map.try_clone_to_owned().ok()? })
+    }
 }
 
 /// Some entries, as key and value, and the position behind them; none at the end.
@@ -89,14 +127,12 @@ impl Map {
         let raw = RawMap::of(map, slots).map_err(|error| {
             refused("fcntl(F_DUPFD_CLOEXEC)", Errno::from_raw(error.raw_os_error().unwrap_or_default()))
         })?;
-        let shape = MapShape {
-            ty: u32::from(map.map_type()),
-            key_size: map.key_size(),
-            value_size: map.value_size(),
-            max_entries: map.max_entries(),
-            per_cpu,
-        };
-        Ok(Map { name, raw, shape, slots })
+        Ok(Map { name, raw, shape: MapShape::of(map), slots })
+    }
+
+    /// Its pages, if the kernel maps maps of this kind.
+    pub fn pages(&self) -> Option<Pages> {
+        Pages::of(&self.name, self.shape, self.raw.descriptor())
     }
 
     /// The shape.

@@ -37,7 +37,7 @@ pub use cursor::Cursor;
 pub use error::{BpfError, LoadError};
 pub use globals::Variable;
 pub use link::Link;
-pub use map::{Map, MapShape, UpdateMode, possible_cpus};
+pub use map::{Map, MapShape, Pages, UpdateMode, possible_cpus};
 pub use needs::{MapNeeds, Needs, ProgramNeeds};
 pub use object::Object;
 pub use program::{Program, ProgramInfo, ProgramKind};

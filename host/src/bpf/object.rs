@@ -15,7 +15,7 @@ use super::error::{BpfError, LoadError};
 use super::globals::{self, Variable};
 use super::image::Image;
 use super::link::Link;
-use super::map::Map;
+use super::map::{Map, MapShape, Pages};
 use super::pin::Pins;
 use super::print;
 use super::program::Program;
@@ -338,6 +338,15 @@ impl Object {
             image.store(at, 1, u64::from(*byte)).ok_or_else(|| not_mapped(variable))?;
         }
         Ok(())
+    }
+
+    /// The pages of a variable's section, once the object is loaded; none for constants, which the kernel lets nobody map
+    /// for writing.
+    pub fn pages(&self, variable: &Variable) -> Option<Pages> {
+        let Stage::Loaded(Loaded { object, .. }) = &self.stage else { return None };
+        let mut maps = object.maps().filter(|_| !variable.is_constant());
+        let map = maps.find(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))?;
+        Pages::of(&map.name().to_string_lossy(), MapShape::of(&map), map.as_fd())
     }
 
     fn check_writable(&self, variable: &Variable) -> Result<(), BpfError> {

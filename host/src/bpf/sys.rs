@@ -286,6 +286,11 @@ impl RawMap {
         })
     }
 
+    /// The map's descriptor.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// Bytes that the kernel reads and writes for a value.
     pub(super) fn value_len(&self) -> usize {
         self.value_len

@@ -1,6 +1,7 @@
 //! The process-wide engine: how Wasm is compiled and interrupted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use wasmtime::component::Component;
 use wasmtime::{Config, OptLevel};
@@ -8,6 +9,7 @@ use wasmtime::{Config, OptLevel};
 use super::backtrace;
 use super::cache::{Cache, CacheError, EntryName};
 use super::file::{Plugin, PluginError};
+use super::memory;
 use super::sys;
 
 /// Deepest stack of a guest, in bytes. A guest that recurses without end traps here, long before the thread's own
@@ -50,7 +52,10 @@ impl Engine {
             .epoch_interruption(true)
             .max_wasm_stack(MAX_WASM_STACK_BYTES)
             .wasm_backtrace_max_frames(Some(backtrace::MAX_FRAMES))
-            .wasm_component_model(true);
+            .wasm_component_model(true)
+            .with_host_memory(Arc::new(memory::Creator))
+            // Images are for memories that the engine makes itself.
+            .memory_init_cow(false);
         let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
         Ok(Engine { inner })
     }

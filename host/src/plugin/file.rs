@@ -13,6 +13,8 @@ use ks_wit::section::{self, Arch, BpfRecord, SectionError};
 use serde::Deserialize;
 use wasmparser::{Encoding, Parser, Payload};
 
+use super::memory;
+
 /// Longest plugin file that is read. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
 
@@ -28,6 +30,7 @@ pub struct Plugin {
     manifests: Vec<Manifest>,
     imports: Vec<String>,
     lines: Vec<Lines>,
+    shared_bytes: Option<usize>,
 }
 
 /// Why a file is not a plugin.
@@ -79,6 +82,9 @@ pub enum PluginError {
         /// Their names.
         names: Vec<String>,
     },
+    /// A shared memory that cannot be shared safely.
+    #[error("the memory of section `kernelscript:shared-memory` cannot be shared: {0}")]
+    SharedMemory(String),
     /// The component does not fit the engine or the world of plugins.
     #[error("{0}")]
     Component(String),
@@ -108,8 +114,9 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
-        let Sections { objects, manifests, imports, lines, .. } = found;
-        Ok(Plugin { bytes, objects, manifests, imports, lines })
+        let Sections { objects, manifests, imports, lines, shares, .. } = found;
+        let shared_bytes = if shares { memory::declared(&bytes)? } else { None };
+        Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes })
     }
 
     /// The whole file.
@@ -161,6 +168,11 @@ impl Plugin {
         &self.lines
     }
 
+    /// Bytes of the memory that the host may map pages of BPF maps into; none if the plugin has no such memory.
+    pub fn shared_bytes(&self) -> Option<usize> {
+        self.shared_bytes
+    }
+
     /// The project's name if a manifest tells it.
     pub fn project(&self) -> Option<&str> {
         self.manifests.first().map(|manifest| manifest.project.as_str())
@@ -174,6 +186,8 @@ struct Sections {
     manifests: Vec<Manifest>,
     imports: Vec<String>,
     lines: Vec<Lines>,
+    /// Whether a memory is declared to be shared.
+    shares: bool,
     records: usize,
 }
 
@@ -221,6 +235,7 @@ impl Sections {
                     self.lines.push(lines);
                 }
             }
+            section::SHARED_MEMORY => self.shares = true,
             section::MANIFEST => {
                 for record in self.records(section::MANIFEST, data)? {
                     self.manifests.push(read_manifest(record)?);

@@ -7,7 +7,8 @@ use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift
 use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, UpdateDeadline};
 
 use super::engine::Engine;
-use super::file::PluginError;
+use super::file::{Plugin, PluginError};
+use super::memory::{self, SharedMemory};
 use super::outcome::{self, Outcome};
 use super::stop::StopHandle;
 
@@ -43,6 +44,8 @@ pub trait PluginState: 'static {
     fn limits_mut(&mut self) -> &mut StoreLimits;
     /// How the run is stopped.
     fn stop(&self) -> &StopHandle;
+    /// Takes the memory that pages may be mapped into.
+    fn set_shared(&mut self, memory: SharedMemory);
 }
 
 impl Limits {
@@ -62,23 +65,24 @@ impl Limits {
 pub struct Prepared<S: PluginState> {
     pre: InstancePre<S>,
     lines: Arc<[Lines]>,
+    shared_bytes: Option<usize>,
 }
 
 impl<S: PluginState> Clone for Prepared<S> {
     fn clone(&self) -> Prepared<S> {
-        Prepared { pre: self.pre.clone(), lines: self.lines.clone() }
+        Prepared { pre: self.pre.clone(), lines: self.lines.clone(), shared_bytes: self.shared_bytes }
     }
 }
 
 impl<S: PluginState> Prepared<S> {
-    /// Connects a component with what it imports, and checks that it exports `run`. Its traps are told by these lines.
+    /// Connects the component of a plugin with what it imports, and checks that it exports `run`.
     ///
     /// # Errors
     /// [`PluginError::Component`] if it imports what is not there, or does not export `run: func() -> s32`.
     pub fn new(
         linker: &Linker<S>,
         component: &Component,
-        lines: &[Lines],
+        plugin: &Plugin,
     ) -> Result<Prepared<S>, PluginError> {
         let pre = linker.instantiate_pre(component).map_err(|error| {
             PluginError::Component(format!("the component does not fit this host: {error:#}"))
@@ -88,7 +92,7 @@ impl<S: PluginState> Prepared<S> {
                 "the component does not export `run`, with which a plugin starts".into(),
             ));
         }
-        Ok(Prepared { pre, lines: lines.into() })
+        Ok(Prepared { pre, lines: plugin.lines().into(), shared_bytes: plugin.shared_bytes() })
     }
 
     /// Makes an instance around this state, on the calling thread, and runs the component's start functions.
@@ -111,7 +115,11 @@ impl<S: PluginState> Prepared<S> {
         if store.data().stop().killed() {
             return Err(Outcome::Killed);
         }
-        match self.pre.instantiate(&mut store) {
+        let (made, shared) = memory::find_shared(self.shared_bytes, || self.pre.instantiate(&mut store));
+        if let Some(shared) = shared {
+            store.data_mut().set_shared(shared);
+        }
+        match made {
             Ok(instance) => Ok(Instance { store, instance, lines: self.lines.clone() }),
             Err(error) => Err(outcome::of_error(&error, &self.lines)),
         }

@@ -40,6 +40,13 @@ impl HostVariable for State {
         Ok(self.object()?.set(&variable, value)?)
     }
 
+    fn share(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Option<u32>> {
+        let variable = self.table.get(&this)?.0.clone();
+        let pages = self.object().ok().and_then(|object| object.pages(&variable));
+        let start = self.place(pages);
+        Ok(start.and_then(|start| start.checked_add(u32::try_from(variable.offset()).ok()?)))
+    }
+
     fn read(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Vec<u8>> {
         let variable = self.table.get(&this)?.0.clone();
         self.object().and_then(|object| object.read(&variable)).map_err(wasmtime::Error::new)

@@ -62,6 +62,11 @@ impl HostMap for State {
         Ok(self.table.get(&this)?.0.contains(&value)?)
     }
 
+    fn share(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<Option<u32>> {
+        let pages = self.table.get(&this)?.0.pages();
+        Ok(self.place(pages))
+    }
+
     fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<Cursor>, HostError> {
         let cursor = Cursor::new(Arc::clone(&self.table.get(&this)?.0), values)?;
         Ok(self.table.push(cursor)?)

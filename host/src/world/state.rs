@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use ks_wit::object::PRINTS;
@@ -16,10 +17,10 @@ use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
-use crate::bpf::{BpfError, Object};
+use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
 use crate::perf::{Attachments, Catalog};
-use crate::plugin::{Abort, Limits, PluginState, StopHandle, StopReason};
+use crate::plugin::{Abort, Limits, PluginState, SharedMemory, StopHandle, StopReason};
 use crate::policy::{Class, Limit, Policy};
 use crate::symbols::Symbols;
 
@@ -53,6 +54,8 @@ pub struct Setup {
     pub command: Option<Command>,
     /// Who wants to see the stacks that it counted.
     pub stacks: Option<StackRequest>,
+    /// Whether variables and maps are mapped into the plugin's memory.
+    pub share_memory: bool,
 }
 
 /// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
@@ -64,6 +67,9 @@ pub struct State {
     pub(super) rings: Rings,
     /// The lines of the kernel half; none before the object is loaded, or if it prints nothing.
     printer: Option<Printer>,
+    /// Taken before the object goes: its pages are the object's maps.
+    shared: Option<SharedMemory>,
+    share_memory: bool,
     object: ObjectSlot,
     pub(super) policy: Policy,
     printed: Printed,
@@ -112,6 +118,8 @@ impl State {
                 Some(Ok(object)) => ObjectSlot::Opened(Box::new(object)),
                 Some(Err(error)) => ObjectSlot::Refused(error),
             },
+            shared: None,
+            share_memory: setup.share_memory,
             policy: setup.policy,
             printed: Printed::default(),
             catalog: setup.catalog,
@@ -163,6 +171,12 @@ impl State {
     /// The plugin's BPF object, beside the attachments that its programs are linked to.
     pub(super) fn object_and_attachments(&mut self) -> (Result<&mut Object, BpfError>, &mut Attachments) {
         (open_object(&mut self.object), &mut self.attachments)
+    }
+
+    /// Where so many bytes of a map lie in the plugin's memory.
+    pub(super) fn place(&mut self, pages: Option<Pages>) -> Option<u32> {
+        let Pages { name, bytes, descriptor } = pages?;
+        self.shared.as_mut()?.place(&name, bytes, descriptor.as_fd())
     }
 
     /// Shows what the kernel half has printed up to now, so that its lines stand before those that come after it.
@@ -349,5 +363,9 @@ impl PluginState for State {
 
     fn stop(&self) -> &StopHandle {
         &self.stop
+    }
+
+    fn set_shared(&mut self, memory: SharedMemory) {
+        self.shared = self.share_memory.then_some(memory);
     }
 }

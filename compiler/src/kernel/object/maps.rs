@@ -20,7 +20,7 @@ impl Assembly<'_> {
             key,
             value,
             max_entries: map.max_entries,
-            flags: map.flags,
+            flags: map.flags | mapping(map.kind),
             numa_node: (map.flags & NUMA_NODE != 0).then_some(map.numa_node),
             pinning: pinning(map.pinned),
             programs: Vec::new(),
@@ -40,7 +40,7 @@ impl Assembly<'_> {
             key: MapSide::Type(key),
             value: MapSide::Type(value),
             max_entries: 1,
-            flags: 0,
+            flags: MMAPABLE,
             numa_node: None,
             pinning: Pinning::None,
             programs: Vec::new(),
@@ -134,6 +134,13 @@ fn pinning(pinned: bool) -> Pinning {
     if pinned { Pinning::ByName } else { Pinning::None }
 }
 
+/// What lets the userspace half read and write a map without calls.
+fn mapping(kind: MapKind) -> u32 {
+    if kind == MapKind::Array { MMAPABLE } else { 0 }
+}
+
+/// BPF_F_MMAPABLE, since 5.5. Source: include/uapi/linux/bpf.h, v6.12.
+const MMAPABLE: u32 = 1 << 10;
 /// BPF_F_NUMA_NODE. Source: include/uapi/linux/bpf.h, v6.12.
 const NUMA_NODE: u32 = 4;
 /// Bytes of the ring buffer of printed lines.

@@ -18,6 +18,7 @@ use super::abi::LIST_LEN;
 use super::code::{Code, Label, Var, mem};
 use super::cx::{Cx, Kept};
 use super::runtime::{Routine, push_failed, reset_arena};
+use super::shared;
 use crate::split::Split;
 
 /// The kept handle of a map before its first use. No handle is negative.
@@ -50,7 +51,10 @@ pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     code.if_();
     code.get(Var(0)).get(Var(1)).u32(cx.returned + shape.err().offset).call(warn);
     code.i32(UNAVAILABLE).set_global(kept).else_();
-    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept).end();
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
+    shared::ask_map(cx, code, map, kept);
+    shared::ask_variables(cx, code);
+    code.end();
     code.get_global(kept);
 }
 
@@ -79,6 +83,7 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
 pub fn lookup(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     let to = Var(1);
     let size = value_size(cx, map);
+    shared::look_up(cx, code, map, Var(0), to);
     let absent = code.block();
     let found = find(cx, code, Access { map, key: Var(0), place: Var(2), place_len: Var(3) }, absent);
     if map.is_per_cpu(cx.hir) {

@@ -48,6 +48,8 @@ pub(crate) struct Member {
     pub(crate) exec: Vec<OsString>,
     /// Whether it stays for what it registered.
     pub(crate) linger: bool,
+    /// Whether variables and maps are mapped into its memory.
+    pub(crate) share_memory: bool,
     /// Where it finds events.
     pub(crate) catalog: Catalog,
     /// What it may do.
@@ -153,6 +155,7 @@ impl Fleet {
                 settings,
                 exec: member.exec.clone(),
                 linger: member.linger,
+                share_memory: member.share_memory,
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
                 stdout: member.form.writer(&member.name),

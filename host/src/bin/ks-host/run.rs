@@ -75,6 +75,10 @@ pub(crate) struct Args {
     /// registered with it, until it is asked to stop.
     #[arg(long)]
     no_wait: bool,
+    /// Maps nothing of the BPF object into the plugin's memory: variables and maps are read and written by host calls, which
+    /// mean the same.
+    #[arg(long)]
+    no_shared_memory: bool,
     /// The plugin's words; of one plugin only.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
@@ -127,6 +131,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         config,
         exec: args.exec.clone(),
         linger: !args.no_wait,
+        share_memory: !args.no_shared_memory,
         catalog: catalog.clone(),
         policy: policy.clone(),
         timeout: args.timeout,

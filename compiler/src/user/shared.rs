@@ -1,0 +1,303 @@
+//! Shared memory: variables and array maps of the BPF object, which the host maps into the module's second memory.
+//!
+//! ```text
+//! memory 0: the plugin's own     memory 1: pages of the kernel's maps, each where the host has put it
+//! ```
+//!
+//! Where something lies is kept in a wasm global, 0 until the object is loaded and for what the host does not map: then
+//! it is read and written by host calls, which mean the same.
+//!
+//! The kernel half and other plugins write this memory at any time. So it is only touched by atomic loads and stores of
+//! natural width, which engines neither merge nor move nor leave out.
+
+use wasm_encoder::{Instruction as I, MemArg, ValType};
+
+use super::addr::Addr;
+use super::code::{Code, Var, WasmGlobal, mem};
+use super::cx::{Cx, Kept};
+use super::func::FnCx;
+use super::maps::Table;
+use super::memory::PAGE;
+use super::module::SHARED_MEMORY;
+use super::place::{Part, Spot};
+use super::runtime::{Routine, reset_arena};
+use super::scalar::{self, val_type};
+use crate::hir::{GlobalId, Hir, MapKind};
+use crate::types::IntType;
+
+/// Pages that a module may ask for: half of what a host gives any memory unless it is told otherwise.
+const MOST_PAGES: u32 = ks_wit::MEMORY_BYTES as u32 / PAGE / 2;
+/// The sections that variables lie in (`.data`, `.bss`, `.rodata`, the pinned ones), each a map of its own.
+const SECTIONS: u32 = 4;
+/// For what the compiler adds to the sections: counters of faults and of losses.
+const ADDED_BYTES: u64 = 4096;
+const U8: IntType = IntType { bits: 8, signed: false };
+const U64: IntType = IntType { bits: 64, signed: false };
+/// Indices of array maps.
+const U32: IntType = IntType { bits: 32, signed: false };
+
+/// A scalar that may lie in shared memory.
+#[derive(Debug, Clone, Copy)]
+struct Mapped {
+    /// Where the variable or the map starts.
+    start: WasmGlobal,
+    /// For maps: where the index lies.
+    index: Option<(Array, Addr)>,
+    /// Which part of the variable or the value it is.
+    part: Part,
+}
+
+/// An array map as it lies in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Array {
+    /// Bytes from one value to the next. Source: kernel/bpf/arraymap.c, `array_map_alloc` (v6.12): rounded up to 8.
+    pub stride: u32,
+    /// Number of values.
+    pub entries: u32,
+}
+
+impl Array {
+    /// None for what a kernel does not map, and for what is too large to be worth the address space.
+    fn of(hir: &Hir, map: Table) -> Option<Array> {
+        let entries = match map {
+            Table::Map(id) if hir.maps[id].kind == MapKind::Array => hir.maps[id].max_entries,
+            Table::Map(_) => return None,
+            Table::Config(_) => 1,
+        };
+        let stride = u32::try_from(hir.types.size(map.value(hir))).ok()?.checked_next_multiple_of(8)?;
+        stride.checked_mul(entries).is_some().then_some(Array { stride, entries })
+    }
+
+    fn pages(self) -> u32 {
+        (self.stride * self.entries).div_ceil(PAGE)
+    }
+}
+
+impl Cx<'_> {
+    /// A map that may be mapped, and where it starts then.
+    pub fn shared_array(&mut self, map: Table) -> Option<(Array, WasmGlobal)> {
+        let array = Array::of(self.hir, map)?;
+        if !self.is_kept(Kept::MapStart(map)) {
+            let pages = array.pages().checked_add(self.array_pages).filter(|pages| *pages <= MOST_PAGES)?;
+            self.array_pages = pages;
+        }
+        Some((array, self.kept(Kept::MapStart(map), 0)))
+    }
+}
+
+/// Pages of the second memory; none if nothing is shared.
+fn pages(cx: &Cx<'_>) -> u32 {
+    let variables = match cx.shared_variables().is_empty() {
+        true => 0,
+        false => {
+            (cx.object_bytes() + ADDED_BYTES).div_ceil(PAGE.into()).min(MOST_PAGES.into()) as u32 + SECTIONS
+        }
+    };
+    match variables + cx.array_pages {
+        0 => 0,
+        // Nothing lies in the first page: address 0 is no place.
+        pages => pages + 1,
+    }
+}
+
+/// Defines what was left until it is known which variables are used, and sets the size of the memory.
+pub fn finish(cx: &mut Cx<'_>) {
+    cx.module.shared_pages = pages(cx);
+    let Some(routine) = cx.share_variables else { return };
+    let mut code = Code::new(0);
+    for (id, start) in cx.shared_variables() {
+        let handle = cx.kept(Kept::Variable(id), 0);
+        code.get_global(start).op(I::I32Eqz).if_();
+        ask(cx, &mut code, "globals", "[method]variable.share", handle, start);
+        code.end();
+    }
+    cx.module.define(routine, code, None);
+}
+
+/// After the object may have been loaded: asks where the variables lie.
+pub fn ask_variables(cx: &mut Cx<'_>, code: &mut Code) {
+    if cx.object_bytes() == 0 {
+        return;
+    }
+    let routine = cx.share_variables.unwrap_or_else(|| cx.module.declare("ks:share_variables", &[], &[]));
+    cx.share_variables = Some(routine);
+    code.call(routine);
+}
+
+/// After a map was opened, whose handle is kept: asks where its values lie.
+pub fn ask_map(cx: &mut Cx<'_>, code: &mut Code, map: Table, handle: WasmGlobal) {
+    if let Some((_, start)) = cx.shared_array(map) {
+        ask(cx, code, "maps", "[method]map.share", handle, start);
+    }
+}
+
+fn ask(
+    cx: &mut Cx<'_>,
+    code: &mut Code,
+    interface: &str,
+    function: &str,
+    handle: WasmGlobal,
+    start: WasmGlobal,
+) {
+    let share = cx.host(interface, function);
+    let some = cx.abi.result(interface, function).some().offset;
+    reset_arena(code);
+    code.get_global(handle).u32(cx.returned).call(share);
+    code.u32(cx.returned).op(I::I32Load8U(mem(0))).if_();
+    code.u32(cx.returned).op(I::I32Load(mem(some))).set_global(start).end();
+}
+
+/// Of a routine that looks an array map up: if it is mapped, copies the value and returns 1.
+pub fn look_up(cx: &mut Cx<'_>, code: &mut Code, map: Table, key: Var, to: Var) {
+    let Some((array, start)) = cx.shared_array(map) else { return };
+    let copy = cx.routine(Routine::SharedCopy);
+    let index = code.local(ValType::I32);
+    code.get(key).op(I::I32Load(mem(0))).tee(index).u32(array.entries).op(I::I32LtU);
+    code.get_global(start).i32(0).ops_of([I::I32Ne, I::I32And]).if_();
+    code.get(to).get_global(start).get(index).u32(array.stride).ops_of([I::I32Mul, I::I32Add]);
+    code.u32(cx.hir.types.size(map.value(cx.hir)) as u32).call(copy);
+    code.i32(1).op(I::Return).end();
+}
+
+/// [`Routine::SharedCopy`]: eight bytes at a time where the source is aligned to them.
+pub fn copy(code: &mut Code) {
+    let (to, from, size) = (Var(0), Var(1), Var(2));
+    for (bytes, int) in [(8, U64), (1, U8)] {
+        let done = code.block();
+        let next = code.loop_();
+        code.get(size)
+            .u32(bytes)
+            .op(I::I32LtU)
+            .get(from)
+            .u32(bytes - 1)
+            .ops_of([I::I32And, I::I32Or])
+            .br_if(done);
+        code.get(to).get(from).op(load_op(int, 0)).op(scalar::store_op(int, 0));
+        for at in [to, from] {
+            code.get(at).u32(bytes).op(I::I32Add).set(at);
+        }
+        code.get(size).u32(bytes).op(I::I32Sub).set(size);
+        code.br(next).end().end();
+    }
+}
+
+impl FnCx<'_, '_> {
+    /// Pushes a scalar: from shared memory if the spot lies there, else as `call` pushes it.
+    pub fn read_shared(&mut self, spot: &Spot, int: IntType, call: impl FnOnce(&mut Self)) {
+        let Some(mapped) = self.mapped(spot, int) else { return call(self) };
+        self.push_is_mapped(mapped);
+        self.code.if_value(val_type(int));
+        self.push_mapped(mapped);
+        self.code.op(load_op(int, mapped.part.offset));
+        match (int.bits, int.signed) {
+            (8, true) => self.code.op(I::I32Extend8S),
+            (16, true) => self.code.op(I::I32Extend16S),
+            _ => &mut self.code,
+        }
+        .else_();
+        call(self);
+        self.code.end();
+    }
+
+    /// Stores the scalar in a local: to shared memory if the spot lies there, else as `call` does.
+    pub fn write_shared(&mut self, spot: &Spot, int: IntType, value: Var, call: impl FnOnce(&mut Self)) {
+        let Some(mapped) = self.mapped(spot, int) else { return call(self) };
+        self.push_is_mapped(mapped);
+        self.code.if_();
+        self.push_mapped(mapped);
+        self.code.get(value).op(store_op(int, mapped.part.offset)).else_();
+        call(self);
+        self.code.end();
+    }
+
+    /// Copies a whole variable to an address: from shared memory if it lies there, else as `call` does.
+    pub fn copy_shared_variable(&mut self, id: GlobalId, to: Addr, call: impl FnOnce(&mut Self)) {
+        let start = self.cx.kept(Kept::VariableStart(id), 0);
+        let copy = self.cx.routine(Routine::SharedCopy);
+        self.code.get_global(start).if_();
+        self.push_addr(to);
+        self.code.get_global(start).u32(self.cx.hir.types.size(self.cx.hir.globals[id].ty) as u32).call(copy);
+        self.code.else_();
+        call(self);
+        self.code.end();
+    }
+
+    /// Whether the scalar at a spot may lie in shared memory.
+    pub fn may_be_shared(&mut self, spot: &Spot, int: IntType) -> bool {
+        self.mapped(spot, int).is_some()
+    }
+
+    fn mapped(&mut self, spot: &Spot, int: IntType) -> Option<Mapped> {
+        let hir = self.cx.hir;
+        let (ty, part) = match *spot {
+            Spot::Variable { id, part } => (hir.globals[id].ty, part),
+            Spot::Element { map, part, .. } => (map.value(hir), part),
+            _ => return None,
+        };
+        let part = part.unwrap_or_default();
+        // Packed structs have fields that no atomic access reaches.
+        let bytes = int.bytes();
+        if hir.types.align(ty) < bytes || !u64::from(part.offset).is_multiple_of(bytes) {
+            return None;
+        }
+        match *spot {
+            Spot::Variable { id, .. } => {
+                Some(Mapped { start: self.cx.kept(Kept::VariableStart(id), 0), index: None, part })
+            }
+            Spot::Element { map, key, .. } => {
+                let (array, start) = self.cx.shared_array(map)?;
+                Some(Mapped { start, index: Some((array, key)), part })
+            }
+            _ => None,
+        }
+    }
+
+    fn push_is_mapped(&mut self, mapped: Mapped) {
+        let Mapped { start, index: Some((array, key)), .. } = mapped else {
+            self.code.get_global(mapped.start);
+            return;
+        };
+        self.load(U32, key);
+        self.code.u32(array.entries).op(I::I32LtU);
+        self.code.get_global(start).i32(0).ops_of([I::I32Ne, I::I32And]);
+    }
+
+    /// Pushes the address, but for the offset of the part.
+    fn push_mapped(&mut self, mapped: Mapped) {
+        self.code.get_global(mapped.start);
+        if let Some((array, key)) = mapped.index {
+            self.load(U32, key);
+            self.code.u32(array.stride).ops_of([I::I32Mul, I::I32Add]);
+        }
+        if let Some(dynamic) = mapped.part.dynamic {
+            self.code.get(dynamic).op(I::I32Add);
+        }
+    }
+}
+
+/// Loads from the address on the stack; zeros fill what is missing.
+fn load_op(int: IntType, offset: u32) -> I<'static> {
+    let at = shared(int, offset);
+    match int.bits {
+        8 => I::I32AtomicLoad8U(at),
+        16 => I::I32AtomicLoad16U(at),
+        32 => I::I32AtomicLoad(at),
+        _ => I::I64AtomicLoad(at),
+    }
+}
+
+/// Stores the low bits of a value.
+fn store_op(int: IntType, offset: u32) -> I<'static> {
+    let at = shared(int, offset);
+    match int.bits {
+        8 => I::I32AtomicStore8(at),
+        16 => I::I32AtomicStore16(at),
+        32 => I::I32AtomicStore(at),
+        _ => I::I64AtomicStore(at),
+    }
+}
+
+/// An operand in the second memory. Atomic accesses name their alignment exactly.
+fn shared(int: IntType, offset: u32) -> MemArg {
+    MemArg { offset: offset.into(), align: int.bytes().trailing_zeros(), memory_index: SHARED_MEMORY }
+}

@@ -1,0 +1,140 @@
+//! Address space of linear memories. Each function is safe to call.
+#![expect(unsafe_code, reason = "mmap(2), and wasmtime's traits for memory of the host's own")]
+
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
+
+use super::note_created;
+
+/// A range of addresses that is this process's alone.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    base: NonNull<c_void>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: the range belongs to this value; what lies in it is written by guests and the kernel, never through references.
+unsafe impl Send for Reservation {}
+// SAFETY: as above: its functions only change which pages lie where, which the kernel orders.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// So many bytes of which none can be accessed. They cost address space only.
+    fn new(bytes: usize) -> Result<Reservation, Errno> {
+        let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
+        // SAFETY: without an address, the kernel takes one where nothing is.
+        let base = unsafe {
+            mmap_anonymous(None, bytes, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE)
+        }?;
+        Ok(Reservation { base, bytes })
+    }
+
+    /// Makes the first so many bytes memory, zero at first.
+    fn open_to(&self, bytes: usize) -> Result<(), Errno> {
+        if bytes > self.bytes.get() {
+            return Err(Errno::ENOMEM);
+        }
+        // SAFETY: the range is inside the reservation, whose pages are anonymous or a map's.
+        unsafe { mprotect(self.base, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }
+    }
+
+    /// Puts pages of a descriptor over a part of the range, to be read and written.
+    ///
+    /// # Errors
+    /// EINVAL outside the range; what mmap(2) says: EPERM for a map that is frozen, EOPNOTSUPP or ENODEV for one that is not
+    /// mapped.
+    pub(super) fn map(&self, offset: usize, bytes: NonZeroUsize, from: BorrowedFd<'_>) -> Result<(), Errno> {
+        let at = self.at(offset, bytes)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the range is inside the reservation, so nothing else is replaced; guests access it by Wasm instructions
+        // only, whatever lies there.
+        unsafe { mmap(Some(at), bytes, access, MapFlags::MAP_SHARED | MapFlags::MAP_FIXED, from, 0) }
+            .map(drop)
+    }
+
+    /// Takes the pages away again; an access to them traps.
+    pub(super) fn unmap(&self, offset: usize, bytes: NonZeroUsize) -> Result<(), Errno> {
+        let at = self.at(offset, bytes)?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
+        // SAFETY: as in `map`.
+        unsafe { mmap_anonymous(Some(at), bytes, ProtFlags::PROT_NONE, flags) }.map(drop)
+    }
+
+    fn at(&self, offset: usize, bytes: NonZeroUsize) -> Result<NonZeroUsize, Errno> {
+        let is_inside = offset.checked_add(bytes.get()).is_some_and(|end| end <= self.bytes.get());
+        if !is_inside {
+            return Err(Errno::EINVAL);
+        }
+        self.base.addr().checked_add(offset).ok_or(Errno::EINVAL)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range is this value's, and nobody has it any more. The call cannot fail for a range that exists.
+        let _ = unsafe { munmap(self.base, self.bytes.get()) };
+    }
+}
+
+/// Makes the linear memories of all guests, and tells of each ([`note_created`]).
+pub(in crate::plugin) struct Creator;
+
+struct Memory {
+    reservation: Arc<Reservation>,
+    bytes: usize,
+    capacity: usize,
+}
+
+// SAFETY: each memory is a reservation of its own with the guard behind it, and zero where it was never written: fresh
+// anonymous pages are. What `map` puts there later are pages of memory, too.
+unsafe impl MemoryCreator for Creator {
+    fn new_memory(
+        &self,
+        ty: MemoryType,
+        minimum: usize,
+        maximum: Option<usize>,
+        reserved: Option<usize>,
+        guard: usize,
+    ) -> Result<Box<dyn LinearMemory>, String> {
+        let capacity = reserved.unwrap_or(minimum).max(minimum);
+        let total = capacity.checked_add(guard).ok_or("the address space has no room for it")?;
+        let reservation = Reservation::new(total)
+            .and_then(|reservation| reservation.open_to(minimum).map(|()| Arc::new(reservation)))
+            .map_err(|errno| format!("mmap of {total} bytes: {errno}"))?;
+        if !ty.is_64() && maximum == Some(minimum) {
+            note_created(minimum, &reservation);
+        }
+        Ok(Box::new(Memory { reservation, bytes: minimum, capacity }))
+    }
+}
+
+// SAFETY: the base does not move: the memory grows inside its reservation only.
+unsafe impl LinearMemory for Memory {
+    fn byte_size(&self) -> usize {
+        self.bytes
+    }
+
+    fn byte_capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn grow_to(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        if bytes > self.capacity {
+            return Err(wasmtime::Error::msg("the memory is as large as it can be"));
+        }
+        self.reservation.open_to(bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.reservation.base.as_ptr().cast()
+    }
+}
