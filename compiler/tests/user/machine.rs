@@ -1,5 +1,7 @@
 //! An interpreter for core modules with just enough of the host to see what a script prints and how it ends.
 
+#[path = "machine/atomics.rs"]
+mod atomics;
 #[path = "machine/counters.rs"]
 mod counters;
 
@@ -373,7 +375,7 @@ fn start(core: &[u8], machine: Machine, fuel: u64) -> Outcome {
     config.consume_fuel(true);
     config.set_max_recursion_depth(DEPTH);
     let engine = Engine::new(&config);
-    let module = Module::new(&engine, core).expect("a valid module");
+    let module = Module::new(&engine, atomics::as_plain(core)).expect("a valid module");
     let mut store = Store::new(&engine, machine);
     store.data_mut().limits = StoreLimitsBuilder::new().memory_size(MEMORY).build();
     store.limiter(|machine| &mut machine.limits);
@@ -416,4 +418,7 @@ fn define(linker: &mut Linker<Machine>) {
         map_update(caller, (map, mode), (key, key_len), (value, value_len), result);
     };
     linker.func_wrap(maps, "[method]map.update", update).expect("new");
+    // Nothing is shared here.
+    let share = |mut caller: Caller<'_, Machine>, _map: u32, result: u32| write(&mut caller, result, &[0]);
+    linker.func_wrap(maps, "[method]map.share", share).expect("new");
 }
