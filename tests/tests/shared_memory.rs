@@ -1,0 +1,344 @@
+//! Variables and arrays of the BPF object in the plugin's memory: the same as host calls, and safe. These tests need root.
+
+use ks_host::plugin::Plugin;
+use ks_tests::{Folder, Outcome, command, compile, component, finish, objects, run_plugin, wait_until_gone};
+
+/// Runs a script with and without shared memory. Both must have the same end and say the same.
+fn run_both_ways(project: &str, script: &str) -> Outcome {
+    let built = compile(project, script);
+    assert!(Plugin::from_bytes(built.plugin.clone()).expect("a plugin").shared_bytes().is_some());
+    let folder = Folder::new();
+    let file = folder.write(&format!("{project}.wasm"), &built.plugin);
+    let shared = finish(command("ks-host").arg("run").arg(&file));
+    let called = finish(command("ks-host").arg("run").arg("--no-shared-memory").arg(&file));
+    let says = |outcome: &Outcome| (outcome.code, outcome.stdout.clone(), outcome.stderr.clone());
+    assert_eq!(says(&shared), says(&called));
+    shared
+}
+
+/// Every width and sign, parts of aggregates with constant and other indices, arrays and config blocks.
+const EVERYTHING: &str = r#"
+enum Colour { RED = 1, BLUE = 7 }
+struct Inner { flag: bool, short: i16, wide: u64 }
+struct Outer { first: Inner, list: Inner[3], name: str(12) }
+var a8 : u8 = 250
+var b8 : i8 = -100
+var a16 : u16 = 65000
+var b16 : i16 = -30000
+var a32 : u32 = 4000000000
+var b32 : i32 = -2000000000
+var a64 : u64 = 18000000000000000000
+var b64 : i64 = -2000000000
+var yes : bool = false
+var colour : Colour = RED
+var outer : Outer
+var numbers : u16[5] = [1, 2, 3, 4, 5]
+var runs : u64 = 0
+var slots : array<u32, Outer>(5)
+var counts : array<u32, i16>(3)
+config limits { small: u8 = 200, wide: i64 = -5, }
+
+@perf_event
+fn change(ctx: *bpf_perf_event_data) -> i32 {
+    if (runs > 0) {
+        return 0
+    }
+    a8 += 1
+    b8 += 1
+    a16 += 1
+    b16 += 1
+    a32 += 1
+    b32 += 1
+    a64 += 1
+    b64 += 1
+    yes = true
+    colour = BLUE
+    outer.first.short = -7
+    outer.list[1].wide = 1099511627776
+    outer.list[2].flag = true
+    numbers[3] = 60000
+    slots[4].list[2].short = -9
+    slots[4].first.wide = limits.small
+    counts[1] = -2
+    runs = 1
+    return 0
+}
+
+fn show(what: str(8)) {
+    print("%s %u %d %u %d %u %d %lu %ld", what, a8, b8, a16, b16, a32, b32, a64, b64)
+    print("%u %d %d %lu %u", yes, colour, outer.first.short, outer.list[1].wide, outer.list[2].flag)
+    var i: u32 = 1
+    while (i < 3) {
+        print("%d %lu %u %u", outer.list[i].short, outer.list[i].wide, numbers[i + 1], outer.list[i].flag)
+        i += 1
+    }
+    var whole = outer
+    var far = slots[4]
+    print("%s %lu %d %lu %d", whole.name, whole.list[1].wide, far.list[2].short, far.first.wide, counts[1])
+    print("%u %ld %u", limits.small, limits.wide, runs)
+}
+
+fn main() -> i32 {
+    show("before")
+    var program = load(change)
+    show("loaded")
+    attach(program, perf_options { event: task_clock, period: 10000, pid: 0, cpu: -1 }, 0)
+    while (runs == 0) {
+    }
+    detach(program)
+    show("changed")
+    a8 = a8 + 10
+    b8 = -128
+    b16 -= 1
+    a32 = a32 * 2
+    b64 = -1
+    yes = false
+    colour = RED
+    outer.first.short = outer.first.short - 1
+    outer.name = "renamed"
+    var i: u32 = 2
+    outer.list[i].wide = 5
+    outer.list[i].wide += 37
+    numbers[i] = 77
+    slots[i + 2].list[i].short += 100
+    slots[3] = slots[4]
+    counts[i] = -300
+    counts[i] = counts[i] - 1
+    limits.wide = limits.wide * 3
+    show("written")
+    print("%d %d %lu", counts[2], slots[3].list[2].short, outer.list[2].wide)
+    var beyond: u32 = 5
+    print("absent %d %d", slots[beyond].first.short, counts[beyond])
+    counts[beyond] = 1
+    return 0
+}
+"#;
+
+#[test]
+fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
+    let outcome = run_both_ways("shared_everything", EVERYTHING);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let first = |what: &str| *lines.iter().find(|line| line.starts_with(what)).expect("a line");
+    assert_eq!(first("before")[7..], first("loaded")[7..]);
+    assert_eq!(
+        first("changed"),
+        "changed 251 -99 65001 -29999 4000000001 -1999999999 18000000000000000001 -1999999999"
+    );
+    assert_eq!(
+        first("written"),
+        "written 5 -128 65001 -30000 3705032706 -1999999999 18000000000000000001 -1"
+    );
+    let tail = &lines[lines.len() - 9..];
+    let expected = [
+        "written 5 -128 65001 -30000 3705032706 -1999999999 18000000000000000001 -1",
+        "0 1 -8 1099511627776 1",
+        "0 1099511627776 77 0",
+        "0 42 60000 1",
+        "renamed 1099511627776 91 200 -2",
+        "200 -15 1",
+        "-301 91 42",
+        "absent 0 0",
+    ];
+    assert_eq!(tail[1..], expected, "{outcome:#?}");
+}
+
+/// A loop without a call in it ends when the kernel half changes what it waits for.
+#[test]
+fn root_a_loop_sees_what_the_kernel_half_writes() {
+    let outcome = run_both_ways(
+        "shared_wait",
+        r#"
+        var ticks : u64 = 0
+        var last : array<u32, u64>(2)
+        @perf_event
+        fn tick(ctx: *bpf_perf_event_data) -> i32 {
+            ticks += 1
+            last[1] = ticks
+            return 0
+        }
+        fn main() -> i32 {
+            var program = load(tick)
+            attach(program, perf_options { event: task_clock, period: 100000, pid: 0, cpu: -1 }, 0)
+            while (ticks < 50) {
+            }
+            while (last[1] < 100) {
+            }
+            detach(program)
+            print("%u", ticks == last[1])
+            return 0
+        }
+        "#,
+    );
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1\n"), "{outcome:#?}");
+}
+
+/// One that is too large for the plugin's memory, constants, and maps of kinds that no kernel maps.
+#[test]
+fn root_what_cannot_be_shared_is_called_for() {
+    let outcome = run_both_ways(
+        "shared_not",
+        r#"
+        var large : array<u32, u64>(8000000)
+        var small : array<u32, u64>(8)
+        var hashed : hash<u32, u64>(8)
+        var percpu : percpu_array<u32, u64>(8)
+        @xdp
+        fn touch(ctx: *xdp_md) -> xdp_action {
+            large[7] += 1
+            small[7] += 1
+            hashed[7] = 1
+            percpu[7] += 1
+            return XDP_PASS
+        }
+        fn main() -> i32 {
+            load(touch)
+            large[7999999] = 1
+            large[7999999] += 2
+            small[7] = large[7999999] + 1
+            hashed[3] = small[7]
+            percpu[2] += hashed[3]
+            print("%lu %lu %lu %lu", large[7999999], small[7], hashed[3], percpu[2])
+            return 0
+        }
+        "#,
+    );
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "3 4 4 4\n"), "{outcome:#?}");
+}
+
+/// A module with a memory of two pages to share; `{extra}` may spoil it.
+const MODULE: &str = r#"(module
+  (import "kernelscript:host/globals@0.1.0" "[static]variable.open" (func $open (param i32 i32 i32)))
+  (import "kernelscript:host/globals@0.1.0" "[method]variable.share" (func $share (param i32 i32)))
+  (import "kernelscript:host/globals@0.1.0" "[resource-drop]variable" (func $drop (param i32)))
+  (import "kernelscript:host/bpf@0.1.0" "[static]program.load" (func $load (param i32 i32 i32)))
+  (memory (export "memory") 2)
+  (memory $shared 2 2)
+  (global $free (mut i32) (i32.const 65536))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (global.get $free)
+    (global.set $free (i32.add (global.get $free) (local.get 3))))
+  (data (i32.const 16) "word")
+  (data (i32.const 32) "prog")
+  (data (i32.const 48) "fixed")
+  ;; Where the variable of this name is, once the program is loaded; -1 if nowhere.
+  (func $place (param $name i32) (param $len i32) (result i32) (local $handle i32)
+    (call $load (i32.const 32) (i32.const 4) (i32.const 1024))
+    (call $open (local.get $name) (local.get $len) (i32.const 1024))
+    (local.set $handle (i32.load (i32.const 1028)))
+    (call $share (local.get $handle) (i32.const 1024))
+    (call $drop (local.get $handle))
+    (if (i32.eqz (i32.load8_u (i32.const 1024))) (then (return (i32.const -1))))
+    (i32.load (i32.const 1028)))
+  (func (export "run") (result i32) {run})
+  {extra}
+  {mark})"#;
+
+const MARK: &str = r#"(@custom "kernelscript:shared-memory" "\04\00\00\00\01\00\00\00")"#;
+
+fn text(run: &str, extra: &str, mark: &str) -> String {
+    MODULE.replace("{run}", run).replace("{extra}", extra).replace("{mark}", mark)
+}
+
+fn raw(project: &str, run: &str) -> Vec<u8> {
+    let script = r#"
+        var word : u64 = 5
+        var fixed : u64 = 6
+        @xdp fn prog(ctx: *xdp_md) -> xdp_action {
+            word += fixed
+            return XDP_PASS
+        }
+    "#;
+    let built = compile(project, script);
+    component(project, &text(run, "", MARK), &objects(project, &built)).expect("the module fits the world")
+}
+
+/// What is not sound is refused before anything runs.
+#[test]
+fn a_memory_that_could_be_reached_otherwise_is_not_shared() {
+    let zero = "(i32.const 0)";
+    let cases = [
+        (r#"(export "other" (memory $shared))"#, MARK, "exports it"),
+        ("(data (memory $shared) (i32.const 0) \"x\")", MARK, "data segment"),
+        ("(memory 2 2)", MARK, "same limits"),
+        ("", &MARK.replace("\\01", "\\00"), "not fixed"),
+        ("", &MARK.replace("\\01", "\\07"), "does not define it"),
+        ("", &MARK.replace("\\04\\00\\00\\00\\01", "\\05\\00\\00\\00\\01\\00"), "four bytes"),
+        ("", &format!("{MARK} {MARK}"), "twice"),
+        ("(func (memory.fill $shared (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
+        ("(func (memory.copy $shared 0 (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
+        ("(func (memory.copy 0 $shared (i32.const 0) (i32.const 1) (i32.const 2)))", MARK, "load or a store"),
+        (
+            "(func (memory.init $shared $text (i32.const 0) (i32.const 0) (i32.const 2))) (data $text \"abc\")",
+            MARK,
+            "load or a store",
+        ),
+    ];
+    for (extra, mark, reason) in cases {
+        let plugin = component("spoilt", &text(zero, extra, mark), &[]).expect("the module fits the world");
+        let error = Plugin::from_bytes(plugin).expect_err(extra).to_string();
+        assert!(error.contains(reason), "{extra} {mark}: {error}");
+    }
+    let sound = component("sound", &text(zero, "", MARK), &[]).expect("the module fits the world");
+    assert_eq!(Plugin::from_bytes(sound).expect("a plugin").shared_bytes(), Some(2 << 16));
+    let plain = component("plain", &text(zero, "", ""), &[]).expect("the module fits the world");
+    assert_eq!(Plugin::from_bytes(plain).expect("a plugin").shared_bytes(), None);
+}
+
+/// The place stays when the handle is dropped; the section is mapped once; what is outside of it is nobody's.
+#[test]
+fn root_a_place_is_that_of_the_variable_until_the_plugin_ends() {
+    let run = r#"(local $word i32)
+      (local.set $word (call $place (i32.const 16) (i32.const 4)))
+      (if (i32.ne (local.get $word) (call $place (i32.const 16) (i32.const 4))) (then (return (i32.const 90))))
+      (if (i32.lt_u (local.get $word) (i32.const 65536)) (then (return (i32.const 91))))
+      (i64.atomic.store $shared (local.get $word) (i64.const 40))
+      (if (i64.ne (i64.atomic.load $shared (call $place (i32.const 48) (i32.const 5))) (i64.const 6))
+        (then (return (i32.const 92))))
+      (i32.wrap_i64 (i64.load $shared (local.get $word)))"#;
+    let outcome = run_plugin("shared_place", &raw("shared_place", run), &[] as &[&str]);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (40, ""), "{outcome:#?}");
+    wait_until_gone("shared_place");
+}
+
+/// It cannot grow, and an access behind it traps, also in the space that is reserved behind a mapped page.
+#[test]
+fn root_an_access_outside_traps_the_plugin() {
+    let behind = "(i32.atomic.load $shared (i32.const 131072))";
+    let unaligned = "(i32.atomic.load $shared (i32.const 65537))";
+    for (name, run, words) in
+        [("shared_behind", behind, "out of bounds"), ("shared_crooked", unaligned, "unaligned")]
+    {
+        let outcome = run_plugin(name, &raw(name, run), &[] as &[&str]);
+        assert!(outcome.code == 125 && outcome.stderr.contains(words), "{outcome:#?}");
+    }
+    let outcome =
+        run_plugin("shared_grow", &raw("shared_grow", "(memory.grow $shared (i32.const 1))"), &[] as &[&str]);
+    assert_eq!(outcome.code, 255, "{outcome:#?}");
+}
+
+/// An address that a variable has means the plugin's own memory to the host, which writes its answers where the
+/// plugin says.
+#[test]
+fn root_results_and_texts_never_go_to_shared_pages() {
+    // The result's address is that of the variable: it is one of the plugin's own memory, which is not that large.
+    let run = r#"(call $share (i32.const 1) (i32.add (call $place (i32.const 16) (i32.const 4)) (i32.const 131072)))
+      (i32.const 0)"#;
+    let outcome = run_plugin("shared_result", &raw("shared_result", run), &[] as &[&str]);
+    assert_eq!(outcome.code, 125, "{outcome:#?}");
+    // A text whose address is that of the variable is read from the plugin's own memory, where no such name lies.
+    let run = r#"(call $open (call $place (i32.const 16) (i32.const 4)) (i32.const 4) (i32.const 1024))
+      (i32.load8_u (i32.const 1024))"#;
+    let outcome = run_plugin("shared_text", &raw("shared_text", run), &[] as &[&str]);
+    assert_eq!(outcome.code, 1, "{outcome:#?}");
+}
+
+/// `share` has no place to tell.
+#[test]
+fn root_a_plugin_that_is_told_so_shares_nothing() {
+    let run = "(i32.eq (call $place (i32.const 16) (i32.const 4)) (i32.const -1))";
+    let folder = Folder::new();
+    let file = folder.write("shared_off.wasm", raw("shared_off", run));
+    let outcome = finish(command("ks-host").arg("run").arg("--no-shared-memory").arg(&file));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""), "{outcome:#?}");
+}
