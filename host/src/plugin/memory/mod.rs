@@ -26,9 +26,12 @@ use self::sys::Reservation;
 /// What starts there is aligned for every page size that kernels have. Also Wasm's page size.
 const REGION: usize = 1 << 16;
 
+/// A memory that cannot grow, and its bytes.
+type Created = (usize, Arc<Reservation>);
+
 thread_local! {
-    /// Memories that cannot grow, made on this thread while somebody watches.
-    static CREATED: RefCell<Option<Vec<(usize, Arc<Reservation>)>>> = const { RefCell::new(None) };
+    /// What was made on this thread while somebody watches.
+    static CREATED: RefCell<Option<Vec<Created>>> = const { RefCell::new(None) };
 }
 
 /// Tells whoever watches of a memory that cannot grow.
