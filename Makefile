@@ -26,7 +26,7 @@ run: all
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace --no-fail-fast
-	$(CARGO) test --release --workspace --bench perf_read --bench check --bench startup --bench rings
+	$(CARGO) test --release --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings
 
 # The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages
@@ -56,7 +56,7 @@ bench: packages
 	@scripts/packages clang libbpf
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	$(CARGO) build --release --workspace
-	$(CARGO) bench --workspace --bench perf_read --bench check --bench startup --bench rings --bench kernel_half
+	$(CARGO) bench --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings --bench kernel_half
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

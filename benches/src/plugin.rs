@@ -43,11 +43,20 @@ impl Script {
     /// # Errors
     /// If it ended with another code than 0 or printed anything else; with what it wrote to standard error.
     pub fn run(&self, words: &[String]) -> Result<Answer> {
+        self.run_with(words, |_| ())
+    }
+
+    /// As [`Script::run`]; `change` may change how.
+    ///
+    /// # Errors
+    /// As [`Script::run`].
+    pub fn run_with(&self, words: &[String], change: impl FnOnce(&mut RunOptions)) -> Result<Answer> {
         let (stdout, stderr) = (Captured::default(), Captured::default());
         let mut options = RunOptions::new(self.name);
         options.words = words.to_vec();
         options.stdout = Box::new(stdout.clone());
         options.stderr = Box::new(stderr.clone());
+        change(&mut options);
         let outcome = self.prepared.instantiate(options).map(|mut plugin| plugin.run());
         let outcome = outcome.unwrap_or_else(|ended| ended);
         let said = stderr.text();

@@ -1,3 +1,4 @@
 //! What the benches hold their subjects against: the bare system call, without a host.
 
+pub mod map;
 pub mod perf;

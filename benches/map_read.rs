@@ -1,0 +1,42 @@
+//! Reads of what the kernel half keeps: an array map that native code has mapped, and the same from inside a plugin.
+//!
+//! - `native`: an atomic load from the pages of an array map, as C does it after mmap(2);
+//! - `shared-variable`, `shared-element`: a global variable, an array's element in a script;
+//! - `called-variable`, `called-element`: the same scripts with `--no-shared-memory`;
+//! - `lookup`: the system call that reads an element, from native code.
+//!
+//! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not measured.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use criterion::Criterion;
+use ks_benches::baseline::map::Array;
+use ks_benches::machine::Machine;
+use ks_benches::plugin::Script;
+use ks_benches::report::Report;
+
+fn main() -> Result<()> {
+    let script = Script::compile("map_read.ks", include_str!("map_read.ks"))?;
+    let array = Array::new()?;
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .sample_size(50)
+        .without_plots()
+        .configure_from_args();
+    let mut report = Report::default();
+    report.bench(&mut criterion, "map/read/native", |turns| array.read(turns).check_calls(turns));
+    for (how, shared) in [("shared", true), ("called", false)] {
+        for (what, elements) in [("variable", false), ("element", true)] {
+            report.bench(&mut criterion, &format!("map/read/{how}-{what}"), |turns| {
+                let words = [format!("--turns={turns}"), format!("--elements={elements}")];
+                script.run_with(&words, |options| options.share_memory = shared)?.check_calls(turns)
+            });
+        }
+    }
+    report.bench(&mut criterion, "map/read/lookup", |turns| array.look_up(turns)?.check_calls(turns));
+    criterion.final_summary();
+    println!("\n{}\n\n{report}", Machine::here());
+    Ok(())
+}
