@@ -149,6 +149,7 @@ impl Pending<'_> {
                 | KernelBuiltin::CgroupId
                 | KernelBuiltin::StackId { .. }
                 | KernelBuiltin::AttachmentId(_)
+                | KernelBuiltin::ReadCounter(_)
                 | KernelBuiltin::Reserve(_)
                 | KernelBuiltin::Submit(..)
                 | KernelBuiltin::Discard(..)
@@ -163,6 +164,7 @@ impl Pending<'_> {
                 | UserBuiltin::AttachTarget { .. }
                 | UserBuiltin::Read { .. }
                 | UserBuiltin::ReadCpu(_)
+                | UserBuiltin::ShowCounter(..)
                 | UserBuiltin::Events(_)
                 | UserBuiltin::Detach(_)
                 | UserBuiltin::DetachProgram(_)

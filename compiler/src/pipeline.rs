@@ -110,6 +110,7 @@ impl Parsed {
         let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
         let hir = hir.map(|mut hir| {
             hir::objects::rewrite(&mut hir);
+            hir::counters::rewrite(&mut hir);
             choose_entries(hir, options.tests)
         });
         Checked { sources, diagnostics, hir, file }

@@ -265,8 +265,13 @@ fn numbered(number: u32) -> Option<&'static Helper> {
 /// Whether a caller may have a helper, on a kernel that is new enough. Of a helper that is not in the table nothing is
 /// known: the kernel decides at load.
 pub fn allowed(number: u32, caller: Caller) -> bool {
-    numbered(number).is_none_or(|helper| helper.kinds.has(caller))
+    let behind = BEHIND_BUILTINS.iter().find(|(name, _)| helper_number(name) == Some(number));
+    let kinds = numbered(number).map(|helper| helper.kinds).or(behind.map(|(_, kinds)| *kinds));
+    kinds.is_none_or(|kinds| kinds.has(caller))
 }
+
+/// Helpers that builtins call with what a script cannot give, and who may have them.
+const BEHIND_BUILTINS: &[(&str, Kinds)] = &[("bpf_perf_event_read_value", TRACING)];
 
 /// Helpers that some callers have not had as long as the helper is there: the first kernel that gives it to them.
 ///

@@ -21,12 +21,14 @@ impl Checker<'_> {
         let (perf_event, void) = (self.known.perf_event, self.types.common().void);
         let mut body = Body::new(self, FunctionKind::Plain, void, Prescan::default());
         let event = body.option_value(options::EVENT, event, perf_event);
+        let is_sound = !body.checker.types.is_error(event.ty);
+        let options = body.counter_options(event, name.span);
         let leader = leader.and_then(|leader| self.counter_leader(leader));
-        if self.types.is_error(event.ty) {
+        if !is_sound {
             self.declare_name(name, Symbol::Error);
             return;
         }
-        let id = self.counters.push(Counter { name: self.full_name(name), span: name.span, event, leader });
+        let id = self.counters.push(Counter { name: self.full_name(name), span: name.span, options, leader });
         self.declare_name(name, Symbol::Counter(id));
     }
 

@@ -217,6 +217,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         externs,
         impls,
         counters,
+        open_counters: None,
         main,
         tests,
         kernel_structs: kernel_members,

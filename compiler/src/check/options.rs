@@ -143,6 +143,17 @@ impl Body<'_, '_> {
         Expr { kind: ExprKind::Const(value), ty, span }
     }
 
+    /// What the event of a counter is opened with: every task on every CPU.
+    pub(super) fn counter_options(&mut self, event: Expr, span: Span) -> Expr {
+        let ty = self.checker.known.perf_options;
+        let TypeKind::Struct(id) = *self.checker.types.kind(ty) else { return self.error_expr(span).expr };
+        let fields = self.checker.types.struct_def(id).fields.len();
+        let mut values: Vec<Expr> = (0..fields).map(|field| self.default_option(field, span)).collect();
+        values[options::EVENT] = event;
+        values[options::EVERY_CPU].kind = ExprKind::Const(1);
+        Expr { kind: ExprKind::Struct(values), ty, span }
+    }
+
     fn any_cpu(&self, span: Span) -> Expr {
         Expr { kind: ExprKind::Const(u64::from(u32::MAX)), ty: self.common().i32, span }
     }

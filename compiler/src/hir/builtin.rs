@@ -113,8 +113,12 @@ pub enum UserBuiltin {
     },
     /// `read_cpu(att, cpu)`: one instance, as a `perf_read`. The CPU is a u32.
     ReadCpu(Box<[Expr; 2]>),
-    /// `read(NAME)` of a counter, summed over the CPUs, and `read_cpu(NAME, cpu)`: a `perf_read`.
+    /// `read(NAME)` of a counter, summed over the CPUs, and `read_cpu(NAME, cpu)`: a `perf_read`. [`super::counters`]
+    /// replaces it.
     ReadCounter(CounterId, Option<Box<Expr>>),
+    /// Lets programs read an attachment, a `perf_attachment`, as this counter: void. No effect if none does, or if the
+    /// attachment is invalid. Made by [`super::counters`].
+    ShowCounter(CounterId, Box<Expr>),
     /// `id(att) -> u64`: what `attachment_id` gives in its program.
     Id(Box<Expr>),
     /// `detach(att)`: void.

@@ -525,8 +525,8 @@ pub struct Counter {
     pub name: String,
     /// The name in the source.
     pub span: Span,
-    /// The event, of type `perf_event`.
-    pub event: Expr,
+    /// How its event is opened, of type `perf_options`; without its group.
+    pub options: Expr,
     /// The leader of its group.
     pub leader: Option<super::CounterId>,
 }

@@ -5,6 +5,7 @@
 //! at each node. A tree is only handed on if no error was reported, so no node stands for an error.
 
 mod builtin;
+pub mod counters;
 mod describe;
 mod expr;
 pub mod flow;
@@ -70,6 +71,8 @@ pub struct Hir {
     pub impls: IndexVec<ImplId, Impl>,
     /// All counters, in source order.
     pub counters: IndexVec<CounterId, Counter>,
+    /// Opens the counters, before `main` or a test. Made by [`counters`].
+    pub open_counters: Option<FuncId>,
     /// The entry of the userspace half. None if the script has programs only: the plugin then does nothing; and none if
     /// its tests are compiled.
     pub main: Option<FuncId>,

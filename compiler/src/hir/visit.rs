@@ -277,6 +277,10 @@ fn user(visitor: &mut impl Visitor, builtin: &UserBuiltin) {
             visitor.counter(*counter);
             cpu.iter().for_each(|one| expr(visitor, one));
         }
+        UserBuiltin::ShowCounter(counter, attachment) => {
+            visitor.counter(*counter);
+            expr(visitor, attachment);
+        }
         UserBuiltin::OnEvent(ring, handler) => {
             visitor.ring(*ring);
             visitor.function(*handler);

@@ -193,6 +193,7 @@ fn user(visitor: &mut impl VisitorMut, builtin: &mut UserBuiltin) {
             expr(visitor, address);
         }
         UserBuiltin::ReadCounter(_, Some(one))
+        | UserBuiltin::ShowCounter(_, one)
         | UserBuiltin::Dispatch { timeout_ms: Some(one), .. }
         | UserBuiltin::Test { input: one, .. }
         | UserBuiltin::Read { attachment: one, .. }

@@ -1,5 +1,7 @@
 //! Machine instructions with their registers, to BPF instructions with branches resolved and lines attached.
 
+mod known;
+
 use super::isel::legal::is_below;
 use super::isel::{Base, Function, Inst, Kind, Rhs, Symbol, Target};
 use super::machine::Cpu;
@@ -50,6 +52,7 @@ pub fn emit(
 ) -> Result<Code, LabelError> {
     let mut asm = Assembler::new();
     let labels = function.blocks.iter().map(|_| asm.label()).collect();
+    let first_inst = first_insts(function);
     let mut emitter = Emitter {
         function,
         registers,
@@ -59,9 +62,8 @@ pub fn emit(
         labels,
         spans: vec![(InsnIndex(0), span)],
         relos: Vec::new(),
-        first_inst: first_insts(function),
-        known: Vec::new(),
-        known_bound: 0,
+        needless: known::needless(function, registers, &first_inst),
+        first_inst,
     };
     let spill_bytes = 8 * registers.spill_slots as u32;
     let frame_bytes = function.slot_bytes.saturating_add(spill_bytes);
@@ -95,9 +97,8 @@ struct Emitter<'a> {
     relos: Vec<CoreRelo>,
     /// The number of each block's first instruction.
     first_inst: Vec<usize>,
-    /// What the branch into this block compared is below the bound, and is in these registers.
-    known: Vec<Reg>,
-    known_bound: i32,
+    /// The numbers of bounds that the verifier knows already, ascending.
+    needless: Vec<usize>,
 }
 
 impl Emitter<'_> {
@@ -131,39 +132,14 @@ impl Emitter<'_> {
 
     fn block(&mut self, block: usize, next: Option<usize>) {
         self.asm.bind(self.labels[block]);
-        let known = self.known_on_entry(block);
-        self.known = known.iter().map(|(reg, _)| *reg).collect();
-        self.known_bound = known.map_or(0, |(_, bound)| bound);
-        let function = self.function;
+        let (function, registers) = (self.function, self.registers);
         for (at, inst) in function.blocks[block].insts.iter().enumerate() {
             let number = self.first_inst[block] + at;
             self.line(inst.span);
-            self.moves(number, true);
+            self.moves(&registers.before[number]);
             self.inst(&inst.kind, number, block, next);
-            self.moves(number, false);
+            self.moves(&registers.after[number]);
         }
-    }
-
-    /// What the only branch into a block says about a register. A comparison of 32 bits says nothing: the verifier may have
-    /// forgotten that there are zeros above.
-    fn known_on_entry(&self, block: usize) -> Option<(Reg, i32)> {
-        let mut into =
-            self.function.blocks.iter().enumerate().filter(|(_, one)| one.successors.contains(&block));
-        let (from, data) = into.next()?;
-        if into.next().is_some() || data.successors.first() == data.successors.get(1) {
-            return None;
-        }
-        let Kind::Branch { op, width: Width::W64, rhs: Rhs::Imm(limit), .. } = data.insts.last()?.kind else {
-            return None;
-        };
-        let op = if data.successors.first() == Some(&block) { op } else { negated(op)? };
-        let bound = match op {
-            JmpOp::Lt => limit,
-            JmpOp::Le | JmpOp::Eq => limit.checked_add(1)?,
-            _ => return None,
-        };
-        let last = self.first_inst[from] + data.insts.len() - 1;
-        (bound > 0).then_some((*self.registers.operands[last].first()?, bound))
     }
 
     fn line(&mut self, span: Span) {
@@ -180,26 +156,18 @@ impl Emitter<'_> {
         self.asm.push(insn);
     }
 
-    /// Says that a register has a new value.
-    fn written(&mut self, reg: Reg) {
-        self.known.retain(|known| *known != reg);
-    }
-
     fn spill_offset(&self, slot: usize) -> i16 {
         let offset = i64::from(self.function.slot_bytes) + 8 * (slot as i64 + 1);
         i16::try_from(-offset).unwrap_or(i16::MIN)
     }
 
-    fn moves(&mut self, number: usize, before: bool) {
-        let registers = self.registers;
-        let moves = if before { &registers.before[number] } else { &registers.after[number] };
-        for Move { to, from } in moves {
-            match (*to, *from) {
-                (Place::Reg(to), Place::Reg(from)) => self.copy(to, from),
+    fn moves(&mut self, moves: &[Move]) {
+        for moved in moves {
+            match (moved.to, moved.from) {
+                (Place::Reg(to), Place::Reg(from)) => self.push(Insn::mov(to, from)),
                 (Place::Reg(to), Place::Spill(slot)) => {
                     let offset = self.spill_offset(slot);
                     self.push(Insn::load(Size::DW, to, Reg::R10, offset));
-                    self.written(to);
                 }
                 (Place::Spill(slot), Place::Reg(from)) => {
                     let offset = self.spill_offset(slot);
@@ -209,14 +177,6 @@ impl Emitter<'_> {
                     unreachable!("the allocator moves through a register")
                 }
             }
-        }
-    }
-
-    fn copy(&mut self, to: Reg, from: Reg) {
-        self.push(Insn::mov(to, from));
-        self.written(to);
-        if self.known.contains(&from) {
-            self.known.push(to);
         }
     }
 
@@ -230,7 +190,6 @@ impl Emitter<'_> {
                 let value = self.symbols.address(*symbol);
                 let dst = regs.reg();
                 self.push(Insn::load_imm64(dst, value));
-                self.written(dst);
             }
             Kind::FrameAddr { offset, .. } => {
                 let dst = regs.reg();
@@ -238,34 +197,29 @@ impl Emitter<'_> {
                 if *offset != 0 {
                     self.push(Insn::alu(AluOp::Add, dst, *offset));
                 }
-                self.written(dst);
             }
             Kind::Move { .. } => {
                 let (from, to) = (regs.reg(), regs.reg());
                 if from != to {
-                    self.copy(to, from);
+                    self.push(Insn::mov(to, from));
                 }
             }
             Kind::Mov32 { .. } => {
                 let (src, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::mov32(dst, src));
-                self.written(dst);
             }
             Kind::Extend { width, from, .. } => {
                 let (src, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::MovSx { width: *width, from: *from, dst, src });
-                self.written(dst);
             }
             Kind::Alu { op, width, rhs, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 let src = regs.rhs(rhs);
                 self.push(Insn::Alu { op: *op, width: *width, dst, src });
-                self.written(dst);
             }
             Kind::Neg { width, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::Neg { width: *width, dst });
-                self.written(dst);
             }
             Kind::SetIf { op, width, rhs, .. } => {
                 let (lhs, dst) = (regs.reg(), regs.reg());
@@ -274,12 +228,13 @@ impl Emitter<'_> {
             }
             Kind::Below { width, bound, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
-                self.below(*width, dst, *bound);
+                if self.needless.binary_search(&number).is_err() {
+                    self.below(*width, dst, *bound);
+                }
             }
             Kind::Swap { bits, .. } => {
                 let (_, dst) = (regs.reg(), regs.reg());
                 self.push(Insn::Endian { order: ByteOrder::Big, bits: *bits, dst });
-                self.written(dst);
             }
             Kind::Core { field, question, .. } => {
                 let dst = regs.reg();
@@ -287,7 +242,6 @@ impl Emitter<'_> {
                 let (value, relo) = self.symbols.core(at, field, *question);
                 self.relos.push(relo);
                 self.push(Insn::mov(dst, value));
-                self.written(dst);
             }
             Kind::LoadField { size, field, .. } => {
                 let (dst, base) = (regs.reg(), regs.reg());
@@ -295,13 +249,11 @@ impl Emitter<'_> {
                 let (offset, relo) = self.symbols.core(at, field, CoreQuestion::Offset);
                 self.relos.push(relo);
                 self.push(Insn::load(*size, dst, base, i16::try_from(offset).unwrap_or(i16::MAX)));
-                self.written(dst);
             }
             Kind::Load { size, base, offset, .. } => {
                 let dst = regs.reg();
                 let base = regs.base(base);
                 self.push(Insn::load(*size, dst, base, *offset));
-                self.written(dst);
             }
             Kind::Store { size, base, offset, value } => {
                 let src = regs.rhs(value);
@@ -316,7 +268,6 @@ impl Emitter<'_> {
             Kind::Call { target, .. } => {
                 let target = self.symbols.callee(*target);
                 self.push(Insn::Call { target });
-                self.known.clear();
             }
             Kind::Jump => self.jump(self.function.blocks[block].successors[0], next),
             Kind::Branch { op, width, rhs, .. } => {
@@ -334,7 +285,6 @@ impl Emitter<'_> {
             (Err(_), Ok(low)) if self.cpu.has_32_bits() => self.push(Insn::mov32(dst, low as i32)),
             _ => self.push(Insn::load_imm64(dst, Imm64::Value(value))),
         }
-        self.written(dst);
     }
 
     /// Whether the instruction set has no such branch.
@@ -348,13 +298,9 @@ impl Emitter<'_> {
         self.asm.jump_if(op, width, lhs, src, done);
         self.push(Insn::mov(dst, 0));
         self.asm.bind(done);
-        self.written(dst);
     }
 
     fn below(&mut self, width: Width, reg: Reg, bound: i32) {
-        if self.known_bound <= bound && self.known.contains(&reg) {
-            return;
-        }
         let done = self.asm.label();
         if self.lacks(JmpOp::Lt) {
             let above = self.asm.label();
@@ -366,7 +312,6 @@ impl Emitter<'_> {
         }
         self.push(Insn::mov(reg, 0));
         self.asm.bind(done);
-        self.written(reg);
     }
 
     fn jump(&mut self, to: usize, next: Option<usize>) {

@@ -109,11 +109,9 @@ impl Lasting {
             }
             for inst in block.insts.iter().rev() {
                 if let Kind::Call { result, .. } = &inst.kind {
-                    let mut after = live.clone();
-                    if let Some(result) = result {
-                        after.remove(*result);
-                    }
-                    outlives.extend(&after);
+                    let own = result.filter(|result| !outlives.contains(*result));
+                    outlives.extend(&live);
+                    own.into_iter().for_each(|result| outlives.remove(result));
                 }
                 if let Some((value, source)) = reused(&inst.kind)
                     && !live.contains(source)
@@ -174,17 +172,46 @@ fn live_out(function: &Function, live_in: &[Set], block: &super::isel::Block) ->
     live
 }
 
+/// What a block does to what is live: before it, that is what it reads, and of what is live behind it all that it does
+/// not set.
+struct Effect {
+    reads: Set,
+    sets: Set,
+}
+
+impl Effect {
+    fn of(function: &Function, block: &super::isel::Block) -> Effect {
+        let mut effect = Effect { reads: Set::new(function.registers), sets: Set::new(function.registers) };
+        block.args.iter().flatten().for_each(|arg| effect.reads.insert(*arg));
+        for inst in block.insts.iter().rev() {
+            step(&mut effect.reads, &inst.kind);
+            let operands = operands(&inst.kind);
+            let defs = operands.iter().filter(|one| one.kind() == OperandKind::Def);
+            defs.for_each(|one| effect.sets.insert(one.vreg()));
+        }
+        for param in &block.params {
+            effect.reads.remove(*param);
+            effect.sets.insert(*param);
+        }
+        effect
+    }
+}
+
 fn live_in(function: &Function) -> Vec<Set> {
-    let mut live_in: Vec<Set> = function.blocks.iter().map(|_| Set::new(function.registers)).collect();
+    let effects: Vec<Effect> = function.blocks.iter().map(|block| Effect::of(function, block)).collect();
+    let mut live_in: Vec<Set> = effects.iter().map(|effect| effect.reads.clone()).collect();
+    let mut live = Set::new(function.registers);
     let mut changed = true;
     while changed {
         changed = false;
         for (at, block) in function.blocks.iter().enumerate().rev() {
-            let mut live = live_out(function, &live_in, block);
-            block.insts.iter().rev().for_each(|inst| step(&mut live, &inst.kind));
-            block.params.iter().for_each(|param| live.remove(*param));
-            changed |= live != live_in[at];
-            live_in[at] = live;
+            live.0.fill(0);
+            block.successors.iter().for_each(|successor| live.extend(&live_in[*successor]));
+            let words = live.0.iter().zip(&effects[at].sets.0).map(|(live, set)| live & !set);
+            for (known, word) in live_in[at].0.iter_mut().zip(words) {
+                changed |= word & !*known != 0;
+                *known |= word;
+            }
         }
     }
     live_in

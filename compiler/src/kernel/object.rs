@@ -65,6 +65,7 @@ impl<'a> Assembly<'a> {
         split.maps.iter().for_each(|id| assembly.add_map(*id));
         split.configs.iter().for_each(|id| assembly.add_config(*id));
         split.rings.iter().for_each(|id| assembly.add_ring(*id));
+        split.counters.iter().for_each(|id| assembly.add_counter(*id));
         split.kernel_globals.iter().for_each(|id| assembly.add_global(*id));
         assembly.add_layout(split);
         program.functions.iter().for_each(|function| assembly.declare(function, program));

@@ -7,6 +7,7 @@ use regalloc2::{
     Algorithm, Allocation, Edit, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, ProgPoint, RegClass,
     RegallocOptions, VReg,
 };
+use smallvec::SmallVec;
 
 use super::Checks;
 use super::isel::{Base, Function, Inst, Kind, Rhs};
@@ -45,7 +46,7 @@ pub struct Move {
 #[derive(Debug, Clone, Default)]
 pub struct Registers {
     /// For each instruction, the registers of [`operands`], in that order.
-    pub operands: Vec<Vec<Reg>>,
+    pub operands: Vec<SmallVec<[Reg; 6]>>,
     /// For each instruction, the moves before it.
     pub before: Vec<Vec<Move>>,
     /// For each instruction, the moves after it.
@@ -127,7 +128,7 @@ fn place(allocation: Allocation) -> Place {
 struct Graph<'a> {
     function: &'a Function,
     insts: Vec<&'a Inst>,
-    operands: Vec<Vec<Operand>>,
+    operands: Vec<Operands>,
     ranges: Vec<InstRange>,
     successors: Vec<Vec<regalloc2::Block>>,
     predecessors: Vec<Vec<regalloc2::Block>>,
@@ -154,9 +155,12 @@ impl<'a> Graph<'a> {
     }
 }
 
+/// What an instruction reads and sets: a call has five arguments and a result.
+pub type Operands = SmallVec<[Operand; 6]>;
+
 /// The operands of an instruction with their constraints. `emit` reads their registers in the same order.
-pub fn operands(kind: &Kind) -> Vec<Operand> {
-    let mut operands = Vec::new();
+pub fn operands(kind: &Kind) -> Operands {
+    let mut operands = Operands::new();
     let rhs = |rhs: &Rhs| match rhs {
         Rhs::Reg(register) => Some(Operand::reg_use(*register)),
         Rhs::Imm(_) | Rhs::Frame => None,

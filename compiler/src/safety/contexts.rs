@@ -121,6 +121,7 @@ fn behind(builtin: &KernelBuiltin) -> Option<(String, u32)> {
         KernelBuiltin::Comm => ("comm", "bpf_get_current_comm"),
         KernelBuiltin::CgroupId => ("cgroup_id", "bpf_get_current_cgroup_id"),
         KernelBuiltin::AttachmentId(_) => ("attachment_id", "bpf_get_attach_cookie"),
+        KernelBuiltin::ReadCounter(_) => ("read", "bpf_perf_event_read_value"),
         _ => return None,
     };
     Some((format!("`{name}`"), helper_number(helper)?))

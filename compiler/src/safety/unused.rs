@@ -57,7 +57,7 @@ fn shared(hir: &Hir, diagnostics: &mut Diagnostics) {
     let mut used = Mentioned::default();
     hir.functions.iter().for_each(|function| visit::block(&mut used, &function.body));
     for counter in hir.counters.iter() {
-        visit::expr(&mut used, &counter.event);
+        visit::expr(&mut used, &counter.options);
         used.counters.extend(counter.leader);
     }
     let maps =

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    ConfigId, FuncId, Function, FunctionKind, GlobalId, Half, Hir, ImplId, MapId, ProgramKind, RingId, Target,
+    ConfigId, CounterId, FuncId, Function, FunctionKind, GlobalId, Half, Hir, ImplId, MapId, ProgramKind,
+    RingId, Target,
 };
 
 /// The two halves of a program.
@@ -26,6 +27,8 @@ pub struct Split {
     pub rings: BTreeSet<RingId>,
     /// Config blocks that the BPF object has a map for: all that are used by either half.
     pub configs: BTreeSet<ConfigId>,
+    /// Counters that kernel functions read: the BPF object has an array of events for each.
+    pub counters: BTreeSet<CounterId>,
     /// Impl blocks, all of which the BPF object defines.
     pub impls: Vec<ImplId>,
     /// Kernel code that reads registers or other members whose place depends on the architecture.
@@ -53,7 +56,9 @@ impl Split {
 pub fn split(hir: &Hir) -> Split {
     let programs = hir.functions.ids().filter(|id| hir.is_entry(*id));
     let kernel = reachable(hir, programs.collect());
-    let user = reachable(hir, hir.main.into_iter().chain(hir.tests.iter().copied()).collect());
+    let entries: Vec<FuncId> = hir.main.into_iter().chain(hir.tests.iter().copied()).collect();
+    let opens = hir.open_counters.filter(|_| !entries.is_empty());
+    let user = reachable(hir, entries.into_iter().chain(opens).collect());
     let kernel_uses = Uses::of(hir, &kernel);
     let user_uses = Uses::of(hir, &user);
     // Pinned variables live in the object even if only the userspace half uses them: all of them are one pin.
@@ -65,6 +70,7 @@ pub fn split(hir: &Hir) -> Split {
         maps: kernel_uses.maps.union(&user_uses.maps).copied().collect(),
         rings: kernel_uses.rings.union(&user_uses.rings).copied().collect(),
         configs: kernel_uses.configs.union(&user_uses.configs).copied().collect(),
+        counters: kernel_uses.counters,
         impls: hir.impls.ids().collect(),
         arch_dependent: kernel_uses.context || kernel.iter().any(|id| takes_registers(&hir.functions[*id])),
         kernel,
@@ -100,6 +106,7 @@ struct Uses {
     maps: BTreeSet<MapId>,
     rings: BTreeSet<RingId>,
     configs: BTreeSet<ConfigId>,
+    counters: BTreeSet<CounterId>,
     context: bool,
 }
 
@@ -132,6 +139,9 @@ impl Visitor for Uses {
     }
     fn config(&mut self, id: ConfigId) {
         self.configs.insert(id);
+    }
+    fn counter(&mut self, id: CounterId) {
+        self.counters.insert(id);
     }
     fn context(&mut self) {
         self.context = true;

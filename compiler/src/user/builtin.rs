@@ -10,7 +10,7 @@ use super::perf::control::Control;
 use super::perf::{self, push_handle};
 use super::runtime::Routine;
 use crate::builtins::perf::attachment as attachment_fields;
-use crate::hir::{Expr, FuncId, MapId, ReadForm, UserBuiltin};
+use crate::hir::{CounterId, Expr, FuncId, MapId, ReadForm, UserBuiltin};
 use crate::source::Span;
 use crate::types::IntType;
 
@@ -92,6 +92,7 @@ impl FnCx<'_, '_> {
                 self.dispatch(rings, timeout_ms.as_deref(), span)?;
             }
             UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
+            UserBuiltin::ShowCounter(counter, attachment) => self.show_counter(*counter, attachment, span)?,
             UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } | UserBuiltin::ReadCpu(_) => {
                 return Err(unsupported(span, "this result as a number is"));
             }
@@ -130,6 +131,21 @@ impl FnCx<'_, '_> {
         }
         self.push_line(span);
         self.code.call(attach);
+        Ok(())
+    }
+
+    /// Lets programs read an attachment as this counter, if one does.
+    fn show_counter(&mut self, counter: CounterId, attachment: &Expr, span: Span) -> Lower<()> {
+        if !self.cx.shown_counters.contains(&counter) {
+            return Ok(());
+        }
+        let show = self.cx.routine(Routine::PerfShow);
+        let name = self.cx.text(&self.cx.hir.counters[counter].name);
+        let attachment = self.aggregate_addr(attachment)?;
+        self.push_addr(attachment);
+        self.code.u32(name.address).u32(name.len);
+        self.push_line(span);
+        self.code.call(show);
         Ok(())
     }
 

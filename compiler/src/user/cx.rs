@@ -14,7 +14,7 @@ use super::perf;
 use super::recursion;
 use super::runtime::Routine;
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, GlobalId, Hir, RingId};
+use crate::hir::{CounterId, FuncId, GlobalId, Hir, RingId};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
 use crate::types::TypeId;
@@ -91,6 +91,8 @@ pub struct Cx<'a> {
     pub throws: bool,
     /// Whether some function of the half defers calls.
     pub defers: bool,
+    /// Counters that programs read.
+    pub shown_counters: BTreeSet<CounterId>,
     /// Which options and kinds of events the half uses.
     pub perf: perf::used::Used,
 }
@@ -120,6 +122,7 @@ impl<'a> Cx<'a> {
             recursive: recursion::recursive(hir, &split.user),
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
             defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),
+            shown_counters: split.counters.clone(),
             perf: perf::used::Used::of(hir, &split.user),
         };
         for id in &split.user {

@@ -18,7 +18,46 @@ use crate::types::IntType;
 const ABSENT_INDEX: i32 = -1;
 const U32: IntType = IntType { bits: 32, signed: false };
 
+/// A key that was evaluated.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Where calls find it, in memory of this statement.
+    addr: Addr,
+    /// The index of an array map, in a local: it lies at the address only when a call wants it.
+    pub index: Option<Var>,
+}
+
 impl FnCx<'_, '_> {
+    /// Evaluates the key of a place.
+    pub fn place_key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
+        if !has_index(self.cx.hir.maps[map].kind) {
+            return Ok(Key { addr: self.key(map, key)?, index: None });
+        }
+        self.array_index(map, key)?;
+        Ok(self.index_key())
+    }
+
+    /// The key of the only entry of a map.
+    pub fn zero_key(&mut self) -> Key {
+        self.code.i32(0);
+        self.index_key()
+    }
+
+    /// The index on the stack.
+    fn index_key(&mut self) -> Key {
+        let index = self.temp(ValType::I32);
+        self.code.set(index);
+        Key { addr: self.slot_bytes(4, 4), index: Some(index) }
+    }
+
+    /// The address of a key, for a call.
+    pub fn key_addr(&mut self, key: Key) -> Addr {
+        if let Some(index) = key.index {
+            self.store_var(U32, key.addr, index);
+        }
+        key.addr
+    }
+
     /// Evaluates a key into memory of this statement, as the kernel's map has it.
     pub fn key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
         if has_index(self.cx.hir.maps[map].kind) {
@@ -32,25 +71,29 @@ impl FnCx<'_, '_> {
         Ok(slot)
     }
 
-    /// The key of an array kind has 4 bytes, whatever the script's type; what does not fit is an absent index.
+    /// The key of an array kind has 4 bytes, whatever the script's type.
     fn array_key(&mut self, map: MapId, key: &Expr) -> Lower<Addr> {
-        let int = self.int(key.ty);
-        let wide = IntType { bits: 64, signed: int.signed };
         let slot = self.slot_bytes(4, 4);
-        let index = self.temp(ValType::I64);
-        self.scalar(key)?;
-        convert(&mut self.code, int, wide);
-        self.code.set(index);
-        self.store(U32, slot, |fcx| {
-            fcx.code.get(index).op(I::I32WrapI64).i32(ABSENT_INDEX);
-            // The kernel rounds the size of a map of stacks up.
-            let data = &fcx.cx.hir.maps[map];
-            let end = if data.kind.is_array() { data.max_entries } else { u32::MAX };
-            fcx.code.get(index).i64(end.into());
-            fcx.code.ops_of([I::I64LtU, I::Select]);
-            Ok(())
-        })?;
+        self.store(U32, slot, |fcx| fcx.array_index(map, key))?;
         Ok(slot)
+    }
+
+    /// Pushes the index of an array kind, a u32; what does not fit is an absent one.
+    fn array_index(&mut self, map: MapId, key: &Expr) -> Lower<()> {
+        let int = self.int(key.ty);
+        self.scalar(key)?;
+        if int == U32 {
+            return Ok(());
+        }
+        let wide = IntType { bits: 64, signed: int.signed };
+        let index = self.temp(ValType::I64);
+        convert(&mut self.code, int, wide);
+        self.code.tee(index).op(I::I32WrapI64).i32(ABSENT_INDEX);
+        // The kernel rounds the size of a map of stacks up.
+        let data = &self.cx.hir.maps[map];
+        let end = if data.kind.is_array() { data.max_entries } else { u32::MAX };
+        self.code.get(index).i64(end.into()).ops_of([I::I64LtU, I::Select]);
+        Ok(())
     }
 
     /// Pushes whether there is an entry.
@@ -98,6 +141,7 @@ impl FnCx<'_, '_> {
             return Ok(false);
         }
         let add = self.cx.routine(Routine::MapAdd(map));
+        let key = self.key_addr(key);
         self.push_addr(key);
         if op == BinaryOp::Sub {
             self.code.i64(0);

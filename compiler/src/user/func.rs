@@ -12,6 +12,7 @@ use super::memory::{STACK_BOTTOM, STACK_TOP};
 use super::module::Frame;
 use super::runtime::Routine;
 use super::scalar::val_type;
+use super::unswitch::Known;
 use super::{defer, pointer};
 use crate::hir::{FuncId, Function, LocalId};
 use crate::index::IndexVec;
@@ -55,6 +56,8 @@ pub struct FnCx<'c, 'a> {
     /// Where what is thrown goes: the `try` blocks around the place that is being lowered, innermost last, each with
     /// how many cursors are around it.
     pub handlers: Vec<(Label, usize)>,
+    /// What is known about shared memory at the place that is being lowered.
+    pub shared_memory: Known,
     /// The locals whose address is taken.
     pub addressed: BTreeSet<LocalId>,
     /// Where a result goes that is no scalar.
@@ -167,6 +170,7 @@ impl<'c, 'a> FnCx<'c, 'a> {
             loops: Vec::new(),
             handlers: Vec::new(),
             cursors: Vec::new(),
+            shared_memory: Known::Nothing,
             addressed: BTreeSet::new(),
             result: None,
             deferred: None,

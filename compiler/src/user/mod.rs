@@ -49,6 +49,7 @@ mod stmt;
 mod tasks;
 mod test_run;
 mod text;
+mod unswitch;
 mod variables;
 
 use wasm_encoder::{Instruction, ValType};
@@ -126,6 +127,7 @@ fn run_test(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
         maps::open_pinned(cx, &mut code, split);
         variables::open_all(cx, &mut code);
         config::write_defaults(cx, &mut code, &split.configs);
+        open_counters(cx, &mut code);
         call_entry(cx, &mut code, id)?;
         code.op(Instruction::Return).end();
     }
@@ -150,10 +152,18 @@ fn call_main(cx: &mut Cx<'_>, code: &mut Code, main: FuncId, split: &Split) -> L
     maps::open_pinned(cx, code, split);
     variables::open_all(cx, code);
     config::write_defaults(cx, code, &split.configs);
+    open_counters(cx, code);
     if let Some((_, address)) = options {
         code.u32(address);
     }
     call_entry(cx, code, main)
+}
+
+/// Opens the counters of the script: before any program is attached.
+fn open_counters(cx: &Cx<'_>, code: &mut Code) {
+    if let Some(open) = cx.hir.open_counters {
+        code.call(cx.function(open));
+    }
 }
 
 /// Calls `main` or a test, whose parameters are on the stack, and leaves the exit code.

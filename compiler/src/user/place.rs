@@ -8,6 +8,7 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::addr::Addr;
 use super::code::Var;
 use super::cx::{GlobalHome, Kept, Lower};
+use super::element::Key;
 use super::func::{FnCx, Home};
 use super::maps::Table;
 use super::objects;
@@ -33,8 +34,8 @@ pub enum Spot {
     Bound { local: LocalId, addr: Addr, part: bool },
     /// A variable of the BPF object, or a part of it.
     Variable { id: GlobalId, part: Option<Part> },
-    /// A map element, or a part of it. The key lies in memory of this statement.
-    Element { map: Table, key: Addr, part: Option<Part> },
+    /// A map element, or a part of it.
+    Element { map: Table, key: Key, part: Option<Part> },
 }
 
 /// A part of something that is not in the plugin's memory.
@@ -68,7 +69,7 @@ impl FnCx<'_, '_> {
                 GlobalHome::Object => Spot::Variable { id: *id, part: None },
             },
             PlaceKind::Element { map, key } => {
-                Spot::Element { map: (*map).into(), key: self.key(*map, key)?, part: None }
+                Spot::Element { map: (*map).into(), key: self.place_key(*map, key)?, part: None }
             }
             PlaceKind::Field { base, field } => {
                 let spot = self.spot(base)?;
@@ -91,13 +92,6 @@ impl FnCx<'_, '_> {
             PlaceKind::Deref(pointer) => Spot::Memory(self.pointee(pointer, place.ty)?),
             PlaceKind::Value(value) => Spot::Memory(self.aggregate_addr(value)?),
         })
-    }
-
-    /// The key of the only entry of a map.
-    fn zero_key(&mut self) -> Addr {
-        let key = self.slot_bytes(4, 4);
-        self.zero(key, 4);
-        key
     }
 
     fn field_offset(&self, ty: TypeId, field: usize) -> u32 {
@@ -161,6 +155,7 @@ impl FnCx<'_, '_> {
             }
             Spot::Element { map, key, part } => {
                 let whole = self.slot(map.value(self.cx.hir));
+                let key = self.key_addr(key);
                 self.lookup(map, key, whole, span);
                 self.code.op(I::Drop);
                 self.part_addr(whole, part)
@@ -220,6 +215,7 @@ impl FnCx<'_, '_> {
             return self.write_scalar(spot, int, result, span);
         };
         let whole = self.slot(map.value(self.cx.hir));
+        let key = self.key_addr(key);
         self.lookup(map, key, whole, span);
         self.code.if_();
         let addr = self.part_addr(whole, Some(part));
@@ -252,8 +248,12 @@ impl FnCx<'_, '_> {
             Spot::Variable { id, part } => {
                 self.write_variable(id, part.unwrap_or_default(), from, bytes, span)
             }
-            Spot::Element { map, key, part: None } => self.map_store(map, key, from, "any", span),
+            Spot::Element { map, key, part: None } => {
+                let key = self.key_addr(key);
+                self.map_store(map, key, from, "any", span);
+            }
             Spot::Element { map, key, part: Some(part) } => {
+                let key = self.key_addr(key);
                 let whole = self.slot(map.value(self.cx.hir));
                 self.lookup(map, key, whole, span);
                 self.code.if_();

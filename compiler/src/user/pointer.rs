@@ -84,7 +84,10 @@ impl FnCx<'_, '_> {
                     "in userspace, a pointer to a variable of both halves is",
                 ));
             }
-            Spot::Element { map, key, part: None } => self.entry_address(map, key, place.span),
+            Spot::Element { map, key, part: None } => {
+                let key = self.key_addr(key);
+                self.entry_address(map, key, place.span);
+            }
             Spot::Local(..) | Spot::Element { .. } | Spot::Object { .. } => {
                 return Err(unsupported(place.span, "a pointer to this is"));
             }

@@ -107,6 +107,8 @@ pub enum Routine {
     PerfSnapshot,
     /// Destination, attachment, `where`, CPU.
     PerfSnapshotCpu,
+    /// Attachment, name of an array of events (address, length), `where`: lets programs read the attachment there.
+    PerfShow,
     /// A wildcard (address, size), `where` -> how many events were printed.
     PerfEvents,
     /// Count, attachment -> the count as the language has it.
@@ -177,6 +179,7 @@ impl Routine {
             Routine::PerfAttach => (&[I32, I32, I32, I32, I64, I32, I32], &[]),
             Routine::PerfRead | Routine::PerfSnapshot => (&[I32; 4], &[]),
             Routine::PerfSnapshotCpu => (&[I32; 5], &[]),
+            Routine::PerfShow => (&[I32; 5], &[]),
             Routine::PerfEvents => (&[I32; 4], &[I32]),
             Routine::PerfCount => (&[I64, I32], &[I64]),
             Routine::PerfControl(_) => (&[I32; 3], &[I32]),
@@ -239,6 +242,7 @@ impl Routine {
             Routine::PerfRead => "read",
             Routine::PerfSnapshot => "snapshot",
             Routine::PerfSnapshotCpu => "snapshot_cpu",
+            Routine::PerfShow => "show",
             Routine::PerfEvents => "events",
             Routine::PerfCount => "count",
             Routine::PerfControl(control) => control.name(),
@@ -304,6 +308,7 @@ impl Routine {
             Routine::PerfRead => perf::read::scalar(cx, &mut code),
             Routine::PerfSnapshot => perf::read::snapshot(cx, &mut code),
             Routine::PerfSnapshotCpu => perf::read::snapshot_cpu(cx, &mut code),
+            Routine::PerfShow => perf::show::code(cx, &mut code),
             Routine::PerfEvents => perf::list::code(cx, &mut code),
             Routine::PerfCount => perf::count::code(cx, &mut code),
             Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),

@@ -21,7 +21,7 @@ use super::memory::PAGE;
 use super::module::SHARED_MEMORY;
 use super::place::{Part, Spot};
 use super::runtime::{Routine, reset_arena};
-use super::scalar::{self, val_type};
+use super::scalar::{self, push_const, val_type};
 use crate::hir::{GlobalId, Hir, MapKind};
 use crate::types::IntType;
 
@@ -33,16 +33,14 @@ const SECTIONS: u32 = 4;
 const ADDED_BYTES: u64 = 4096;
 const U8: IntType = IntType { bits: 8, signed: false };
 const U64: IntType = IntType { bits: 64, signed: false };
-/// Indices of array maps.
-const U32: IntType = IntType { bits: 32, signed: false };
 
 /// A scalar that may lie in shared memory.
 #[derive(Debug, Clone, Copy)]
 struct Mapped {
     /// Where the variable or the map starts.
     start: WasmGlobal,
-    /// For maps: where the index lies.
-    index: Option<(Array, Addr)>,
+    /// For maps: the index.
+    index: Option<(Array, Var)>,
     /// Which part of the variable or the value it is.
     part: Part,
 }
@@ -185,27 +183,46 @@ impl FnCx<'_, '_> {
     /// Pushes a scalar: from shared memory if the spot lies there, else as `call` pushes it.
     pub fn read_shared(&mut self, spot: &Spot, int: IntType, call: impl FnOnce(&mut Self)) {
         let Some(mapped) = self.mapped(spot, int) else { return call(self) };
+        let known = self.shared_memory.start(mapped.start);
+        if known.is_some() && mapped.index.is_none() {
+            return self.load_mapped(mapped, int);
+        }
         self.push_is_mapped(mapped);
         self.code.if_value(val_type(int));
+        self.load_mapped(mapped, int);
+        self.code.else_();
+        match known {
+            // An index that is outside reads as zero, as a call would say.
+            Some(_) => push_const(&mut self.code, int, 0),
+            None => call(self),
+        }
+        self.code.end();
+    }
+
+    fn load_mapped(&mut self, mapped: Mapped, int: IntType) {
         self.push_mapped(mapped);
         self.code.op(load_op(int, mapped.part.offset));
         match (int.bits, int.signed) {
             (8, true) => self.code.op(I::I32Extend8S),
             (16, true) => self.code.op(I::I32Extend16S),
             _ => &mut self.code,
-        }
-        .else_();
-        call(self);
-        self.code.end();
+        };
     }
 
     /// Stores the scalar in a local: to shared memory if the spot lies there, else as `call` does.
     pub fn write_shared(&mut self, spot: &Spot, int: IntType, value: Var, call: impl FnOnce(&mut Self)) {
         let Some(mapped) = self.mapped(spot, int) else { return call(self) };
+        let store = |fcx: &mut Self| {
+            fcx.push_mapped(mapped);
+            fcx.code.get(value).op(store_op(int, mapped.part.offset));
+        };
+        if self.shared_memory.start(mapped.start).is_some() && mapped.index.is_none() {
+            return store(self);
+        }
         self.push_is_mapped(mapped);
         self.code.if_();
-        self.push_mapped(mapped);
-        self.code.get(value).op(store_op(int, mapped.part.offset)).else_();
+        store(self);
+        self.code.else_();
         call(self);
         self.code.end();
     }
@@ -246,28 +263,33 @@ impl FnCx<'_, '_> {
             }
             Spot::Element { map, key, .. } => {
                 let (array, start) = self.cx.shared_array(map)?;
-                Some(Mapped { start, index: Some((array, key)), part })
+                Some(Mapped { start, index: Some((array, key.index?)), part })
             }
             _ => None,
         }
     }
 
+    /// Pushes whether the scalar lies in shared memory, as far as that is not known.
     fn push_is_mapped(&mut self, mapped: Mapped) {
-        let Mapped { start, index: Some((array, key)), .. } = mapped else {
+        let known = self.shared_memory.start(mapped.start).is_some();
+        let Some((array, index)) = mapped.index else {
             self.code.get_global(mapped.start);
             return;
         };
-        self.load(U32, key);
-        self.code.u32(array.entries).op(I::I32LtU);
-        self.code.get_global(start).i32(0).ops_of([I::I32Ne, I::I32And]);
+        self.code.get(index).u32(array.entries).op(I::I32LtU);
+        if !known {
+            self.code.get_global(mapped.start).i32(0).ops_of([I::I32Ne, I::I32And]);
+        }
     }
 
     /// Pushes the address, but for the offset of the part.
     fn push_mapped(&mut self, mapped: Mapped) {
-        self.code.get_global(mapped.start);
-        if let Some((array, key)) = mapped.index {
-            self.load(U32, key);
-            self.code.u32(array.stride).ops_of([I::I32Mul, I::I32Add]);
+        match self.shared_memory.start(mapped.start) {
+            Some(start) => self.code.get(start),
+            None => self.code.get_global(mapped.start),
+        };
+        if let Some((array, index)) = mapped.index {
+            self.code.get(index).u32(array.stride).ops_of([I::I32Mul, I::I32Add]);
         }
         if let Some(dynamic) = mapped.part.dynamic {
             self.code.get(dynamic).op(I::I32Add);

@@ -21,13 +21,15 @@ impl FnCx<'_, '_> {
             StmtKind::Compound { place, op, value } => self.compound(place, *op, value)?,
             StmtKind::Expr(expr) => self.discard(expr)?,
             StmtKind::If { cond, then, otherwise } => self.if_(cond, then, otherwise)?,
-            StmtKind::While { cond, body } => self.while_(cond, body)?,
-            StmtKind::For { local, start, end, body } => self.for_(*local, start, end, body)?,
+            StmtKind::While { cond, body } => self.unswitched(stmt, |fcx| fcx.while_(cond, body))?,
+            StmtKind::For { local, start, end, body } => {
+                self.unswitched(stmt, |fcx| fcx.for_(*local, start, end, body))?;
+            }
             StmtKind::Break => self.branch(stmt, |labels| labels.leave),
             StmtKind::Continue => self.branch(stmt, |labels| labels.next),
             StmtKind::Return(value) => self.return_(value.as_ref())?,
             StmtKind::ForEach { key, value, walk, body } => {
-                self.for_each((*key, *value), walk, body, stmt.span)?;
+                self.unswitched(stmt, |fcx| fcx.for_each((*key, *value), walk, body, stmt.span))?;
             }
             StmtKind::Remove { map, key } => self.remove(*map, key, stmt.span)?,
             StmtKind::Free(pointer) => self.free(pointer)?,

@@ -3,27 +3,11 @@
 //!
 //! A large run is `KS_RANDOM_SCRIPTS=20000 cargo test -p ks-compiler --test agree -- --nocapture`.
 
-#[path = "../random/exprs.rs"]
-mod exprs;
-#[path = "../random/forms.rs"]
-mod forms;
-#[path = "../random/items.rs"]
-mod items;
 #[path = "../user/machine.rs"]
 #[expect(dead_code, reason = "shared with the tests of the userspace half, which need more of it")]
 mod machine;
-#[path = "../random/numbers.rs"]
-mod numbers;
-#[path = "../random/places.rs"]
-mod places;
-#[path = "../random/scope.rs"]
-mod scope;
-#[path = "../random/stmts.rs"]
-mod stmts;
-#[path = "../random/tree.rs"]
-mod tree;
-#[path = "../random/types.rs"]
-mod types;
+#[path = "../random/script/mod.rs"]
+mod script;
 
 use std::fmt::Write;
 
@@ -198,7 +182,7 @@ fn random_scripts_do_the_same_in_both_halves() {
     let start = number("KS_RANDOM_SEED").unwrap_or(0);
     let (mut compared, mut failures) = (0, Vec::new());
     for seed in start..start + count {
-        let script = items::script(seed, false).text();
+        let script = script::items::script(seed, false).text();
         let Some(wrong) = compare(&script) else { continue };
         compared += 1;
         failures.extend(wrong.into_iter().map(|what| format!("seed {seed}: {what}")));

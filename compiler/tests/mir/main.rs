@@ -2,6 +2,7 @@
 
 mod cases;
 mod random;
+mod scaling;
 
 use std::path::{Path, PathBuf};
 

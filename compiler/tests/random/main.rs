@@ -12,24 +12,15 @@
 //! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
 //! refused for it; `tests/tests/random_kernels.rs` loads such scripts there.
 //!
-//! What scripts are made of are the productions in `exprs.rs`, `stmts.rs` and `forms.rs`; a new one is a function and a line in
-//! a table.
+//! What scripts are made of are the productions in `script/`.
 
 #[path = "../object/bpffs.rs"]
 #[expect(dead_code, reason = "shared with the tests of objects, which need more of it")]
 mod bpffs;
-mod exprs;
-mod forms;
-mod items;
 mod kernel;
-mod numbers;
 mod object;
-mod places;
-mod scope;
+mod script;
 mod shrink;
-mod stmts;
-mod tree;
-mod types;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -40,7 +31,7 @@ use bpffs::BpfFs;
 use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
 use ks_wit::section::Arch;
 use object::Failure;
-use tree::Node;
+use script::tree::Node;
 
 /// Scripts of a plain test run: their seeds never change, so that a change of the compiler alone can make it fail.
 const FIXED: u64 = 150;
@@ -62,7 +53,7 @@ fn root_random_scripts_load() {
             let (failures, progress) = (&failures, &progress);
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let script = items::script(*seed, true);
+                    let script = script::items::script(*seed, true);
                     let machine = machine(*seed);
                     if std::env::var_os("KS_RANDOM_PRINT").is_some() {
                         println!("{}", script.text());

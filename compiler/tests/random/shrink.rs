@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::tree::{Kind, Node, Piece};
+use crate::script::tree::{Kind, Node, Piece};
 
 /// After this time the smallest script so far must do: the verifier may need seconds for each.
 const PATIENCE: Duration = Duration::from_secs(60);

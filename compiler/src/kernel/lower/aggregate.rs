@@ -40,6 +40,7 @@ impl Lowerer<'_> {
             }
             ExprKind::Match(one) => self.matched(one, expr.ty, Sink::Memory(to), expr.span),
             ExprKind::Take { map, op } => self.take_into(*map, *op, to, expr.span).map(drop),
+            ExprKind::Kernel(KernelBuiltin::ReadCounter(id)) => self.reading_into(*id, to, expr),
             ExprKind::Kernel(KernelBuiltin::Comm) => {
                 self.comm_into(to);
                 Ok(())

@@ -17,6 +17,7 @@ mod arithmetic;
 mod call;
 mod context;
 mod cost;
+mod counter;
 mod defer;
 mod errors;
 mod expr;

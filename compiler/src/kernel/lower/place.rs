@@ -277,6 +277,9 @@ impl Lowerer<'_> {
         if let Some(part) = self.kernel_part(place) {
             return self.read_kernel_scalar(&part, place.span);
         }
+        if let Some(field) = self.reading_field(place)? {
+            return Ok(field);
+        }
         if let Some(register) = self.read_register(place)? {
             return Ok(register);
         }

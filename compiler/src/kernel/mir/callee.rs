@@ -20,6 +20,8 @@ pub enum Helper {
     MapPeek,
     /// `(context, map, flags) -> id or -errno`
     GetStackId,
+    /// `(events, BPF_F_CURRENT_CPU, to, 24) -> 0 or -errno`: the count, the time enabled, the time running; all zero on failure
+    ReadEvent,
     /// `(ring, bytes, 0) -> record or null`; the record is to be given to one of the next two on every path
     RingReserve,
     /// `(record, 0)`
@@ -64,6 +66,7 @@ impl Helper {
             Helper::MapPop => "bpf_map_pop_elem",
             Helper::MapPeek => "bpf_map_peek_elem",
             Helper::GetStackId => "bpf_get_stackid",
+            Helper::ReadEvent => "bpf_perf_event_read_value",
             Helper::RingReserve => "bpf_ringbuf_reserve",
             Helper::RingSubmit => "bpf_ringbuf_submit",
             Helper::RingDiscard => "bpf_ringbuf_discard",
@@ -92,6 +95,7 @@ impl Helper {
             Helper::MapPop => 88,
             Helper::MapPeek => 89,
             Helper::GetStackId => 27,
+            Helper::ReadEvent => 55,
             Helper::RingReserve => 131,
             Helper::RingSubmit => 132,
             Helper::RingDiscard => 133,
@@ -129,6 +133,7 @@ impl Helper {
                 | Helper::MapPop
                 | Helper::MapPeek
                 | Helper::GetStackId
+                | Helper::ReadEvent
                 | Helper::RingReserve
                 | Helper::RingSubmit
                 | Helper::RingDiscard

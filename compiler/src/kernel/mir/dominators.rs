@@ -2,6 +2,8 @@
 //!
 //! The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 
+use smallvec::SmallVec;
+
 use super::{Block, Function};
 use crate::index::IndexVec;
 
@@ -22,7 +24,7 @@ impl Dominators {
         for (at, block) in order.iter().enumerate() {
             position[*block] = Some(at);
         }
-        let mut predecessors = vec![Vec::new(); order.len()];
+        let mut predecessors: Vec<SmallVec<[usize; 2]>> = vec![SmallVec::new(); order.len()];
         for (at, block) in order.iter().enumerate() {
             for target in function.blocks[*block].term.targets() {
                 if let Some(to) = position.get(target.block).copied().flatten() {

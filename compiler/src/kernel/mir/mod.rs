@@ -189,6 +189,15 @@ impl Terminator {
         }
     }
 
+    /// Whether it reads a value.
+    pub fn reads(&self, wanted: Value) -> bool {
+        let itself = match self {
+            Terminator::Branch { cond: value, .. } | Terminator::Return(value) => *value == wanted,
+            Terminator::Jump(_) => false,
+        };
+        itself || self.targets().iter().any(|target| target.args.contains(&wanted))
+    }
+
     /// The values it reads.
     pub fn operands(&self) -> Operands {
         let mut operands = Operands::new();

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::core::{CoreField, CoreQuestion};
 use super::{Callee, Size, Slot, Value};
-use crate::hir::{ConfigId, FuncId, GlobalId, MapId, RingId};
+use crate::hir::{ConfigId, CounterId, FuncId, GlobalId, MapId, RingId};
 
 /// Values that an operation reads, in order: a call has at most five.
 pub type Operands = SmallVec<[Value; 5]>;
@@ -109,6 +109,8 @@ pub enum MapSymbol {
     Prints,
     /// The scratch slots.
     Scratch,
+    /// The array of events of a counter.
+    Counter(CounterId),
     /// The array of programs that tail calls lead to in which this one comes first.
     Programs(FuncId),
 }
@@ -361,6 +363,13 @@ impl Op {
     pub fn operands(&self) -> Operands {
         let mut found = Operands::new();
         for_each_operand!(self, |value| found.push(*value));
+        found
+    }
+
+    /// Whether it reads a value.
+    pub fn reads(&self, wanted: Value) -> bool {
+        let mut found = false;
+        for_each_operand!(self, |value| found |= *value == wanted);
         found
     }
 

@@ -129,6 +129,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             MapSymbol::Map(map) => format!("map_addr {}", hir.maps[*map].name),
             MapSymbol::Config(config) => format!("config_addr {}", hir.configs[*config].name),
             MapSymbol::Ring(ring) => format!("ring_addr {}", hir.rings[*ring].name),
+            MapSymbol::Counter(counter) => format!("counter_addr {}", hir.counters[*counter].name),
             MapSymbol::Prints => "prints_addr".into(),
             MapSymbol::Scratch => "scratch_map".into(),
             MapSymbol::Programs(first) => format!("program_array {}", hir.functions[*first].name),

@@ -8,7 +8,7 @@ use super::Assembly;
 use crate::bpf::MapRef;
 use crate::btf::IntEncoding;
 use crate::elf::{MapDef, MapSide, Pinning};
-use crate::hir::{ConfigId, FuncId, Map, MapId, MapKind, RingId};
+use crate::hir::{ConfigId, CounterId, FuncId, Map, MapId, MapKind, RingId};
 
 impl Assembly<'_> {
     pub(super) fn add_map(&mut self, id: MapId) {
@@ -26,6 +26,22 @@ impl Assembly<'_> {
             programs: Vec::new(),
         };
         self.keep(MapSymbol::Map(id), map);
+    }
+
+    /// The array of the events of a counter, one for each CPU; the loader knows how many there are.
+    pub(super) fn add_counter(&mut self, id: CounterId) {
+        let map = MapDef {
+            name: self.hir.counters[id].name.clone(),
+            map_type: EVENT_ARRAY,
+            key: MapSide::Bytes(4),
+            value: MapSide::Bytes(4),
+            max_entries: 0,
+            flags: 0,
+            numa_node: None,
+            pinning: Pinning::None,
+            programs: Vec::new(),
+        };
+        self.keep(MapSymbol::Counter(id), map);
     }
 
     /// The one-entry array map of a config block, whose value is the struct of its fields. Whoever loads the object writes
@@ -145,6 +161,8 @@ const MMAPABLE: u32 = 1 << 10;
 const NUMA_NODE: u32 = 4;
 /// Bytes of the ring buffer of printed lines.
 const PRINTS_BYTES: u32 = 256 << 10;
+/// BPF_MAP_TYPE_PERF_EVENT_ARRAY.
+const EVENT_ARRAY: u32 = 4;
 /// BPF_MAP_TYPE_RINGBUF.
 const RING_BUFFER: u32 = 27;
 

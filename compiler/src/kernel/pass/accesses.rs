@@ -5,28 +5,29 @@
 //! - What is tested of a packet from a constant part of an address on is tested from the address, with more bytes.
 //! - What cuts a number to the bytes that are stored anyway is left out.
 
+use super::flow::Flow;
+use super::{insert, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Function, Inst, Op, Origin, Size, Type, Value};
 use crate::source::Span;
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
     let mut changed = false;
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
-    for block in function.reverse_postorder() {
-        let insts = std::mem::take(&mut function.blocks[block].insts);
-        let mut new = Vec::with_capacity(insts.len());
-        for mut inst in insts {
-            if let Some(before) = rewrite(&mut inst, &mut ops, &mut function.values) {
+    for block in flow.order.iter().copied() {
+        let insts = &mut function.blocks[block].insts;
+        let mut made = Vec::new();
+        for (at, inst) in insts.iter_mut().enumerate() {
+            if let Some(before) = rewrite(inst, &mut ops, &mut function.values) {
                 changed = true;
-                new.extend(before);
+                made.extend(before.map(|before| (at, before)));
             }
             if let Some(result) = inst.result {
-                ops[result] = Some(inst.op.clone());
+                note(&mut ops, result, &inst.op);
             }
-            new.push(inst);
         }
-        function.blocks[block].insts = new;
+        insert(insts, made);
     }
     changed
 }

@@ -3,7 +3,9 @@
 //! Each rewriting gives an instruction on values that are there already, or one more constant: [`Rewritten`].
 
 use super::bounds::{greatest, shown};
+use super::flow::Flow;
 use super::fold::{evaluate, swapped};
+use super::{insert, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Condition, Function, Inst, Op, Type, Value};
 
@@ -15,20 +17,20 @@ enum Rewritten {
 }
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
     let mut changed = false;
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
-    for block in function.reverse_postorder() {
-        let insts = std::mem::take(&mut function.blocks[block].insts);
-        let mut new = Vec::with_capacity(insts.len());
-        for mut inst in insts {
+    for block in flow.order.iter().copied() {
+        let insts = &mut function.blocks[block].insts;
+        let mut made = Vec::new();
+        for (at, inst) in insts.iter_mut().enumerate() {
             let rewritten = Known { ops: &ops, types: &function.values }.rewrite(&inst.op);
             changed |= rewritten.is_some();
             let mut with_constant = |left: Value, bits: u64, make: &dyn Fn(Value) -> Op| {
                 let ty = function.values[left];
                 let constant = function.values.push(ty);
                 ops.push(Some(Op::Const(bits)));
-                new.push(Inst { result: Some(constant), op: Op::Const(bits), span: inst.span });
+                made.push((at, Inst { result: Some(constant), op: Op::Const(bits), span: inst.span }));
                 make(constant)
             };
             match rewritten {
@@ -42,11 +44,10 @@ pub fn run(function: &mut Function) -> bool {
                 None => {}
             }
             if let Some(result) = inst.result {
-                ops[result] = Some(inst.op.clone());
+                note(&mut ops, result, &inst.op);
             }
-            new.push(inst);
         }
-        function.blocks[block].insts = new;
+        insert(insts, made);
     }
     changed
 }

@@ -14,7 +14,7 @@ pub fn run(function: &mut Function) -> bool {
     let bits = bits(function);
     let constants = constants(function);
     let only_asked = only_asked(function);
-    let mut replacements = Replacements::new(function);
+    let mut replacements = Replacements::default();
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
         let (Op::Binary(BinaryOp::And, a, b), Some(result)) = (&inst.op, inst.result) else { continue };
         for (value, other) in [(*a, *b), (*b, *a)] {
@@ -28,7 +28,7 @@ pub fn run(function: &mut Function) -> bool {
         return false;
     }
     for block in function.blocks.iter_mut() {
-        block.insts.retain(|inst| inst.result.is_none_or(|result| replacements.by[result].is_none()));
+        block.insts.retain(|inst| inst.result.is_none_or(|result| !replacements.is_replaced(result)));
     }
     true
 }

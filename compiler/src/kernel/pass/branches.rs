@@ -1,19 +1,26 @@
 //! Simplifies control flow: branches on constants, jumps to jumps, blocks with one predecessor that only jumps there.
 
+use std::borrow::Cow;
+
 use super::Replacements;
+use super::flow::Flow;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Condition, Function, Op, Target, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let mut changed = constant_branches(function);
-    changed |= forward_jumps(function);
-    changed |= same_either_way(function);
-    changed |= merge_blocks(function);
-    clear_unreachable(function) || changed
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let mut order = Cow::Borrowed(&flow.order);
+    let mut changed = false;
+    for step in [constant_branches, forward_jumps, same_either_way, merge_blocks] {
+        if step(function, &order) {
+            changed = true;
+            order = Cow::Owned(function.reverse_postorder());
+        }
+    }
+    clear_unreachable(function, &order) || changed
 }
 
-fn constant_branches(function: &mut Function) -> bool {
+fn constant_branches(function: &mut Function, _: &[Block]) -> bool {
     let mut found = Vec::new();
     let definitions = function.definitions();
     for (id, block) in function.blocks.iter_enumerated() {
@@ -30,29 +37,39 @@ fn constant_branches(function: &mut Function) -> bool {
     !found.is_empty()
 }
 
+/// Where a block leads that holds nothing but a jump.
+fn only_jumps(function: &Function, block: Block) -> Option<&Target> {
+    let block = &function.blocks[block];
+    match &block.term {
+        Terminator::Jump(next) if block.insts.is_empty() && block.params.is_empty() => Some(next),
+        _ => None,
+    }
+}
+
 /// Where a jump to the block ends up, through blocks that hold nothing but a jump.
-fn destination(function: &Function, target: &Target) -> Option<Target> {
-    let mut current = target.clone();
+fn destination<'a>(function: &'a Function, target: &'a Target) -> Option<&'a Target> {
+    let mut current = target;
     // A loop of empty blocks has no destination.
     for _ in 0..function.blocks.len() {
-        let block = &function.blocks[current.block];
-        match &block.term {
-            Terminator::Jump(next) if block.insts.is_empty() && block.params.is_empty() => {
-                current = next.clone();
-            }
-            _ => return (current != *target).then_some(current),
+        match only_jumps(function, current.block) {
+            Some(next) => current = next,
+            None => return (current != target).then_some(current),
         }
     }
     None
 }
 
-fn forward_jumps(function: &mut Function) -> bool {
+fn forward_jumps(function: &mut Function, order: &[Block]) -> bool {
     let mut changed = false;
-    for id in function.reverse_postorder() {
-        let mut term = function.blocks[id].term.clone();
-        let before = term.clone();
+    for id in order.iter().copied() {
+        let before = &function.blocks[id].term;
+        let meet = matches!(before, Terminator::Branch { then, otherwise, .. } if then == otherwise);
+        if !meet && before.targets().iter().all(|target| only_jumps(function, target.block).is_none()) {
+            continue;
+        }
+        let mut term = before.clone();
         for target in term.targets_mut() {
-            if let Some(new) = destination(function, target) {
+            if let Some(new) = destination(function, target).cloned() {
                 *target = new;
             }
         }
@@ -62,7 +79,7 @@ fn forward_jumps(function: &mut Function) -> bool {
             Terminator::Branch { ref then, ref otherwise, .. } if then.block == otherwise.block => continue,
             other => other,
         };
-        if term != before {
+        if term != *before {
             function.blocks[id].term = term;
             changed = true;
         }
@@ -72,10 +89,10 @@ fn forward_jumps(function: &mut Function) -> bool {
 
 /// Where both ways of a branch lead to one block with the same arguments, there is nothing to ask; a constant is the same
 /// as the number that was just found to be it.
-fn same_either_way(function: &mut Function) -> bool {
+fn same_either_way(function: &mut Function, order: &[Block]) -> bool {
     let mut found = Vec::new();
     let definitions = function.definitions();
-    for id in function.reverse_postorder() {
+    for id in order.iter().copied() {
         let Terminator::Branch { cond, then, otherwise } = &function.blocks[id].term else { continue };
         let (yes, no) = (beyond(function, then), beyond(function, otherwise));
         if yes.block != no.block {
@@ -83,8 +100,8 @@ fn same_either_way(function: &mut Function) -> bool {
         }
         // Which of the two is the way of the constant, and of which number.
         let equal = match definitions[*cond] {
-            Some(Op::Compare(Condition::Eq, a, b)) => Some((&yes, &no, *a, *b)),
-            Some(Op::Compare(Condition::Ne, a, b)) => Some((&no, &yes, *a, *b)),
+            Some(Op::Compare(Condition::Eq, a, b)) => Some((yes, no, *a, *b)),
+            Some(Op::Compare(Condition::Ne, a, b)) => Some((no, yes, *a, *b)),
             _ => None,
         };
         let target = match equal {
@@ -107,12 +124,8 @@ fn same_either_way(function: &mut Function) -> bool {
 }
 
 /// The target of a block that only jumps on, or the block itself.
-fn beyond(function: &Function, target: &Target) -> Target {
-    let block = &function.blocks[target.block];
-    match &block.term {
-        Terminator::Jump(next) if block.insts.is_empty() && block.params.is_empty() => next.clone(),
-        _ => target.clone(),
-    }
+fn beyond<'a>(function: &'a Function, target: &'a Target) -> &'a Target {
+    only_jumps(function, target.block).unwrap_or(target)
 }
 
 /// Whether a constant is what a number must be where it equals another constant.
@@ -131,37 +144,37 @@ fn stands_for(
 }
 
 /// Appends a block to its only predecessor if that only jumps there.
-fn merge_blocks(function: &mut Function) -> bool {
-    let order = function.reverse_postorder();
+fn merge_blocks(function: &mut Function, order: &[Block]) -> bool {
     let mut predecessors: IndexVec<Block, usize> = function.blocks.iter().map(|_| 0).collect();
     for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
         predecessors[target.block] += 1;
     }
-    let mut replacements = Replacements::new(function);
+    let mut replacements = Replacements::default();
     let mut merged = false;
     let mut gone: IndexVec<Block, bool> = function.blocks.iter().map(|_| false).collect();
-    for id in order {
+    for id in order.iter().copied() {
         if gone[id] {
             continue;
         }
-        while let Terminator::Jump(target) = function.blocks[id].term.clone() {
+        while let Terminator::Jump(target) = &function.blocks[id].term {
             if predecessors[target.block] != 1 || target.block == id || target.block == function.entry() {
                 break;
             }
-            let next = function.blocks[target.block].clone();
-            for (param, arg) in next.params.iter().zip(&target.args) {
+            let target = target.clone();
+            let emptied = &mut function.blocks[target.block];
+            let params = std::mem::take(&mut emptied.params);
+            let insts = std::mem::take(&mut emptied.insts);
+            let term = std::mem::replace(&mut emptied.term, Terminator::Jump(Target::to(target.block)));
+            let span = emptied.span;
+            for (param, arg) in params.iter().zip(&target.args) {
                 replacements.replace(*param, *arg);
             }
             let block = &mut function.blocks[id];
-            block.insts.extend(next.insts);
-            block.term = next.term;
-            block.span = next.span;
+            block.insts.extend(insts);
+            block.term = term;
+            block.span = span;
             gone[target.block] = true;
             merged = true;
-            let emptied = &mut function.blocks[target.block];
-            emptied.insts.clear();
-            emptied.params.clear();
-            emptied.term = Terminator::Jump(Target::to(target.block));
         }
     }
     replacements.apply(function);
@@ -169,10 +182,10 @@ fn merge_blocks(function: &mut Function) -> bool {
 }
 
 /// What cannot be reached keeps no instructions, so that it keeps no value alive either.
-fn clear_unreachable(function: &mut Function) -> bool {
+fn clear_unreachable(function: &mut Function, order: &[Block]) -> bool {
     let mut reached: IndexVec<Block, bool> = function.blocks.iter().map(|_| false).collect();
-    for block in function.reverse_postorder() {
-        reached[block] = true;
+    for block in order {
+        reached[*block] = true;
     }
     let mut changed = false;
     for id in function.blocks.ids().filter(|id| !reached[*id]) {

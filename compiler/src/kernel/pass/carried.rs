@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::decide::deciding;
+use super::flow::WaysIn;
 use super::predecessors;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
@@ -45,7 +46,7 @@ struct Loops<'a> {
     function: &'a Function,
     headers: Vec<Block>,
     dominators: Dominators,
-    ways_in: IndexVec<Block, Vec<Block>>,
+    ways_in: WaysIn,
     definitions: IndexVec<Value, Option<&'a Op>>,
     /// The block whose parameter a value is, and which.
     params: IndexVec<Value, Option<(Block, usize)>>,

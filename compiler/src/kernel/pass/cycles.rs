@@ -7,26 +7,25 @@
 //!     goes to inner(q), outer(q)
 //! ```
 
+use super::flow::Flow;
 use super::{Replacements, params};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let order = function.reverse_postorder();
-    let stands_for = stands_for(function, &order);
-    let mut replacements = Replacements::new(function);
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let stands_for = stands_for(function, &flow.order);
+    let mut replacements = Replacements::default();
     let mut removed: IndexVec<Block, Vec<usize>> = function.blocks.iter().map(|_| Vec::new()).collect();
-    for block in order {
-        for (index, param) in function.blocks[block].params.iter().enumerate() {
+    for block in &flow.order {
+        for (index, param) in function.blocks[*block].params.iter().enumerate() {
             if let Some(only) = stands_for[*param].filter(|only| only != param) {
                 replacements.replace(*param, only);
-                removed[block].push(index);
+                removed[*block].push(index);
             }
         }
     }
-    params::remove(function, &removed);
-    replacements.apply(function)
+    params::drop_replaced(function, &removed, &replacements)
 }
 
 /// The one value that each value is: a parameter is itself where different values come in.

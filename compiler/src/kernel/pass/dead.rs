@@ -1,14 +1,17 @@
 //! Removes instructions and block parameters that nobody needs.
 
+use smallvec::SmallVec;
+
+use super::flow::Flow;
 use super::params;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Function, Op, Value};
+use crate::kernel::mir::{Block, Function, Op, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let needed = needed(function);
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let needed = needed(function, &flow.order);
     let entry = function.entry();
-    let mut changed = false;
+    let (mut changed, mut drops) = (false, false);
     let mut removed: IndexVec<Block, Vec<usize>> = IndexVec::new();
     for id in function.blocks.ids() {
         let block = &mut function.blocks[id];
@@ -16,19 +19,22 @@ pub fn run(function: &mut Function) -> bool {
         block.insts.retain(|inst| !inst.op.is_pure() || inst.result.is_some_and(|result| needed[result]));
         let unused = block.params.iter().enumerate().filter(|(_, param)| !needed[**param]);
         let unused: Vec<_> = unused.map(|(index, _)| index).filter(|_| id != entry).collect();
-        changed |= block.insts.len() != before || !unused.is_empty();
+        changed |= block.insts.len() != before;
+        drops |= !unused.is_empty();
         removed.push(unused);
     }
-    params::remove(function, &removed);
-    changed
+    if drops {
+        params::remove(function, &removed);
+    }
+    changed || drops
 }
 
 /// What effects, branches and results depend on.
-fn needed(function: &Function) -> IndexVec<Value, bool> {
+fn needed(function: &Function, order: &[Block]) -> IndexVec<Value, bool> {
     let mut needs = Needs { needed: function.values.iter().map(|_| false).collect(), open: Vec::new() };
-    let order = function.reverse_postorder();
     let mut made_by: IndexVec<Value, Option<&Op>> = function.values.iter().map(|_| None).collect();
-    let mut args: IndexVec<Value, Vec<Value>> = function.values.iter().map(|_| Vec::new()).collect();
+    let mut args: IndexVec<Value, SmallVec<[Value; 2]>> =
+        function.values.iter().map(|_| SmallVec::new()).collect();
     for block in order.iter().map(|block| &function.blocks[*block]) {
         for inst in &block.insts {
             if let Some(result) = inst.result {
@@ -38,13 +44,15 @@ fn needed(function: &Function) -> IndexVec<Value, bool> {
                 needs.add(&inst.op.operands());
             }
         }
-        let mut own = block.term.clone();
-        for target in own.targets_mut() {
-            for (param, arg) in function.blocks[target.block].params.iter().zip(target.args.drain(..)) {
-                args[*param].push(arg);
+        for target in block.term.targets() {
+            for (param, arg) in function.blocks[target.block].params.iter().zip(&target.args) {
+                args[*param].push(*arg);
             }
         }
-        needs.add(&own.operands());
+        match block.term {
+            Terminator::Branch { cond: value, .. } | Terminator::Return(value) => needs.add(&[value]),
+            Terminator::Jump(_) => {}
+        }
     }
     while let Some(value) = needs.open.pop() {
         if let Some(op) = made_by[value] {

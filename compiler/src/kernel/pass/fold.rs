@@ -1,34 +1,32 @@
 //! Works out at compile time what is known, and drops what does nothing.
 
+use super::flow::Flow;
 use super::turns::Turns;
-use super::{Replacements, bounds};
+use super::{Replacements, bounds, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Condition, Function, Op, Slot, SlotData, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
-    let mut replacements = Replacements::new(function);
+    let mut replacements = Replacements::default();
     let mut changed = false;
-    let turns = Turns::new(function);
-    for block in function.reverse_postorder() {
-        for at in 0..function.blocks[block].insts.len() {
-            let inst = &function.blocks[block].insts[at];
+    let turns = Turns::new(function, flow);
+    for block in flow.order.iter().copied() {
+        for inst in &mut function.blocks[block].insts {
             let Some(result) = inst.result else { continue };
-            let mut op = inst.op.clone();
-            op.map_operands(&mut |value| replacements.resolve(value));
+            inst.op.map_operands(&mut |value| replacements.resolve(value));
             let (types, slots) = (&function.values, &function.slots);
             let known = Known { ops: &ops, types, slots, turns: &turns, block };
-            match known.simplify(&op, function.values[result]) {
+            match known.simplify(&inst.op, function.values[result]) {
                 Simpler::Op(new) => {
                     changed = true;
-                    op = new;
+                    inst.op = new;
                 }
                 Simpler::Value(value) => replacements.replace(result, value),
                 Simpler::No => {}
             }
-            function.blocks[block].insts[at].op = op.clone();
-            ops[result] = Some(op);
+            note(&mut ops, result, &inst.op);
         }
     }
     replacements.apply(function) || changed
@@ -45,7 +43,7 @@ struct Known<'a> {
     ops: &'a IndexVec<Value, Option<Op>>,
     types: &'a IndexVec<Value, Type>,
     slots: &'a IndexVec<Slot, SlotData>,
-    turns: &'a Turns,
+    turns: &'a Turns<'a>,
     /// Where the instruction is.
     block: Block,
 }

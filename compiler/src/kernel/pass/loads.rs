@@ -6,27 +6,26 @@
 //!
 //! What is known at the start of a block is what all blocks before it agree on; nothing, where a loop comes back.
 
+use super::flow::Flow;
 use super::places::{Place, Places, Root};
-use super::{Replacements, constants, predecessors};
+use super::{Replacements, constants};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Kfunc, Op, Size, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let order = function.reverse_postorder();
-    let ways_in = predecessors(function);
-    let places = Places::new(function, &order);
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let places = Places::new(function, &flow.order);
     let mut ends: IndexVec<Block, Option<Known>> = function.blocks.iter().map(|_| None).collect();
     let mut finder = Finder {
         function,
         places,
-        replacements: Replacements::new(function),
+        replacements: Replacements::default(),
         constants: constants(function),
         changes: Vec::new(),
         useless: Vec::new(),
     };
-    for block in order {
-        let mut known = at_start(&ends, &ways_in[block]);
+    for block in flow.order.iter().copied() {
+        let mut known = at_start(&ends, &flow.ways_in[block]);
         for (at, inst) in function.blocks[block].insts.iter().enumerate() {
             finder.inst(inst, (block, at), &mut known);
         }
@@ -235,7 +234,7 @@ impl Finder<'_> {
         known.contents.retain(is_kept);
         let keeps_entries = match callee {
             Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
-            | Callee::Helper(Helper::GetCurrentComm) => true,
+            | Callee::Helper(Helper::GetCurrentComm | Helper::ReadEvent) => true,
             Callee::Helper(helper) => !helper.has_effects(),
             Callee::External(_) | Callee::Function(_) => false,
         };

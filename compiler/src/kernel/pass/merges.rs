@@ -6,6 +6,7 @@
 //! does not know is the same on all of them.
 //!
 //! What decides whether a record of a ring buffer is given back stays known: the verifier must see that it is on every way.
+//! So does what an address is made of where no check stands between: its bound is that of each number that meets there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,15 +56,16 @@ struct Merges<'a> {
     constant: IndexVec<Value, bool>,
     /// A branch or an address depends on it.
     decides: IndexVec<Value, bool>,
-    /// Whether a record is given back depends on it.
+    /// Whether a record is given back depends on it, or an address without a check between.
     kept: IndexVec<Value, bool>,
     zeros: Option<Zeros>,
 }
 
 impl Merges<'_> {
-    /// Finds the values on which it depends whether a record is given back.
+    /// Finds the values that stay known.
     fn keep(&mut self) {
         let mut open = self.deciding_gifts();
+        open.extend(self.distances());
         let ways_in = predecessors(self.function);
         let definitions = self.function.definitions();
         let mut params = BTreeMap::new();
@@ -75,7 +77,7 @@ impl Merges<'_> {
                 continue;
             }
             if let Some(op) = definitions[value]
-                && !matches!(op, Op::Call { .. } | Op::Load { .. })
+                && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
             {
                 open.extend(op.operands());
             }
@@ -86,6 +88,16 @@ impl Merges<'_> {
                 open.extend(to_here.filter_map(|target| target.args.get(*at)));
             }
         }
+    }
+
+    /// The numbers that are added to pointers.
+    fn distances(&self) -> Vec<Value> {
+        let insts = self.function.blocks.iter().flat_map(|block| &block.insts);
+        let distances = insts.filter_map(|inst| match inst.op {
+            Op::PtrAdd(_, distance) => Some(distance),
+            _ => None,
+        });
+        distances.collect()
     }
 
     /// The conditions that decide whether a record is given back: of branches from which one way always leads there and

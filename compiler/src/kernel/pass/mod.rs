@@ -10,6 +10,7 @@ mod carried;
 mod cycles;
 mod dead;
 mod decide;
+mod flow;
 mod fold;
 mod inline;
 mod loads;
@@ -36,11 +37,12 @@ use std::collections::BTreeMap;
 
 use super::Checks;
 use super::mir::verify::{VerifyError, verify};
-use super::mir::{Block, Function, Op, Program, Value};
-use crate::index::IndexVec;
+use super::mir::{Block, Function, Inst, Op, Program, Value};
+use crate::index::{Id, IndexVec};
+use flow::{Flow, WaysIn, ways_in};
 
 /// A pass says whether it changed anything.
-type Pass = fn(&mut Function) -> bool;
+type Pass = fn(&mut Function, &Flow) -> bool;
 
 const PASSES: &[(&str, Pass)] = &[
     ("params", params::run),
@@ -58,8 +60,11 @@ const PASSES: &[(&str, Pass)] = &[
     ("dead", dead::run),
 ];
 
+/// A pass that asks nothing of the others.
+type LastPass = fn(&mut Function) -> bool;
+
 /// Run once, after all others.
-const LAST: &[(&str, Pass)] = &[("bits", bits::run), ("carried", carried::run), ("merges", merges::run)];
+const LAST: &[(&str, LastPass)] = &[("bits", bits::run), ("carried", carried::run), ("merges", merges::run)];
 
 /// Rounds after which a function is good enough; most need two or three.
 const MAX_ROUNDS: usize = 16;
@@ -103,7 +108,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let each = PASSES.iter().chain(LAST).map(|(name, _)| *name);
+    let each = PASSES.iter().map(|(name, _)| *name).chain(LAST.iter().map(|(name, _)| *name));
     std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS])
 }
 
@@ -125,16 +130,18 @@ pub fn run(
         let may_unroll = effort == Effort::Full && function.is_program && unroll::has_loop(function);
         // The loops are still apart from each other.
         let first = if may_unroll { Effort::LoopsApart } else { effort };
-        improve(program, at, first, checks, watch)?;
+        let mut settled = 0;
+        improve(program, at, first, &mut settled, checks, watch)?;
         let into_only_caller = if effort == Effort::AllApart { &BTreeMap::new() } else { &calls };
         if effort != Effort::SmallFrames && inline::run(program, at, into_only_caller) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
-            improve(program, at, first, checks, watch)?;
+            settled = 0;
+            improve(program, at, first, &mut settled, checks, watch)?;
         }
         if may_unroll {
-            unroll_small(program, at, checks, watch)?;
-            improve(program, at, effort, checks, watch)?;
+            unroll_small(program, at, &mut settled, checks, watch)?;
+            improve(program, at, effort, &mut settled, checks, watch)?;
         }
     }
     if effort != Effort::SmallFrames && inline::drop_uncalled(program, &calls) {
@@ -164,18 +171,20 @@ pub fn run(
 fn unroll_small(
     program: &mut Program,
     at: usize,
+    settled: &mut Settled,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    let before = program.functions[at].clone();
+    let before = (program.functions[at].clone(), *settled);
     if !unroll::run(&mut program.functions[at]) {
         return Ok(());
     }
     watch(UNROLL, program);
     check(&program.functions[at], UNROLL, checks)?;
-    improve(program, at, Effort::Full, checks, watch)?;
+    *settled = 0;
+    improve(program, at, Effort::Full, settled, checks, watch)?;
     if !unroll::is_walkable(&program.functions[at]) {
-        program.functions[at] = before;
+        (program.functions[at], *settled) = before;
         watch(UNROLL, program);
     }
     Ok(())
@@ -190,7 +199,7 @@ fn outline_all(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Resul
             watch(OUTLINE, program);
             for changed in at..=at + made {
                 check(&program.functions[changed], OUTLINE, checks)?;
-                improve(program, changed, Effort::Full, checks, watch)?;
+                improve(program, changed, Effort::Full, &mut 0, checks, watch)?;
             }
         }
         at += made + 1;
@@ -212,7 +221,7 @@ fn call_all(
             watch(CALLBACKS, program);
             for changed in at..=at + made {
                 check(&program.functions[changed], CALLBACKS, checks)?;
-                improve(program, changed, effort, checks, watch)?;
+                improve(program, changed, effort, &mut 0, checks, watch)?;
             }
         }
         at += made + 1;
@@ -220,10 +229,18 @@ fn call_all(
     Ok(())
 }
 
+/// Passes after which control may go other ways: blocks, and the ends of blocks.
+const RESHAPING: &[&str] = &["threads", "branches", "twins"];
+
+/// Which of [`PASSES`] change nothing of a function as it is: bit 0 is the first.
+type Settled = u32;
+
+/// Runs passes in turn until none changes anything any more; `settled` says of which that is known, before and behind.
 fn improve(
     program: &mut Program,
     at: usize,
     effort: Effort,
+    settled: &mut Settled,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
@@ -232,22 +249,44 @@ fn improve(
         Effort::SmallFrames => SMALL_FRAMES.contains(&name),
         Effort::LoopsApart | Effort::AllApart => !MIXES_LOOPS.contains(&name),
     };
-    let passes: Vec<_> = PASSES.iter().filter(|(name, _)| wanted(name)).collect();
-    // A pass that changed nothing does not change what has not changed since.
-    let mut idle = 0;
-    for (name, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
-        if pass(&mut program.functions[at]) {
-            idle = 0;
+    let passes = PASSES.iter().enumerate().filter(|(_, (name, _))| wanted(name));
+    let passes: Vec<_> = passes.map(|(bit, (name, pass))| (1 << bit, *name, pass)).collect();
+    let all = passes.iter().fold(0, |all, (bit, ..)| all | bit);
+    let mut flow = None;
+    for (bit, name, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
+        if *settled & all == all {
+            break;
+        }
+        // A pass that changed nothing does not change what has not changed since.
+        if *settled & bit != 0 {
+            continue;
+        }
+        let function = &mut program.functions[at];
+        let ways = flow.get_or_insert_with(|| Flow::new(function));
+        if pass(function, ways) {
+            *settled = 0;
+            if RESHAPING.contains(name) {
+                flow = None;
+            }
             watch(name, program);
         } else {
-            idle += 1;
+            *settled |= bit;
         }
         check(&program.functions[at], name, checks)?;
-        if idle == passes.len() {
-            break;
+        if let (Checks::EveryStage, Some(flow)) = (checks, &flow) {
+            unchanged(&program.functions[at], flow, name)?;
         }
     }
     Ok(())
+}
+
+/// Checks that control goes the ways that it went before a pass.
+fn unchanged(function: &Function, flow: &Flow, after: &str) -> Result<(), VerifyError> {
+    if flow.is_of(function) {
+        return Ok(());
+    }
+    let what = format!("after {after}: control goes other ways than before");
+    Err(VerifyError { function: function.name.clone(), block: 0, what })
 }
 
 /// Checks what is checked after every pass.
@@ -263,29 +302,28 @@ fn verified(function: &Function, after: &str) -> Result<(), VerifyError> {
 }
 
 /// Values that are to be replaced by others.
+#[derive(Default)]
 struct Replacements {
+    /// Up to the last one that is to be replaced.
     by: IndexVec<Value, Option<Value>>,
-    any: bool,
 }
 
 impl Replacements {
-    fn new(function: &Function) -> Replacements {
-        Replacements { by: function.values.iter().map(|_| None).collect(), any: false }
-    }
-
-    /// Makes room for a value that was added to the function.
-    fn add(&mut self) {
-        self.by.push(None);
-    }
-
     fn replace(&mut self, value: Value, by: Value) {
+        while self.by.len() <= value.index() {
+            self.by.push(None);
+        }
         self.by[value] = Some(by);
-        self.any = true;
+    }
+
+    /// Whether a value is to be replaced.
+    fn is_replaced(&self, value: Value) -> bool {
+        self.by.get(value).is_some_and(Option::is_some)
     }
 
     /// What stands for a value in the end.
     fn resolve(&self, mut value: Value) -> Value {
-        while let Some(by) = self.by[value] {
+        while let Some(by) = self.by.get(value).copied().flatten() {
             value = by;
         }
         value
@@ -293,7 +331,7 @@ impl Replacements {
 
     /// Replaces every use. Gives whether there was anything to replace.
     fn apply(&self, function: &mut Function) -> bool {
-        if !self.any {
+        if self.by.is_empty() {
             return false;
         }
         for block in function.blocks.iter_mut() {
@@ -307,25 +345,40 @@ impl Replacements {
 }
 
 /// The blocks that lead to each block and can be reached themselves.
-fn predecessors(function: &Function) -> IndexVec<Block, Vec<Block>> {
-    let mut found: IndexVec<Block, Vec<Block>> = function.blocks.iter().map(|_| Vec::new()).collect();
-    for from in function.reverse_postorder() {
-        for target in function.blocks[from].term.targets() {
-            found[target.block].push(from);
-        }
-    }
-    found
+fn predecessors(function: &Function) -> WaysIn {
+    ways_in(function, &function.reverse_postorder())
 }
 
-/// The blocks that can be reached and read a value.
-fn uses(function: &Function, value: Value) -> Vec<Block> {
-    let mut found = function.reverse_postorder();
-    found.retain(|block| {
+/// Those of the blocks that read a value.
+fn uses(function: &Function, order: &[Block], value: Value) -> Vec<Block> {
+    let reads = |block: &Block| {
         let data = &function.blocks[*block];
-        let in_insts = data.insts.iter().any(|inst| inst.op.operands().contains(&value));
-        in_insts || data.term.operands().contains(&value)
-    });
-    found
+        data.insts.iter().any(|inst| inst.op.reads(value)) || data.term.reads(value)
+    };
+    order.iter().copied().filter(reads).collect()
+}
+
+/// Puts instructions before those at some positions, which rise.
+fn insert(insts: &mut Vec<Inst>, made: Vec<(usize, Inst)>) {
+    if made.is_empty() {
+        return;
+    }
+    let mut made = made.into_iter().peekable();
+    let mut all = Vec::with_capacity(insts.len() + made.len());
+    for (at, inst) in std::mem::take(insts).into_iter().enumerate() {
+        while let Some((_, before)) = made.next_if(|(before, _)| *before == at) {
+            all.push(before);
+        }
+        all.push(inst);
+    }
+    *insts = all;
+}
+
+/// Notes what makes a value. Of calls nothing is asked.
+fn note(ops: &mut IndexVec<Value, Option<Op>>, result: Value, op: &Op) {
+    if !matches!(op, Op::Call { .. }) {
+        ops[result] = Some(op.clone());
+    }
 }
 
 /// The values that are constants.

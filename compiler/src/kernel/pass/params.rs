@@ -1,37 +1,59 @@
 //! Removes block parameters that always have the same value.
 
+use smallvec::SmallVec;
+
 use super::Replacements;
+use super::flow::Flow;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Value};
 
+/// What the jumps to each block pass to it.
+type Incoming<'a> = IndexVec<Block, SmallVec<[&'a [Value]; 2]>>;
+
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let order = function.reverse_postorder();
-    let mut incoming: IndexVec<Block, Vec<Vec<Value>>> = function.blocks.iter().map(|_| Vec::new()).collect();
-    for block in &order {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let (removed, replacements) = replaceable(function, flow);
+    drop_replaced(function, &removed, &replacements)
+}
+
+/// The parameters of each block that always have one value, by their positions, and that value.
+fn replaceable(function: &Function, flow: &Flow) -> (IndexVec<Block, Vec<usize>>, Replacements) {
+    let mut incoming: Incoming<'_> = function.blocks.iter().map(|_| SmallVec::new()).collect();
+    for block in &flow.order {
         for target in function.blocks[*block].term.targets() {
-            incoming[target.block].push(target.args.clone());
+            incoming[target.block].push(target.args.as_slice());
         }
     }
-    let mut replacements = Replacements::new(function);
+    let mut replacements = Replacements::default();
     let mut removed: IndexVec<Block, Vec<usize>> = function.blocks.iter().map(|_| Vec::new()).collect();
-    for block in order {
+    for block in flow.order.iter().copied() {
         if block == function.entry() {
             continue;
         }
         for (index, param) in function.blocks[block].params.iter().enumerate() {
             let args = incoming[block].iter().map(|args| replacements.resolve(args[index]));
-            let others: Vec<_> = args.filter(|arg| arg != param).collect();
-            let Some(only) = others.first().filter(|first| others.iter().all(|arg| arg == *first)) else {
-                continue;
-            };
+            let mut others = args.filter(|arg| arg != param);
+            let Some(only) = others.next().filter(|first| others.all(|arg| arg == *first)) else { continue };
             // A parameter of any memory stays one if it stands for a pointer of a closer type.
-            replacements.replace(*param, *only);
+            replacements.replace(*param, only);
             removed[block].push(index);
         }
     }
-    remove(function, &removed);
-    replacements.apply(function)
+    (removed, replacements)
+}
+
+/// Removes parameters, by their positions, that were replaced. Gives whether there were any.
+pub(super) fn drop_replaced(
+    function: &mut Function,
+    removed: &IndexVec<Block, Vec<usize>>,
+    replacements: &Replacements,
+) -> bool {
+    let any = removed.iter().any(|removed| !removed.is_empty());
+    if any {
+        remove(function, removed);
+        replacements.apply(function);
+    }
+    any
 }
 
 /// Removes parameters, by their positions, and the arguments for them.

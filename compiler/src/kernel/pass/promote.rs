@@ -8,14 +8,16 @@
 
 use std::collections::BTreeMap;
 
+use super::flow::Flow;
 use super::{Replacements, repair};
+use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Inst, Op, Size, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let candidates = candidates(function);
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let candidates = candidates(function, &flow.order);
     for (addresses, ty) in &candidates {
-        promote(function, addresses, *ty);
+        promote(function, flow, addresses, *ty);
     }
     !candidates.is_empty()
 }
@@ -33,13 +35,18 @@ struct Access {
 }
 
 /// The addresses into each range that has nothing but accesses of one kind, and the type of its content.
-fn candidates(function: &Function) -> Vec<(Vec<Value>, Type)> {
-    let mut ranges: BTreeMap<Value, (Range, u32)> = BTreeMap::new();
+fn candidates(function: &Function, order: &[Block]) -> Vec<(Vec<Value>, Type)> {
+    let mut ranges: IndexVec<Value, Option<(Range, u32)>> = function.values.iter().map(|_| None).collect();
+    let mut any = false;
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
         if let (Op::StackAddr { slot, offset }, Some(result)) = (&inst.op, inst.result) {
             let data = function.slots[*slot];
-            ranges.insert(result, ((data.position, data.size), *offset));
+            ranges[result] = Some(((data.position, data.size), *offset));
+            any = true;
         }
+    }
+    if !any {
+        return Vec::new();
     }
     // None where they are of several kinds, or the address is used otherwise.
     let mut found: BTreeMap<Range, Option<Access>> = BTreeMap::new();
@@ -49,12 +56,12 @@ fn candidates(function: &Function) -> Vec<(Vec<Value>, Type)> {
             *known = None;
         }
     };
-    for block in function.reverse_postorder() {
-        let data = &function.blocks[block];
+    for block in order {
+        let data = &function.blocks[*block];
         for inst in &data.insts {
             let accessed = access(function, inst);
             for operand in inst.op.operands() {
-                let Some((range, offset)) = ranges.get(&operand) else { continue };
+                let Some((range, offset)) = &ranges[operand] else { continue };
                 note(
                     *range,
                     accessed
@@ -64,13 +71,15 @@ fn candidates(function: &Function) -> Vec<(Vec<Value>, Type)> {
             }
         }
         for operand in data.term.operands() {
-            if let Some((range, _)) = ranges.get(&operand) {
+            if let Some((range, _)) = &ranges[operand] {
                 note(*range, None);
             }
         }
     }
     let simple = found.into_iter().filter_map(|(range, access)| Some((range, access?.ty)));
-    let addresses = |range| ranges.iter().filter(move |(_, (one, _))| *one == range).map(|(value, _)| *value);
+    let is_in = |range, at: &Option<(Range, u32)>| at.is_some_and(|(one, _)| one == range);
+    let all = || ranges.iter_enumerated();
+    let addresses = |range| all().filter(move |(_, at)| is_in(range, at)).map(|(value, _)| value);
     simple.map(|(range, ty)| (addresses(range).collect(), ty)).collect()
 }
 
@@ -88,13 +97,13 @@ fn access(function: &Function, inst: &Inst) -> Option<(Value, Access)> {
 }
 
 /// Replaces all accesses through these addresses.
-fn promote(function: &mut Function, addresses: &[Value], ty: Type) {
+fn promote(function: &mut Function, flow: &Flow, addresses: &[Value], ty: Type) {
     let unset = function.values.push(ty);
     let at_start = function.values.push(ty);
-    let mut replacements = Replacements::new(function);
+    let mut replacements = Replacements::default();
     let entry = function.entry();
     let mut ends: BTreeMap<Block, Value> = BTreeMap::from([(entry, unset)]);
-    for block in function.reverse_postorder() {
+    for block in flow.order.iter().copied() {
         let mut current = if block == entry { unset } else { at_start };
         function.blocks[block].insts.retain(|inst| match inst.op {
             Op::Load { base, .. } if addresses.contains(&base) => {
@@ -115,5 +124,5 @@ fn promote(function: &mut Function, addresses: &[Value], ty: Type) {
     let span = function.span;
     let zero = Inst { result: Some(unset), op: Op::Const(0), span };
     function.blocks[entry].insts.insert(0, zero);
-    repair::run(function, at_start, &ends, None);
+    repair::run(function, (&flow.order, &flow.ways_in), at_start, &ends, None);
 }

@@ -2,21 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use super::{predecessors, uses};
+use super::flow::WaysIn;
+use super::uses;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Value};
 
 /// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with one, what stands
-/// for the value at the block's end; every way to a use leads through one of them. Uses in the value's own block stay.
-pub fn run(function: &mut Function, value: Value, definitions: &BTreeMap<Block, Value>, own: Option<Block>) {
-    let mut users = uses(function, value);
+/// for the value at the block's end; every way to a use leads through one of them. Uses in the value's own block stay. The
+/// blocks are given in reverse postorder, with those that lead to each.
+pub fn run(
+    function: &mut Function,
+    (order, ways_in): (&[Block], &WaysIn),
+    value: Value,
+    definitions: &BTreeMap<Block, Value>,
+    own: Option<Block>,
+) {
+    let mut users = uses(function, order, value);
     users.retain(|block| Some(*block) != own);
     if users.is_empty() {
         return;
     }
-    let ways_in = predecessors(function);
-    let needing = needing(&users, &ways_in, definitions);
-    let reaching = Reaching::new(function, value, &ways_in, &needing, definitions);
+    let needing = needing(&users, ways_in, definitions);
+    let order = order.iter().copied().filter(|block| needing[*block]);
+    let reaching = Reaching::new(function, value, order.collect(), ways_in, definitions);
     for block in users {
         let Some(by) = reaching.at_start[block] else { continue };
         let mut replace = |used: Value| if used == value { by } else { used };
@@ -35,11 +43,7 @@ pub fn run(function: &mut Function, value: Value, definitions: &BTreeMap<Block, 
 }
 
 /// The blocks at whose start the value is needed.
-fn needing(
-    users: &[Block],
-    ways_in: &IndexVec<Block, Vec<Block>>,
-    definitions: &BTreeMap<Block, Value>,
-) -> IndexVec<Block, bool> {
+fn needing(users: &[Block], ways_in: &WaysIn, definitions: &BTreeMap<Block, Value>) -> IndexVec<Block, bool> {
     let mut needing: IndexVec<Block, bool> = ways_in.iter().map(|_| false).collect();
     let mut open = users.to_vec();
     while let Some(block) = open.pop() {
@@ -61,14 +65,12 @@ impl Reaching {
     fn new(
         function: &mut Function,
         value: Value,
-        ways_in: &IndexVec<Block, Vec<Block>>,
-        needing: &IndexVec<Block, bool>,
+        order: Vec<Block>,
+        ways_in: &WaysIn,
         definitions: &BTreeMap<Block, Value>,
     ) -> Reaching {
         let at_start = function.blocks.iter().map(|_| None).collect();
         let mut reaching = Reaching { at_start, params: BTreeMap::new() };
-        let mut order = function.reverse_postorder();
-        order.retain(|block| needing[*block]);
         let mut changed = true;
         while changed {
             changed = false;

@@ -11,10 +11,10 @@
 
 use std::collections::BTreeMap;
 
+use super::flow::{Flow, ways_in};
 use super::fold::{evaluate, holds, narrowed, swapped};
-use super::{constants, predecessors, repair, uses};
+use super::{constants, repair, uses};
 use crate::index::IndexVec;
-use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
     BinaryOp, Block, BlockData, Function, Inst, Op, Origin, Target, Terminator, Type, Value,
 };
@@ -26,25 +26,25 @@ const MAX_THREADS: usize = 32;
 const MAX_INSTS: usize = 3;
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    if !thread_first(function, flow) {
+        return false;
+    }
     // One at a time: each changes who comes from where.
-    (0..MAX_THREADS).take_while(|_| thread_first(function)).count() > 0
+    (1..MAX_THREADS).take_while(|_| thread_first(function, &Flow::new(function))).count();
+    true
 }
 
 /// Who comes from where, and what is constant.
-struct Flow {
-    order: Vec<Block>,
-    ways_in: IndexVec<Block, Vec<Block>>,
-    dominators: Dominators,
+struct Known<'a> {
+    flow: &'a Flow,
     constants: IndexVec<Value, Option<u64>>,
 }
 
-fn thread_first(function: &mut Function) -> bool {
-    let order = function.reverse_postorder();
-    let dominators = Dominators::new(function, &order);
-    let flow = Flow { ways_in: predecessors(function), constants: constants(function), dominators, order };
+fn thread_first(function: &mut Function, flow: &Flow) -> bool {
+    let known = Known { flow, constants: constants(function) };
     for join in &flow.order {
-        let decided = flow.decided(function, *join);
+        let decided = known.decided(function, *join);
         if !decided.is_empty() {
             pass_by(function, *join, &decided);
             return true;
@@ -53,7 +53,7 @@ fn thread_first(function: &mut Function) -> bool {
     false
 }
 
-impl Flow {
+impl Known<'_> {
     /// The blocks that come to one which only asks, with the answer that they will get.
     fn decided(&self, function: &Function, join: Block) -> Vec<(Block, bool)> {
         let data = &function.blocks[join];
@@ -61,14 +61,9 @@ impl Flow {
         if join == function.entry() || !only_asks(data) {
             return Vec::new();
         }
-        // An answer that is needed behind the question would have to be kept.
-        let tests = data.insts.iter().filter(|inst| inst.op.is_test()).filter_map(|inst| inst.result);
-        if tests.into_iter().any(|test| uses(function, test).iter().any(|block| *block != join)) {
-            return Vec::new();
-        }
         let made_here =
             data.params.contains(cond) || data.insts.iter().any(|inst| inst.result == Some(*cond));
-        let ways_in = self.ways_in[join].iter();
+        let ways_in = self.flow.ways_in[join].iter();
         let answers = ways_in.filter_map(|from| {
             let answer = match made_here {
                 true => self.evaluated(function, *from, join, *cond),
@@ -81,11 +76,16 @@ impl Flow {
         if decided.is_empty() || self.is_header(join) && !self.may_enter_behind(function, join) {
             return Vec::new();
         }
+        // An answer that is needed behind the question would have to be kept.
+        let mut tests = data.insts.iter().filter(|inst| inst.op.is_test()).filter_map(|inst| inst.result);
+        if tests.any(|test| uses(function, &self.flow.order, test).iter().any(|block| *block != join)) {
+            return Vec::new();
+        }
         decided
     }
 
     fn is_header(&self, block: Block) -> bool {
-        self.ways_in[block].iter().any(|from| self.dominators.dominates(block, *from))
+        self.flow.ways_in[block].iter().any(|from| self.flow.dominators.dominates(block, *from))
     }
 
     /// Whether a loop may be entered behind its header: nothing is made again there, and what the header makes is read
@@ -93,13 +93,14 @@ impl Flow {
     fn may_enter_behind(&self, function: &Function, header: Block) -> bool {
         let data = &function.blocks[header];
         let results = data.insts.iter().filter_map(|inst| inst.result);
-        let outside = |value: Value| uses(function, value).into_iter().filter(|block| *block != header);
+        let uses = |value: Value| uses(function, &self.flow.order, value);
+        let outside = |value: Value| uses(value).into_iter().filter(|block| *block != header);
         if results.clone().count() > 1 || results.into_iter().any(|result| outside(result).next().is_some()) {
             return false;
         }
         let next = data.term.targets().into_iter().map(|target| target.block);
-        let own: Vec<Block> = next.filter(|block| self.ways_in[*block] == [header]).collect();
-        let covered = |block: Block| own.iter().any(|above| self.dominators.dominates(*above, block));
+        let own: Vec<Block> = next.filter(|block| self.flow.ways_in[*block].as_slice() == [header]).collect();
+        let covered = |block: Block| own.iter().any(|above| self.flow.dominators.dominates(*above, block));
         data.params.iter().all(|param| outside(*param).all(covered))
     }
 
@@ -161,8 +162,8 @@ impl Flow {
                 return Some(then.block == to);
             }
             to = from;
-            from = self.dominators.immediate(from)?;
-            alone = self.ways_in[to] == [from];
+            from = self.flow.dominators.immediate(from)?;
+            alone = self.flow.ways_in[to].as_slice() == [from];
         }
     }
 }
@@ -216,7 +217,9 @@ fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) {
             places.extend(stands_for.get(value).map(|stands| (way, *stands)));
         }
     }
+    let order = function.reverse_postorder();
+    let ways_in = ways_in(function, &order);
     for (value, places) in definitions {
-        repair::run(function, value, &places, Some(join));
+        repair::run(function, (&order, &ways_in), value, &places, Some(join));
     }
 }

@@ -4,50 +4,47 @@
 //! of the number is gone by then (`widen_imprecise_scalars` in kernel/bpf/verifier.c, v6.12). So what shows it the bounds of
 //! a number that an address depends on has to be in the same turn.
 
-use super::{has_iterator, outline};
+use super::flow::Flow;
 use crate::index::IndexVec;
-use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, Function, Value};
 
 /// The turns of a function's iterators. A turn goes by the block that it starts with, the innermost counts, and what is in
 /// none is in one of its own.
-pub struct Turns {
-    blocks: IndexVec<Block, Option<Block>>,
+pub struct Turns<'a>(Option<Made<'a>>);
+
+struct Made<'a> {
+    blocks: &'a IndexVec<Block, Option<Block>>,
     values: IndexVec<Value, Option<Block>>,
 }
 
-impl Turns {
+impl Turns<'_> {
     /// Those of a function; block parameters count as made in no turn.
-    pub fn new(function: &Function) -> Turns {
-        let mut blocks: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
-        let mut values: IndexVec<Value, Option<Block>> = function.values.iter().map(|_| None).collect();
-        if !has_iterator(function) {
-            return Turns { blocks, values };
-        }
-        outline::loops(function).iter().for_each(|one| blocks[one.entry] = Some(one.entry));
-        let order = function.reverse_postorder();
-        let dominators = Dominators::new(function, &order);
-        for block in order {
-            let around = dominators.immediate(block).and_then(|above| blocks[above]);
-            blocks[block] = blocks[block].or(around);
-            let results = function.blocks[block].insts.iter().filter_map(|inst| inst.result);
-            results.for_each(|value| values[value] = blocks[block]);
-        }
-        Turns { blocks, values }
+    pub fn new<'a>(function: &Function, flow: &'a Flow) -> Turns<'a> {
+        let made = flow.turns.as_ref().map(|blocks| {
+            let mut values: IndexVec<Value, Option<Block>> = function.values.iter().map(|_| None).collect();
+            for block in &flow.order {
+                let results = function.blocks[*block].insts.iter().filter_map(|inst| inst.result);
+                results.for_each(|value| values[value] = blocks[*block]);
+            }
+            Made { blocks, values }
+        });
+        Turns(made)
     }
 
     /// Notes a new value of a block; of the function's start, if there is none.
     pub fn add(&mut self, block: Option<Block>) {
-        self.values.push(block.and_then(|block| self.blocks[block]));
+        if let Some(Made { blocks, values }) = &mut self.0 {
+            values.push(block.and_then(|block| blocks[block]));
+        }
     }
 
     /// Whether a value above a block is made in the same turn.
     pub fn made_in_that_of(&self, block: Block, value: Value) -> bool {
-        self.values[value] == self.blocks[block]
+        self.0.as_ref().is_none_or(|made| made.values[value] == made.blocks[block])
     }
 
     /// Whether two blocks, one above the other, are in the same turn.
     pub fn are_one(&self, above: Block, below: Block) -> bool {
-        self.blocks[above] == self.blocks[below]
+        self.0.as_ref().is_none_or(|made| made.blocks[above] == made.blocks[below])
     }
 }

@@ -1,16 +1,16 @@
 //! Makes one block of those that do the same and then go the same way.
 
+use super::flow::Flow;
 use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Op, SlotData, Target, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
     let mut firsts: FastMap<Content, Block> = FastMap::default();
     let mut stands_for: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
     let mut changed = false;
-    let order = function.reverse_postorder();
     let same = same_places(function);
-    for block in &order {
+    for block in &flow.order {
         let Some(content) = content(function, *block, &same) else { continue };
         match firsts.get(&content) {
             Some(first) => {
@@ -25,8 +25,8 @@ pub fn run(function: &mut Function) -> bool {
     if !changed {
         return false;
     }
-    for block in order {
-        let term = &mut function.blocks[block].term;
+    for block in &flow.order {
+        let term = &mut function.blocks[*block].term;
         for target in term.targets_mut() {
             if let Some(first) = stands_for[target.block] {
                 *target = Target::to(first);

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::flow::ways_in;
 use super::outline::loops::{Loop, loops};
 use super::{constants, predecessors, repair};
 use crate::index::{Id, IndexVec};
@@ -141,9 +142,11 @@ impl Plan {
 
     fn apply(&self, function: &mut Function) {
         let old: BTreeSet<Block> = self.of.blocks.iter().copied().chain([self.of.header]).collect();
-        let ways_in = predecessors(function);
-        let outside: Vec<Block> =
-            ways_in[self.of.header].iter().copied().filter(|from| !old.contains(from)).collect();
+        let outside: Vec<Block> = predecessors(function)[self.of.header]
+            .iter()
+            .copied()
+            .filter(|from| !old.contains(from))
+            .collect();
         let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> = BTreeMap::new();
         let headers: Vec<Block> = (0..=self.turns).map(|_| empty_block(function)).collect();
         for (turn, header) in headers.iter().enumerate() {
@@ -196,8 +199,10 @@ impl Plan {
                 span: data.span,
             };
         }
+        let order = function.reverse_postorder();
+        let ways_in = ways_in(function, &order);
         for (value, places) in definitions {
-            repair::run(function, value, &places, None);
+            repair::run(function, (&order, &ways_in), value, &places, None);
         }
         self.drop_iterator(function);
     }

@@ -8,28 +8,28 @@
 //! one whose making shows it ([`bounds::shown`]), an [`Op::Below`] from above, or one that is put where the branch came in.
 //! In a turn of an iterator only what was shown in the same turn counts ([`Turns`]).
 
+use smallvec::SmallVec;
+
 use super::bounds::{self, Bounds};
+use super::flow::{Flow, WaysIn};
 use super::turns::Turns;
-use super::{Replacements, predecessors};
-use crate::index::{FastMap, IndexVec};
-use crate::kernel::mir::dominators::Dominators;
+use super::{Replacements, note};
+use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Type, Value};
 
 /// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function) -> bool {
-    let order = function.reverse_postorder();
-    let dominators = Dominators::new(function, &order);
-    let mut below: IndexVec<Block, Vec<Block>> = function.blocks.iter().map(|_| Vec::new()).collect();
-    for block in order.iter().rev() {
-        if let Some(above) = dominators.immediate(*block) {
+pub fn run(function: &mut Function, flow: &Flow) -> bool {
+    let mut below: Below = function.blocks.iter().map(|_| SmallVec::new()).collect();
+    for block in flow.order.iter().rev() {
+        if let Some(above) = flow.dominators.immediate(*block) {
             below[above].push(*block);
         }
     }
     let mut walk = Walk {
-        turns: Turns::new(function),
+        turns: Turns::new(function, flow),
         ops: function.values.iter().map(|_| None).collect(),
-        replacements: Replacements::new(function),
-        ways_in: predecessors(function),
+        replacements: Replacements::default(),
+        ways_in: &flow.ways_in,
         made: Scoped::default(),
         known: Scoped::default(),
         bounds: Scoped::default(),
@@ -43,6 +43,9 @@ pub fn run(function: &mut Function) -> bool {
     walk.all(&below);
     walk.finish()
 }
+
+/// The blocks right below each in the tree of dominators.
+type Below = IndexVec<Block, SmallVec<[Block; 2]>>;
 
 /// A map with scopes: what was set in a scope is as before when the scope ends.
 struct Scoped<K, V> {
@@ -78,11 +81,11 @@ impl<K: Clone + Eq + std::hash::Hash, V: Clone> Scoped<K, V> {
 
 struct Walk<'a> {
     function: &'a mut Function,
-    turns: Turns,
+    turns: Turns<'a>,
     /// What makes the values seen so far.
     ops: IndexVec<Value, Option<Op>>,
     replacements: Replacements,
-    ways_in: IndexVec<Block, Vec<Block>>,
+    ways_in: &'a WaysIn,
     made: Scoped<(Op, Type), Value>,
     /// Conditions that are constants here.
     known: Scoped<Value, u64>,
@@ -103,7 +106,7 @@ struct Walk<'a> {
 type Marks = [usize; 5];
 
 impl Walk<'_> {
-    fn all(&mut self, below: &IndexVec<Block, Vec<Block>>) {
+    fn all(&mut self, below: &Below) {
         let entry = self.function.entry();
         let mut open = vec![(entry, None)];
         while let Some((block, marks)) = open.pop() {
@@ -171,7 +174,8 @@ impl Walk<'_> {
         let mut insts = std::mem::take(&mut self.function.blocks[block].insts);
         insts.retain_mut(|inst| self.keep(inst, block));
         self.function.blocks[block].insts = insts;
-        let mut term = self.function.blocks[block].term.clone();
+        let unset = Terminator::Return(Value::new(0));
+        let mut term = std::mem::replace(&mut self.function.blocks[block].term, unset);
         term.map_operands(&mut |value| self.noted_operand(value));
         self.function.blocks[block].term = term;
     }
@@ -199,7 +203,7 @@ impl Walk<'_> {
         inst.op.map_operands(&mut |value| self.noted_operand(value));
         let Some(result) = inst.result else { return true };
         if !is_shared(&inst.op) {
-            self.ops[result] = Some(inst.op.clone());
+            note(&mut self.ops, result, &inst.op);
             return true;
         }
         let ty = self.function.values[result];
@@ -254,7 +258,6 @@ impl Walk<'_> {
     fn value(&mut self, ty: Type, op: Op, block: Option<Block>) -> Value {
         self.ops.push(Some(op));
         self.turns.add(block);
-        self.replacements.add();
         self.function.values.push(ty)
     }
 

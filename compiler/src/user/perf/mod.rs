@@ -6,6 +6,7 @@ pub mod count;
 pub mod list;
 pub mod read;
 pub mod record;
+pub mod show;
 pub mod used;
 
 use wasm_encoder::Instruction as I;

@@ -94,6 +94,14 @@ impl Machine<'_> {
                 Helper::Loop,
                 [Datum::Bits(turns), Datum::Function(function), captured @ Datum::Pointer(_), Datum::Bits(0)],
             ) => self.turns(*turns as u32, *function, *captured),
+            (
+                Helper::ReadEvent,
+                [Datum::Map(MapSymbol::Counter(_)), Datum::Bits(_), Datum::Pointer(buffer), Datum::Bits(len)],
+            ) => {
+                let bytes = self.answers.bytes(helper, *len as usize);
+                self.memory.write(*buffer, &bytes)?;
+                Ok(Datum::Bits(0))
+            }
             (Helper::GetStackId, [_, Datum::Map(_), Datum::Bits(_)])
             | (Helper::GetAttachCookie, [_])
             | (_, []) => Ok(Datum::Bits(self.answers.number(helper))),

@@ -91,7 +91,7 @@ pub struct Outcome {
     pub result: u64,
     /// Global variables.
     pub globals: Vec<Vec<u8>>,
-    /// Entries of maps, by map and key.
+    /// Entries of maps, by map and key; of arrays, where every entry is there, those that are not zero.
     pub entries: BTreeMap<(MapId, Vec<u8>), Vec<u8>>,
 }
 
@@ -135,8 +135,11 @@ pub fn run(
         return fault("a record of a ring buffer is kept");
     }
     let globals = machine.globals.iter().map(|start| machine.memory.content(*start)).collect();
+    let is_zero = |content: &[u8]| content.iter().all(|byte| *byte == 0);
     let entries = machine.entries.iter();
-    let entries = entries.map(|(name, start)| (name.clone(), machine.memory.content(*start))).collect();
+    let mut entries: BTreeMap<_, _> =
+        entries.map(|(name, start)| (name.clone(), machine.memory.content(*start))).collect();
+    entries.retain(|(map, _), content| !(around.maps[map.index()].kind.is_array() && is_zero(content)));
     Ok(Outcome { result, globals, entries })
 }
 

@@ -29,7 +29,7 @@ pub struct Captured {
     pub outgoing: BTreeMap<Value, Place>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
-    /// What a turn makes that others make again.
+    /// What a turn makes that others make again: of nothing that a turn makes.
     pub leaves: Vec<Inst>,
     /// Slots of which only the turns know.
     pub slots: BTreeSet<Slot>,
@@ -145,7 +145,7 @@ impl Captured {
             return Ok(());
         }
         if let Some(op) = ops[value]
-            && (self.is_leaf_inside(op) || is_checked(ops, op))
+            && (self.is_leaf_inside(op) || is_checked(ops, op) || is_test(op))
         {
             for operand in op.operands() {
                 self.bring(function, ops, one, operand)?;
@@ -207,7 +207,9 @@ impl Captured {
         }
         for value in read.intersection(made) {
             match ops[*value] {
-                Some(op) if op.is_leaf() => {
+                Some(op)
+                    if op.is_leaf() || is_test(op) && !op.operands().iter().any(|one| made.contains(one)) =>
+                {
                     self.leaves.push(Inst { result: Some(*value), op: op.clone(), span: function.span });
                 }
                 _ if function.values[*value].bits().is_none() => return Err(Kept::Pointer),
@@ -230,6 +232,11 @@ fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether this tests a pointer: as a number that was handed over it would say nothing about it to the verifier.
+fn is_test(op: &Op) -> bool {
+    matches!(op, Op::IsNull(_) | Op::Within { .. })
 }
 
 /// In a callback no record can be given back that was reserved outside, and no program goes on in another.

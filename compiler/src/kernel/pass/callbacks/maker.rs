@@ -211,10 +211,11 @@ impl Captured {
                 found.insert(value, caller.make(behind, ty, leaf.op.clone()));
             }
         }
-        replace_outside(caller.function, one, &[running, none], &found, &self.zeros);
+        let replaced = Replaced::new(caller.function, found, &self.zeros);
+        replaced.apply(caller.function, one, &[running, none]);
         let target = |target: &Target| Target {
             block: target.block,
-            args: target.args.iter().map(|arg| found.get(arg).copied().unwrap_or(*arg)).collect(),
+            args: target.args.iter().map(|arg| replaced.resolve(*arg)).collect(),
         };
         let mut at = behind;
         for (index, exit) in exits.iter().enumerate() {
@@ -302,35 +303,41 @@ struct Word {
     first: Value,
 }
 
-/// Lets those behind the loop read what was found there, and nobody hide numbers by zeros that everybody knows.
-fn replace_outside(
-    function: &mut Function,
-    one: &Loop,
-    calling: &[Block],
-    found: &BTreeMap<Value, Value>,
-    zeros: &BTreeSet<Value>,
-) {
-    let mut by = found.clone();
-    for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        if let (Op::Opaque { value, zero }, Some(result)) = (&inst.op, inst.result)
-            && zeros.contains(zero)
-        {
-            by.insert(result, *value);
+/// What those behind the loop read instead: what was found there, and not the zeros that everybody knows now.
+///
+/// A number that a turn hides is found behind the loop as every other that a turn makes.
+struct Replaced(BTreeMap<Value, Value>);
+
+impl Replaced {
+    fn new(function: &Function, found: BTreeMap<Value, Value>, zeros: &BTreeSet<Value>) -> Replaced {
+        let mut by = found;
+        for inst in function.blocks.iter().flat_map(|block| &block.insts) {
+            if let (Op::Opaque { value, zero }, Some(result)) = (&inst.op, inst.result)
+                && zeros.contains(zero)
+            {
+                by.entry(result).or_insert(*value);
+            }
         }
+        Replaced(by)
     }
-    let resolve = |mut value: Value| {
-        while let Some(next) = by.get(&value) {
+
+    fn resolve(&self, mut value: Value) -> Value {
+        while let Some(next) = self.0.get(&value) {
             value = *next;
         }
         value
-    };
-    for block in function.blocks.ids() {
-        // The call stores what the others read.
-        if one.blocks.contains(&block) || block == one.header || calling.contains(&block) {
-            continue;
+    }
+
+    /// Replaces every use outside of the loop.
+    fn apply(&self, function: &mut Function, one: &Loop, calling: &[Block]) {
+        for block in function.blocks.ids() {
+            // The call stores what the others read.
+            if one.blocks.contains(&block) || block == one.header || calling.contains(&block) {
+                continue;
+            }
+            let data = &mut function.blocks[block];
+            data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut |value| self.resolve(value)));
+            data.term.map_operands(&mut |value| self.resolve(value));
         }
-        let data = &mut function.blocks[block];
-        data.insts.iter_mut().for_each(|inst| inst.op.map_operands(&mut |value| resolve(value)));
-        data.term.map_operands(&mut |value| resolve(value));
     }
 }

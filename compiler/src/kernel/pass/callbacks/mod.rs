@@ -27,12 +27,12 @@ mod stack;
 use std::collections::BTreeSet;
 
 use self::capture::Captured;
-use self::iterator::Iterator;
+pub(super) use self::iterator::Iterator;
 use self::stack::Receivers;
 use super::outline::{Loop, keep_only, loops};
 use crate::hir::FuncId;
 use crate::index::Id;
-use crate::kernel::mir::{Function, Kept, Op, Program, Slot};
+use crate::kernel::mir::{Block, Function, Kept, Op, Program, Slot};
 
 /// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and whether
 /// anything changed.
@@ -74,7 +74,12 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
 
 /// Whether a function has a loop under an iterator.
 pub fn has_iterator(function: &Function) -> bool {
-    function.reverse_postorder().iter().any(|block| iterator::has_iterator(&function.blocks[*block]))
+    has_iterator_in(function, &function.reverse_postorder())
+}
+
+/// Whether one of the blocks has a loop under an iterator.
+pub fn has_iterator_in(function: &Function, blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| iterator::has_iterator(&function.blocks[*block]))
 }
 
 /// The next loop that was not tried, inner ones before those around them; without blocks if it never comes back.

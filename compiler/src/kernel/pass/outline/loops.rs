@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::flow::{WaysIn, ways_in};
 use super::super::predecessors;
-use crate::index::{Id, IndexVec};
+use crate::index::Id;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
     Block, BlockData, Callee, Function, Inst, Kfunc, Op, Slot, Target, Terminator, Value,
@@ -13,7 +14,7 @@ use crate::kernel::mir::{
 pub struct Loop {
     /// Asks the iterator.
     pub header: Block,
-    /// Where a turn starts.
+    /// Where a turn starts; others may lead there, too, before `Iterator::give_entries`.
     pub entry: Block,
     /// The blocks of a turn.
     pub blocks: BTreeSet<Block>,
@@ -104,37 +105,50 @@ pub fn split(function: &mut Function, block: Block, at: usize) {
 /// The loops of a function, inner ones before those around them.
 pub fn loops(function: &Function) -> Vec<Loop> {
     let order = function.reverse_postorder();
-    let ways_in = predecessors(function);
-    let dominators = Dominators::new(function, &order);
+    loops_in(function, &order, &ways_in(function, &order), &Dominators::new(function, &order))
+}
+
+/// The same, where the ways through the function are known.
+pub fn loops_in(
+    function: &Function,
+    order: &[Block],
+    ways_in: &WaysIn,
+    dominators: &Dominators,
+) -> Vec<Loop> {
     let is_next = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNext), .. });
     let headers = order.iter().filter(|block| function.blocks[**block].insts.iter().any(is_next));
     let mut found: Vec<Loop> =
-        headers.filter_map(|header| natural_loop(function, &ways_in, &dominators, *header)).collect();
+        headers.filter_map(|header| natural_loop(function, ways_in, dominators, *header)).collect();
     found.sort_by_key(|one| one.blocks.len());
     found
 }
 
 fn natural_loop(
     function: &Function,
-    ways_in: &IndexVec<Block, Vec<Block>>,
+    ways_in: &WaysIn,
     dominators: &Dominators,
     header: Block,
 ) -> Option<Loop> {
-    let mut blocks = BTreeSet::new();
+    let mut seen = vec![false; function.blocks.len()];
+    let mut found = Vec::new();
     let mut open: Vec<Block> =
         ways_in[header].iter().copied().filter(|from| dominators.dominates(header, *from)).collect();
     while let Some(block) = open.pop() {
-        if block != header && blocks.insert(block) {
+        if block != header && !std::mem::replace(&mut seen[block.index()], true) {
+            found.push(block);
             open.extend(&ways_in[block]);
         }
     }
+    let blocks: BTreeSet<Block> = found.into_iter().collect();
     let targets = function.blocks[header].term.targets();
     let mut inside = targets.iter().filter(|target| blocks.contains(&target.block));
     let entry = inside.next()?.block;
-    let alone = inside.next().is_none() && ways_in[entry] == [header];
+    if inside.next().is_some() {
+        return None;
+    }
     let asks = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNext), .. });
     let turn = function.blocks[header].insts.iter().find(|inst| asks(inst))?.result?;
     let insts = blocks.iter().flat_map(|block| &function.blocks[*block].insts);
     let counters = insts.filter(|inst| inst.op == Op::NonNull(turn)).filter_map(|inst| inst.result).collect();
-    alone.then_some(Loop { header, entry, blocks, counters })
+    Some(Loop { header, entry, blocks, counters })
 }

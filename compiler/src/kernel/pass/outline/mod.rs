@@ -21,13 +21,14 @@ mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::callbacks::Iterator;
 use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{
     Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::NUMBER_OFFSET;
-pub(super) use loops::{Loop, loops, split};
+pub(super) use loops::{Loop, loops, loops_in, split};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Allowed, Carried, Plan};
 
@@ -85,6 +86,7 @@ pub fn run(program: &mut Program, at: usize) -> usize {
     // Before Linux 6.2 the verifier takes what a global function is given for no key of a map.
     // Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
     let by_number = program.loops.called;
+    Iterator::give_entries(&mut program.functions[at]);
     while let Some(mut one) = next_loop(program, at + made, &mut tried) {
         let id = FuncId::new(program.script_functions + program.bodies);
         let function = &mut program.functions[at + made];

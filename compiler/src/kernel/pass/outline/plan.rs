@@ -1,5 +1,6 @@
 //! What goes into a loop's body and out of it, and whether all of it can be handed over.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bounds;
@@ -26,13 +27,13 @@ pub struct Plan {
     pub incoming: BTreeMap<Value, Place>,
     /// Numbers that the body makes and others read.
     pub outgoing: BTreeMap<Value, Place>,
-    /// Addresses that the body makes and others read, who make them again.
+    /// Addresses, and tests of pointers, that the body makes and others read, who make them again.
     pub remade: BTreeMap<Value, Op>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
     /// For each parameter of the header, where a turn leaves the next one, or the value that it always has.
     pub carried: Vec<Carried>,
-    /// Addresses that are made again, in order.
+    /// Addresses, and tests of pointers, that are made again, in order.
     pub addresses: Vec<Inst>,
     /// What reads the counter, for the caller.
     pub counter: Vec<Inst>,
@@ -107,13 +108,21 @@ impl Plan {
         needed.extend(header.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
         let counted: BTreeSet<Value> = plan.counter.iter().filter_map(|inst| inst.result).collect();
         let ops = function.definitions();
-        for value in needed {
-            let is_outside = !made.contains(&value) || counted.contains(&value);
-            if is_outside && plan.bring(function, &ops, value).is_none() {
-                let bytes = Reach { function, one, ops: &ops, handed: allowed.handed? }.pointer(value)?;
+        let owned = OnceCell::new();
+        let is_test = |value: &Value| match ops[*value] {
+            Some(Op::IsNull(pointer)) => needed.contains(pointer),
+            _ => false,
+        };
+        let outside = needed.iter().filter(|value| !made.contains(value) || counted.contains(value));
+        let (tests, others): (Vec<Value>, Vec<Value>) = outside.copied().partition(is_test);
+        for value in others {
+            if plan.bring(function, &ops, value).is_none() {
+                let ops = owned.get_or_init(|| ops.iter().map(|op| op.cloned()).collect());
+                let bytes = Reach { function, one, ops, handed: allowed.handed? }.pointer(value)?;
                 plan.pointers.insert(value, bytes);
             }
         }
+        plan.test_again(function, &ops, &tests);
         plan.carry(function, one, &made)?;
         plan.hand_out(function, one, &made, &counted)?;
         plan.keep_slots(function, one)?;
@@ -157,6 +166,13 @@ impl Plan {
             }
         }
         Some(())
+    }
+
+    /// Lets the body test pointers that it is given: a number that was handed over says nothing about them to the verifier.
+    fn test_again(&mut self, function: &Function, ops: &IndexVec<Value, Option<&Op>>, tests: &[Value]) {
+        let made = tests.iter().filter_map(|value| Some((*value, ops[*value]?)));
+        let span = function.span;
+        self.addresses.extend(made.map(|(value, op)| Inst { result: Some(value), op: op.clone(), span }));
     }
 
     /// Finds what each turn leaves for the next.
@@ -210,6 +226,9 @@ impl Plan {
                         return None;
                     }
                     self.remade.insert(*value, op.clone());
+                }
+                (_, Some(Op::IsNull(pointer))) if is_outside(pointer) => {
+                    self.remade.insert(*value, Op::IsNull(*pointer));
                 }
                 (ty, _) => {
                     ty.bits()?;

@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub struct Reach<'a> {
     pub function: &'a Function,
     pub one: &'a Loop,
-    pub ops: &'a IndexVec<Value, Option<&'a Op>>,
+    pub ops: &'a IndexVec<Value, Option<Op>>,
     /// What bodies of loops use behind the pointers that they are given last.
     pub handed: &'a BTreeMap<FuncId, Vec<u32>>,
 }
@@ -71,17 +71,14 @@ impl Reach<'_> {
 
     /// The greatest that an index times the size of an element, or a sum of such, can be.
     fn most(&self, value: Value) -> Option<u64> {
-        match self.ops[value] {
+        match &self.ops[value] {
             Some(Op::Binary(BinaryOp::Add, a, b)) => self.most(*a)?.checked_add(self.most(*b)?),
             Some(Op::Binary(BinaryOp::Mul, a, b)) => self.most(*a)?.checked_mul(self.most(*b)?),
             Some(Op::Binary(BinaryOp::Shl, a, b)) => {
                 let factor = 1u64.checked_shl(u32::try_from(self.most(*b)?).ok()?)?;
                 self.most(*a)?.checked_mul(factor)
             }
-            _ => {
-                let ops = self.ops.iter().map(|op| op.cloned()).collect();
-                Some(bounds::shown(&ops, &self.function.values, value).most)
-            }
+            _ => Some(bounds::shown(self.ops, &self.function.values, value).most),
         }
     }
 }

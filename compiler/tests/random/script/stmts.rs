@@ -1,9 +1,9 @@
 //! Productions of statements. Adding one is adding a function to the table.
 
-use crate::forms::{self, Program};
-use crate::scope::Gen;
-use crate::tree::Node;
-use crate::types::{I32, Int, Ty, U32};
+use super::forms::{self, Program};
+use super::scope::Gen;
+use super::tree::Node;
+use super::types::{I32, Int, Ty, U32};
 
 /// Each gives a statement, or nothing where it is not allowed.
 type Production = fn(&mut Gen) -> Option<Node>;
@@ -108,7 +108,7 @@ fn constant(generator: &mut Gen) -> Option<Node> {
 /// `var x = m[k]`, or another element for a variable.
 fn binding(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
-    let crate::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let super::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
     if !generator.claim(&ty) {
         return None;
     }
@@ -149,7 +149,7 @@ fn compound(generator: &mut Gen) -> Option<Node> {
 /// A whole map element.
 fn store(generator: &mut Gen) -> Option<Node> {
     let element = generator.any_element()?;
-    let crate::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let super::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
     let value = match ty {
         Ty::Array(..) => generator.place(&ty, false)?,
         _ => generator.fitting(&ty),
@@ -186,7 +186,7 @@ fn bound_branch(generator: &mut Gen) -> Option<Node> {
         }
         _ => generator.any_element()?,
     };
-    let crate::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
+    let super::tree::Kind::Expr { ty, .. } = element.kind.clone() else { return None };
     if !generator.claim(&ty) {
         return None;
     }
@@ -254,7 +254,7 @@ fn walk(generator: &mut Gen) -> Option<Node> {
         let (name, ty) = (arrays.name.clone(), arrays.ty.clone());
         Some(Node::expr(&ty, &name, Vec::new()))
     })?;
-    let crate::tree::Kind::Expr { ty: Ty::Array(element, _), .. } = place.kind.clone() else { return None };
+    let super::tree::Kind::Expr { ty: Ty::Array(element, _), .. } = place.kind.clone() else { return None };
     let (key, value) = (generator.name("n"), generator.name("v"));
     let body = generator.loop_body(&[(&key, &Ty::Int(U32)), (&value, &element)]);
     Some(Node::stmt(&format!("for ({key}, {value} in $) $"), vec![place, body]))

@@ -1,9 +1,9 @@
 //! Whole scripts: types, maps, variables, helpers and a program.
 
-use crate::forms::Program;
-use crate::scope::{Function, Gen, Helper, Map, Var};
-use crate::tree::Node;
-use crate::types::{I32, Ty, U32, enumerator};
+use super::forms::Program;
+use super::scope::{Function, Gen, Helper, Map, Var};
+use super::tree::Node;
+use super::types::{I32, Ty, U32, enumerator};
 
 const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 

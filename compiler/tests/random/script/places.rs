@@ -1,9 +1,9 @@
 //! Places that a script may read and write: variables and map elements, and parts of them.
 
-use crate::exprs::MAX_DEPTH;
-use crate::scope::Gen;
-use crate::tree::Node;
-use crate::types::{Ty, U32};
+use super::exprs::MAX_DEPTH;
+use super::scope::Gen;
+use super::tree::Node;
+use super::types::{Ty, U32};
 
 /// A place as text with a `$` for each index.
 struct Path {

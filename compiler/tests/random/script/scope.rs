@@ -1,9 +1,9 @@
 //! What a generator knows while it writes a script: names and their types, and how much may still be written.
 
-use crate::forms::Program;
-use crate::numbers::Numbers;
-use crate::tree::Node;
-use crate::types::Ty;
+use super::forms::Program;
+use super::numbers::Numbers;
+use super::tree::Node;
+use super::types::Ty;
 
 #[derive(Clone)]
 pub struct Var {

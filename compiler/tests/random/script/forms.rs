@@ -1,9 +1,9 @@
 //! Productions of what is not compared between the halves: pointers, function values, packets, ring buffers, configs.
 
-use crate::exprs::MAX_DEPTH;
-use crate::scope::{Gen, Helper, MAX_FRAMES, Ring, Var};
-use crate::tree::Node;
-use crate::types::{Ty, U8, U32, U64};
+use super::exprs::MAX_DEPTH;
+use super::scope::{Gen, Helper, MAX_FRAMES, Ring, Var};
+use super::tree::Node;
+use super::types::{Ty, U8, U32, U64};
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

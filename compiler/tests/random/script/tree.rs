@@ -1,6 +1,6 @@
 //! Scripts as trees of text, so that parts of them can be left out.
 
-use crate::types::Ty;
+use super::types::Ty;
 
 #[derive(Debug, Clone)]
 pub enum Kind {

@@ -1,9 +1,9 @@
 //! Productions of expressions. Adding one is adding a function to the table.
 
-use crate::forms::{self, Program};
-use crate::scope::{Gen, MAX_FRAMES};
-use crate::tree::Node;
-use crate::types::{I64, Int, Ty, U32, U64, enumerator};
+use super::forms::{self, Program};
+use super::scope::{Gen, MAX_FRAMES};
+use super::tree::Node;
+use super::types::{I64, Int, Ty, U32, U64, enumerator};
 
 /// Each gives an expression of exactly the type, or nothing if it has none of that type.
 type Production = fn(&mut Gen, &Ty) -> Option<Node>;
@@ -194,13 +194,13 @@ impl Gen {
     /// A call, with its value.
     pub fn call_of(&mut self, ret: Option<&Ty>) -> Option<Node> {
         let can_throw = self.function.can_throw;
-        let fits = |helper: &crate::scope::Helper| {
+        let fits = |helper: &super::scope::Helper| {
             helper.frames < MAX_FRAMES
                 && (!helper.throws || can_throw)
                 && ret.is_none_or(|ty| helper.ret.as_ref() == Some(ty))
         };
         let all = self.helpers.iter().chain(&self.function.values);
-        let helpers: Vec<crate::scope::Helper> = all.filter(|one| fits(one)).cloned().collect();
+        let helpers: Vec<super::scope::Helper> = all.filter(|one| fits(one)).cloned().collect();
         if helpers.is_empty() {
             return None;
         }
@@ -266,7 +266,7 @@ fn arithmetic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let op = *generator.numbers.pick(&["+", "-", "*", "/", "%"]);
     let (left, mut right) = generator.operands(*int);
     if matches!(op, "/" | "%")
-        && let crate::tree::Kind::Expr { ty, .. } = right.kind.clone()
+        && let super::tree::Kind::Expr { ty, .. } = right.kind.clone()
     {
         right = generator.divisor(right, &ty);
     }

@@ -1,0 +1,131 @@
+//! Counters in the userspace half: attachments that nobody detaches.
+//!
+//! What the checker made of them is rewritten into what the back end knows of attachments:
+//!
+//! ```text
+//! counter cycles : cpu_cycles              a variable of type perf_attachment, and in a function that runs before `main`:
+//! counter misses : cache_misses group cycles
+//!                                          cycles = attach(perf_options { event: cpu_cycles, cpu: all })
+//!                                          show cycles to programs
+//!                                          misses = attach(perf_options { event: cache_misses, cpu: all, group: cycles })
+//!                                          show misses to programs
+//! read(cycles)         -> read(the variable)
+//! read_cpu(cycles, n)  -> read_cpu(the variable, n)
+//! ```
+//!
+//! The kernel half reads a counter as it is ([`super::KernelBuiltin::ReadCounter`]).
+
+use super::visit_mut::{self, VisitorMut};
+use super::{
+    Counter, CounterId, Expr, ExprKind, Function, FunctionKind, Global, GlobalId, Half, Hir, Place,
+    PlaceKind, ReadForm, Stmt, StmtKind, Target, UserBuiltin,
+};
+use crate::builtins::perf::{options, reading};
+use crate::index::IndexVec;
+use crate::source::Span;
+use crate::types::TypeId;
+
+/// What no name of a script starts with.
+const PREFIX: &str = "ks:counter";
+
+/// Rewrites the functions of the userspace half, and makes the one that opens the counters.
+pub fn rewrite(hir: &mut Hir) {
+    let Some(first) = hir.counters.iter().next() else { return };
+    let span = first.span;
+    let ty = hir.known.perf_attachment;
+    let globals: Vec<GlobalId> = hir
+        .counters
+        .iter()
+        .map(|counter| {
+            hir.globals.push(Global {
+                name: format!("{PREFIX}:{}", counter.name),
+                ty,
+                span: counter.span,
+                kernel_only: false,
+                pinned: false,
+                init: Vec::new(),
+            })
+        })
+        .collect();
+    let variables = Variables { globals: &globals, ty };
+    for function in hir.functions.iter_mut().filter(|one| one.kind.half() == Half::User) {
+        visit_mut::block(&mut Rewriter { variables: &variables }, &mut function.body);
+    }
+    let counters = hir.counters.iter_enumerated();
+    let body = counters.flat_map(|(id, counter)| opening(id, counter, &variables, hir)).collect();
+    hir.open_counters = Some(hir.functions.push(Function {
+        name: format!("{PREFIX}s"),
+        span,
+        kind: FunctionKind::Plain,
+        target: Target::None,
+        params: Vec::new(),
+        ret: hir.types.common().void,
+        locals: IndexVec::new(),
+        body,
+        throws: false,
+        system_call: None,
+    }));
+}
+
+/// The attachments, by counter.
+struct Variables<'a> {
+    globals: &'a [GlobalId],
+    ty: TypeId,
+}
+
+impl Variables<'_> {
+    fn place(&self, counter: CounterId, span: Span) -> Place {
+        use crate::index::Id as _;
+        Place { kind: PlaceKind::Global(self.globals[counter.index()]), ty: self.ty, span }
+    }
+
+    fn value(&self, counter: CounterId, span: Span) -> Expr {
+        Expr { kind: ExprKind::Load(self.place(counter, span)), ty: self.ty, span }
+    }
+}
+
+/// Opens a counter and shows it to programs.
+fn opening(id: CounterId, counter: &Counter, variables: &Variables<'_>, hir: &Hir) -> [Stmt; 2] {
+    let span = counter.span;
+    let mut options = counter.options.clone();
+    if let (ExprKind::Struct(fields), Some(leader)) = (&mut options.kind, counter.leader) {
+        fields[options::GROUP] = variables.value(leader, span);
+    }
+    let attach = UserBuiltin::Attach { program: None, options: Box::new(options), flags: None };
+    let value = Expr { kind: ExprKind::User(attach), ty: variables.ty, span };
+    let show = UserBuiltin::ShowCounter(id, Box::new(variables.value(id, span)));
+    let show = Expr { kind: ExprKind::User(show), ty: hir.types.common().void, span };
+    let assign = StmtKind::Assign { place: variables.place(id, span), value };
+    [Stmt { kind: assign, span }, Stmt { kind: StmtKind::Expr(show), span }]
+}
+
+struct Rewriter<'a> {
+    variables: &'a Variables<'a>,
+}
+
+impl VisitorMut for Rewriter<'_> {
+    /// `read(NAME).raw` and the like need no group.
+    fn place(&mut self, place: &mut Place) {
+        if let PlaceKind::Field { base, field } = &mut place.kind
+            && let PlaceKind::Value(value) = &mut base.kind
+            && *field < reading::COUNT
+        {
+            self.replace(value, ReadForm::Scalar);
+        }
+    }
+
+    fn expr(&mut self, expr: &mut Expr) {
+        self.replace(expr, ReadForm::Snapshot);
+    }
+}
+
+impl Rewriter<'_> {
+    fn replace(&self, expr: &mut Expr, form: ReadForm) {
+        let ExprKind::User(UserBuiltin::ReadCounter(counter, cpu)) = &mut expr.kind else { return };
+        let attachment = self.variables.value(*counter, expr.span);
+        expr.kind = ExprKind::User(match cpu.take() {
+            None => UserBuiltin::Read { attachment: Box::new(attachment), form },
+            Some(cpu) => UserBuiltin::ReadCpu(Box::new([attachment, *cpu])),
+        });
+    }
+}

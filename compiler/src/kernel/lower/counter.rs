@@ -1,0 +1,245 @@
+//! Counters: the event of the CPU that the program runs on, read as a `perf_read` (language reference, 11.5).
+//!
+//! Only what is used of a reading is worked out: `read(cycles).raw` is one helper call and one load. A scaled count is
+//! made in 128 bits, eight bits of the count at a time, because BPF multiplies and divides 64.
+
+use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Size, Type, Value};
+use super::memory::{Addr, Base};
+use super::{Lower, Lowerer};
+use crate::builtins::perf::reading;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{CounterId, Expr, ExprKind, Function, Hir, KernelBuiltin, Place, PlaceKind, Stmt, StmtKind};
+use crate::types::{TypeId, TypeKind};
+
+/// BPF_F_CURRENT_CPU. Source: include/uapi/linux/bpf.h, v6.12.
+const CURRENT_CPU: u64 = 0xffff_ffff;
+
+/// Bytes of `struct bpf_perf_event_value`, and where its members are: the count comes first.
+/// Source: include/uapi/linux/bpf.h, v6.12.
+const VALUE_BYTES: u32 = 24;
+const ENABLED: u32 = 8;
+const RUNNING: u32 = 16;
+
+/// What a count is that could not be taken.
+const FAILED: u64 = -1_i64 as u64;
+/// The largest count that a script sees.
+const LARGEST: u64 = i64::MAX as u64;
+/// Bits of a count that are scaled in one step.
+const STEP: u32 = 8;
+/// Times below 2 to this are scaled exactly: 417 days in nanoseconds. A step makes them longer by [`STEP`] bits, and
+/// adds two of them.
+const EXACT_BITS: u64 = 55;
+/// The lowest bits of longer times, which are left out.
+const LEFT_OUT: u64 = 64 - EXACT_BITS;
+
+/// What the kernel said of an event.
+struct Told {
+    /// 0, or a negative errno: all values are zero then.
+    outcome: Value,
+    count: Value,
+    values: Addr,
+}
+
+impl Lowerer<'_> {
+    /// A field of `read(NAME)`, if the place is one.
+    pub(super) fn reading_field(&mut self, place: &Place) -> Lower<Option<Value>> {
+        let PlaceKind::Field { base, field } = &place.kind else { return Ok(None) };
+        let PlaceKind::Value(value) = &base.kind else { return Ok(None) };
+        let ExprKind::Kernel(KernelBuiltin::ReadCounter(counter)) = value.kind else { return Ok(None) };
+        Ok(Some(match *field {
+            reading::RAW => {
+                let told = self.read_event(counter);
+                self.unless_failed(&told, |_, told| told.count)
+            }
+            reading::SCALED => {
+                let told = self.read_event(counter);
+                self.unless_failed(&told, Self::scaled_count)
+            }
+            reading::TIME_ENABLED => {
+                let told = self.read_event(counter);
+                self.load(told.values.plus(ENABLED), Size::DW)
+            }
+            reading::TIME_RUNNING => {
+                let told = self.read_event(counter);
+                self.load(told.values.plus(RUNNING), Size::DW)
+            }
+            reading::COUNT => self.builder.constant(Type::I32, 0),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// The whole of `read(NAME)`.
+    pub(super) fn reading_into(&mut self, counter: CounterId, to: Addr, expr: &Expr) -> Lower<()> {
+        let bytes = self.size(expr.ty, expr.span)?;
+        self.zero(to, bytes, expr.span)?;
+        let told = self.read_event(counter);
+        let raw = self.unless_failed(&told, |_, told| told.count);
+        let enabled = self.load(told.values.plus(ENABLED), Size::DW);
+        let running = self.load(told.values.plus(RUNNING), Size::DW);
+        let mut fields =
+            vec![(reading::RAW, raw), (reading::TIME_ENABLED, enabled), (reading::TIME_RUNNING, running)];
+        if uses_scaled(self.hir, self.active.source, expr.ty) {
+            fields.push((reading::SCALED, self.unless_failed(&told, Self::scaled_count)));
+        }
+        for (field, value) in fields {
+            let at = to.plus(self.reading_offset(expr.ty, field));
+            self.store(at, Size::DW, value);
+        }
+        Ok(())
+    }
+
+    fn reading_offset(&self, ty: TypeId, field: usize) -> u32 {
+        let TypeKind::Struct(id) = self.types().kind(ty) else { return 0 };
+        u32::try_from(self.types().field_offset(*id, field)).unwrap_or(u32::MAX)
+    }
+
+    fn read_event(&mut self, counter: CounterId) -> Told {
+        let events = Op::MapAddr(MapSymbol::Counter(counter));
+        let events = self.builder.value(Type::Ptr(Origin::Map), events);
+        let values = Addr::of(Base::Slot(self.builder.slot(VALUE_BYTES)));
+        let cpu = self.builder.constant(Type::I64, CURRENT_CPU);
+        let to = self.pointer(values);
+        let bytes = self.builder.constant(Type::I64, VALUE_BYTES.into());
+        let args = vec![events, cpu, to, bytes];
+        let outcome = self.builder.call(Type::I64, Callee::Helper(Helper::ReadEvent), args);
+        let count = self.load(values, Size::DW);
+        Told { outcome, count, values }
+    }
+
+    /// What is worked out of a reading, or [`FAILED`] if there is none.
+    fn unless_failed(&mut self, told: &Told, of: impl FnOnce(&mut Self, &Told) -> Value) -> Value {
+        let fine = self.builder.compare_const(Condition::Eq, told.outcome, 0);
+        self.either(fine, |this| of(this, told), |this| this.builder.constant(Type::I64, FAILED))
+    }
+
+    /// `count * enabled / running`; the count if both times are equal, [`FAILED`] if the event never ran.
+    fn scaled_count(&mut self, told: &Told) -> Value {
+        let enabled = self.load(told.values.plus(ENABLED), Size::DW);
+        let running = self.load(told.values.plus(RUNNING), Size::DW);
+        let scaled = |this: &mut Self| {
+            let (product, is_too_large) = this.scale(told.count, enabled, running);
+            let too_large = this.builder.compare_const(Condition::Ne, is_too_large, 0);
+            this.either(too_large, |this| this.builder.constant(Type::I64, LARGEST), |_| product)
+        };
+        let unless_never = |this: &mut Self| {
+            let never = this.builder.compare_const(Condition::Eq, running, 0);
+            this.either(never, |this| this.builder.constant(Type::I64, FAILED), scaled)
+        };
+        let equal = self.builder.compare(Condition::Eq, enabled, running);
+        self.either(equal, |_| told.count, unless_never)
+    }
+
+    /// A number of one way or of the other.
+    fn either(
+        &mut self,
+        condition: Value,
+        then: impl FnOnce(&mut Self) -> Value,
+        otherwise: impl FnOnce(&mut Self) -> Value,
+    ) -> Value {
+        let [one, other, join] = std::array::from_fn(|_| self.builder.block());
+        let result = self.builder.param(join, Type::I64);
+        self.builder.branch(condition, one, other);
+        self.builder.switch_to_sealed(one);
+        let value = then(self);
+        self.builder.jump_with(join, value);
+        self.builder.switch_to_sealed(other);
+        let value = otherwise(self);
+        self.builder.jump_with(join, value);
+        self.builder.switch_to_sealed(join);
+        result
+    }
+
+    /// `count * enabled / running` for times that are not 0 and the first of which is not below the second, and a number
+    /// that is not 0 if this is above [`LARGEST`].
+    ///
+    /// Long division: what is carried from byte to byte of the count is below `running`, so that a step's sum stays below
+    /// 2^64 for times below 2^55.
+    fn scale(&mut self, count: Value, enabled: Value, running: Value) -> (Value, Value) {
+        use BinaryOp::{Add, And, LShr, Mul, Or, Shl, UDiv, URem};
+        let b = &mut self.builder;
+        let long = b.binary_const(LShr, enabled, EXACT_BITS);
+        let is_long = b.compare_const(Condition::Ne, long, 0);
+        let is_long = b.value(Type::I64, Op::ZeroExtend(is_long));
+        let left_out = b.binary_const(Mul, is_long, LEFT_OUT);
+        let enabled = b.binary(LShr, enabled, left_out);
+        let running = b.binary(LShr, running, left_out);
+        // A running time of which nothing is left is the shortest that there is.
+        let none_left = b.compare_const(Condition::Eq, running, 0);
+        let none_left = b.value(Type::I64, Op::ZeroExtend(none_left));
+        let running = b.binary(Or, running, none_left);
+        let mut carried = b.constant(Type::I64, 0);
+        let mut quotient = b.constant(Type::I64, 0);
+        let mut too_large = b.constant(Type::I64, 0);
+        for shift in (0..u64::BITS).step_by(STEP as usize).rev() {
+            let byte = b.binary_const(LShr, count, shift.into());
+            let byte = b.binary_const(And, byte, (1 << STEP) - 1);
+            let part = b.binary(Mul, byte, enabled);
+            let rest = b.binary_const(Shl, carried, STEP.into());
+            let sum = b.binary(Add, rest, part);
+            let digit = b.binary(UDiv, sum, running);
+            carried = b.binary(URem, sum, running);
+            // The quotient grows by a byte: what it has above the 55th bit would be lost.
+            let lost = b.binary_const(LShr, quotient, u64::from(u64::BITS - STEP - 1));
+            let high = b.binary_const(LShr, digit, 63);
+            let lost = b.binary(Or, lost, high);
+            too_large = b.binary(Or, too_large, lost);
+            quotient = b.binary_const(Shl, quotient, STEP.into());
+            quotient = b.binary(Add, quotient, digit);
+        }
+        let sign = b.binary_const(LShr, quotient, 63);
+        (quotient, b.binary(Or, too_large, sign))
+    }
+}
+
+/// Whether anyone may look at the scaled count of a reading that is kept: the function does, or the reading goes where
+/// this does not follow it.
+fn uses_scaled(hir: &Hir, function: &Function, reading: TypeId) -> bool {
+    if function.ret == reading {
+        return true;
+    }
+    let mut uses = Uses { hir, reads: 0, kept: 0, looked_at: false };
+    visit::block(&mut uses, &function.body);
+    uses.looked_at || uses.reads != uses.kept
+}
+
+struct Uses<'a> {
+    hir: &'a Hir,
+    /// All readings.
+    reads: usize,
+    /// Those that become a variable of the function, or of which one field is used.
+    kept: usize,
+    looked_at: bool,
+}
+
+impl Visitor for Uses<'_> {
+    fn stmt(&mut self, stmt: &Stmt) {
+        match &stmt.kind {
+            StmtKind::Let { init: Some(value), .. }
+            | StmtKind::Assign { place: Place { kind: PlaceKind::Local(_), .. }, value } => {
+                self.kept += usize::from(is_reading(value));
+            }
+            _ => {}
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        self.reads += usize::from(is_reading(expr));
+        // A copy of a whole reading.
+        let copies = matches!(expr.kind, ExprKind::Load(_) | ExprKind::AddrOf(_));
+        self.looked_at |= copies && expr.ty == self.hir.known.perf_read;
+    }
+
+    fn place(&mut self, place: &Place) {
+        if let PlaceKind::Field { base, field } = &place.kind
+            && base.ty == self.hir.known.perf_read
+        {
+            let one_read = matches!(&base.kind, PlaceKind::Value(value) if is_reading(value));
+            self.kept += usize::from(one_read);
+            self.looked_at |= !one_read && *field == reading::SCALED;
+        }
+    }
+}
+
+fn is_reading(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Kernel(KernelBuiltin::ReadCounter(_)))
+}

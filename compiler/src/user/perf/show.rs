@@ -1,0 +1,25 @@
+//! Shows an attachment to programs, which read it as a counter.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::super::code::{Code, Var};
+use super::super::cx::Cx;
+use super::super::runtime::{Routine, push_failed, reset_arena};
+use super::push_handle;
+
+/// [`Routine::PerfShow`]: of an invalid attachment `attach` has said why.
+pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
+    let (attachment, name, name_len, place, place_len) = (Var(0), Var(1), Var(2), Var(3), Var(4));
+    let show = cx.host("perf", "[method]attachment.show");
+    let err = cx.abi.result("perf", "[method]attachment.show").err().offset;
+    let warn = cx.routine(Routine::WarnError);
+    let handle = code.local(ValType::I32);
+    push_handle(cx, code, attachment, handle);
+    code.i32(0).op(I::I32GtS).if_();
+    reset_arena(code);
+    code.get(handle).get(name).get(name_len).u32(cx.returned).call(show);
+    push_failed(cx, code);
+    code.if_();
+    code.get(place).get(place_len).u32(cx.returned + err).call(warn);
+    code.end().end();
+}

@@ -1,0 +1,144 @@
+//! Loops that read shared memory and call nothing: whether it is mapped is asked once, before them.
+//!
+//! What is mapped stays mapped until the plugin ends, so a loop is lowered twice, and the way that is taken when all of it
+//! is mapped has no host call to keep values out of registers for.
+
+use std::collections::BTreeSet;
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::code::{Var, WasmGlobal};
+use super::cx::{Cx, GlobalHome, Kept, Lower};
+use super::func::FnCx;
+use super::maps::Table;
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, MapId, Stmt, StmtKind, Walk};
+
+/// What is known about shared memory at the place that is being lowered.
+#[derive(Debug, Clone, Default)]
+pub enum Known {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// These variables and maps are mapped; where each starts stands in a local.
+    Mapped(Vec<(WasmGlobal, Var)>),
+    /// One of those that the loops around use is not mapped.
+    Unmapped,
+}
+
+impl Known {
+    /// Where something starts that is known to be mapped.
+    pub fn start(&self, start: WasmGlobal) -> Option<Var> {
+        let Known::Mapped(starts) = self else { return None };
+        starts.iter().find_map(|(global, var)| (*global == start).then_some(*var))
+    }
+}
+
+impl FnCx<'_, '_> {
+    /// Lowers a loop with `lower`, twice if that pays.
+    pub fn unswitched(&mut self, stmt: &Stmt, lower: impl Fn(&mut Self) -> Lower<()>) -> Lower<()> {
+        if !matches!(self.shared_memory, Known::Nothing) {
+            return lower(self);
+        }
+        let starts = starts(self.cx, stmt);
+        if starts.is_empty() {
+            return lower(self);
+        }
+        let mapped: Vec<_> = starts.iter().map(|start| (*start, self.temp(ValType::I32))).collect();
+        self.code.i32(1);
+        for (start, var) in &mapped {
+            self.code.get_global(*start).tee(*var).i32(0).ops_of([I::I32Ne, I::I32And]);
+        }
+        self.code.if_();
+        self.shared_memory = Known::Mapped(mapped);
+        lower(self)?;
+        self.code.else_();
+        self.shared_memory = Known::Unmapped;
+        lower(self)?;
+        self.shared_memory = Known::Nothing;
+        self.code.end();
+        Ok(())
+    }
+}
+
+/// Where the variables and maps start that a loop uses; none if it calls something anyway.
+fn starts(cx: &mut Cx<'_>, stmt: &Stmt) -> Vec<WasmGlobal> {
+    let mut used = Used { calls: false, globals: BTreeSet::new(), maps: BTreeSet::new() };
+    visit::stmt(&mut used, stmt);
+    if used.calls {
+        return Vec::new();
+    }
+    let mut starts = Vec::new();
+    for id in used.globals {
+        if cx.global(id) == GlobalHome::Object {
+            starts.push(cx.kept(Kept::VariableStart(id), 0));
+        }
+    }
+    for map in used.maps {
+        match cx.shared_array(map) {
+            Some((_, start)) => starts.push(start),
+            None => return Vec::new(),
+        };
+    }
+    starts
+}
+
+/// What a loop uses.
+struct Used {
+    calls: bool,
+    globals: BTreeSet<GlobalId>,
+    maps: BTreeSet<Table>,
+}
+
+impl Visitor for Used {
+    fn global(&mut self, id: GlobalId) {
+        self.globals.insert(id);
+    }
+
+    fn map(&mut self, id: MapId) {
+        self.maps.insert(id.into());
+    }
+
+    fn config(&mut self, id: ConfigId) {
+        self.maps.insert(Table::Config(id));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        self.calls |= !match &stmt.kind {
+            StmtKind::ForEach { walk, .. } => matches!(walk, Walk::Array(_)),
+            StmtKind::Let { .. }
+            | StmtKind::Assign { .. }
+            | StmtKind::Compound { .. }
+            | StmtKind::Expr(_)
+            | StmtKind::If { .. }
+            | StmtKind::While { .. }
+            | StmtKind::For { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return(_) => true,
+            _ => false,
+        };
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        self.calls |= !matches!(
+            expr.kind,
+            ExprKind::Const(_)
+                | ExprKind::Bytes(_)
+                | ExprKind::Load(_)
+                | ExprKind::AddrOf(_)
+                | ExprKind::Unary(..)
+                | ExprKind::Binary(..)
+                | ExprKind::Logic(..)
+                | ExprKind::Offset(..)
+                | ExprKind::Distance(..)
+                | ExprKind::Convert(_)
+                | ExprKind::Truth(_)
+                | ExprKind::IsNull(_)
+                | ExprKind::Match(_)
+                | ExprKind::Struct(_)
+                | ExprKind::Array(_)
+                | ExprKind::Repeat(_)
+        );
+    }
+}

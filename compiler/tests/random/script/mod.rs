@@ -1,0 +1,13 @@
+//! Random well-typed scripts: the productions of all statement and expression forms, and what they draw from.
+//!
+//! A new form is a function in `exprs.rs`, `stmts.rs` or `forms.rs` and a line in a table there.
+
+mod exprs;
+mod forms;
+pub mod items;
+pub mod numbers;
+mod places;
+mod scope;
+mod stmts;
+pub mod tree;
+mod types;
