@@ -86,7 +86,8 @@ impl Event {
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if the kernel has no kprobes, [`Invalid`](crate::ErrorKind::Invalid) for
-    /// another form. Whether there is such a function is known when the event is opened.
+    /// another form. Whether there is such a function is known when the event is opened: not with `inherit` or `follow`,
+    /// because its observed task could start no child then.
     pub fn kprobe(function: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::kprobe(function)? })
     }
@@ -95,7 +96,8 @@ impl Event {
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) (no such file or function; a kernel without uprobes),
-    /// [`Invalid`](crate::ErrorKind::Invalid) for another form.
+    /// [`Invalid`](crate::ErrorKind::Invalid) for another form. It cannot be opened with `inherit` or `follow`, as
+    /// [`kprobe`](Event::kprobe) cannot.
     pub fn uprobe(place: &str) -> Result<Event> {
         Ok(Event { raw: perf::Event::uprobe(place)? })
     }

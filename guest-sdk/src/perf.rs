@@ -190,6 +190,18 @@ impl Attachment {
         Ok(self.raw.snapshot_cpu(cpu)?.into())
     }
 
+    /// Lets programs read this event: puts the kernel event of each CPU into the array of events of this name in the
+    /// plugin's object, where they look by the number of their CPU. It must count all tasks, without
+    /// [`PerfOptions::inherit`].
+    ///
+    /// # Errors
+    /// [`Stale`](ErrorKind::Stale); [`Invalid`](ErrorKind::Invalid) for an event of a task, and if there is no such array
+    /// or another event is in it; [`Kernel`](ErrorKind::Kernel); as [`Program::load`].
+    #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
+    pub fn show(&self, array: &str) -> Result<()> {
+        Ok(self.raw.show(array)?)
+    }
+
     /// Starts counting again after [`Attachment::disable`]: the whole group if this leads one, else this event.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //!                                                                               -> bpf  -> kernel
 //! ```
 //!
-//! `perf`, `bpf` and `plugin` do not know each other; `world` is where they meet, `policy` says what a plugin may do, `explain` has the words for what the
-//! kernel refused, and [`Host`] puts all of it together:
+//! `perf`, `bpf` and `plugin` do not know each other; `world` is where they meet, `policy` says what a plugin may do,
+//! `explain` has the words for what the kernel refused, and [`Host`] puts all of it together:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,8 +23,13 @@
 pub mod bpf;
 #[cfg(feature = "plugins")]
 pub mod command;
+#[cfg(feature = "plugins")]
+pub mod confine;
 pub mod explain;
+mod files;
 mod near;
+#[cfg(feature = "plugins")]
+mod options;
 pub mod perf;
 #[cfg(feature = "plugins")]
 pub mod plugin;
@@ -43,4 +48,6 @@ pub mod tracefs;
 pub mod world;
 
 #[cfg(feature = "plugins")]
-pub use run::{Host, PreparedPlugin, RunOptions, needs};
+pub use options::RunOptions;
+#[cfg(feature = "plugins")]
+pub use run::{Host, PreparedPlugin, needs};

@@ -1,7 +1,14 @@
 //! Names that a person may have meant.
 
+/// Longest word that is compared with others, which takes time by the product of their lengths. Guards against a plugin
+/// that asks for names of a megabyte.
+const MAX_WORD_BYTES: usize = 256;
+
 /// Of `names` those that are near to `wanted`, the nearest first, at most three. Case, `-` and `_` make no difference.
 pub(crate) fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
+    if wanted.len() > MAX_WORD_BYTES {
+        return Vec::new();
+    }
     let wanted = normal(wanted);
     let most_edits = wanted.len() / 4 + 1;
     let mut candidates: Vec<(usize, String)> = names
@@ -76,5 +83,7 @@ mod tests {
         assert_eq!(near("Page-Fault", names()), ["page_faults"]);
         assert!(near("elephants", names()).is_empty());
         assert!(near("", names()).is_empty());
+        let long = "x".repeat(1 << 20);
+        assert!(near(&long, [long.clone()]).is_empty());
     }
 }

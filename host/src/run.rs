@@ -1,9 +1,7 @@
 //! From a plugin to its outcome.
 
-use std::ffi::OsString;
-use std::io::{self, Write};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
 use ks_wit::section::BpfRecord;
@@ -11,78 +9,20 @@ use wasmtime::component::Linker;
 
 use crate::bpf::{self, BpfError, Object, ObjectShape};
 use crate::command::Command;
-use crate::perf::Catalog;
+use crate::confine::Confinement;
+use crate::options::RunOptions;
 use crate::plugin::{
-    self, Cache, CodeOrigin, Engine, EngineError, GRACE, Instance, Limits, Outcome, Plugin, PluginError,
-    Prepared, StopHandle, Watch,
+    self, Cache, CodeOrigin, Engine, EngineError, Instance, Limits, Outcome, Plugin, PluginError, Prepared,
+    Signer, Watch,
 };
-use crate::policy::{self, Limit, Need, Policy};
-use crate::world::{self, SettingError, Settings, Setup, StackMap, StackRequest, State};
+use crate::policy::{self, Need};
+use crate::world::{self, Entry, SettingError, Settings, StackMap, State};
 
 /// The engine and the world; one per process.
 pub struct Host {
     engine: Engine,
     linker: Linker<State>,
     cache: Option<Cache>,
-}
-
-/// How a plugin is run.
-pub struct RunOptions {
-    /// The plugin's name in messages.
-    pub name: String,
-    /// The plugin's words.
-    pub words: Vec<String>,
-    /// What was set of its config blocks.
-    pub settings: Settings,
-    /// Where `print` writes.
-    pub stdout: Box<dyn Write + Send>,
-    /// Where warnings go.
-    pub stderr: Box<dyn Write + Send>,
-    /// How to stop it.
-    pub stop: StopHandle,
-    /// After this time it is asked to stop, and the outcome is [`Outcome::TimedOut`].
-    pub timeout: Option<Duration>,
-    /// How long it may go on after it was asked to stop.
-    pub grace: Duration,
-    /// What it may do.
-    pub policy: Policy,
-    /// What it may take of the host's memory.
-    pub limits: Limits,
-    /// Where events are looked up: this machine, and vendors' tables.
-    pub catalog: Catalog,
-    /// A command to observe, program and arguments; empty: none. It runs when the plugin waits for the first time.
-    pub exec: Vec<OsString>,
-    /// Whether a plugin stays when it is done and returned 0, but has something registered and never waited: until it is
-    /// asked to stop.
-    pub linger: bool,
-    /// Who wants to see the stacks that the plugin counted, when it has ended and all that it attached is detached.
-    pub stacks: Option<StackRequest>,
-    /// Whether variables and maps of the BPF object are mapped into the plugin's memory; else they are read and written by
-    /// host calls, which mean the same.
-    pub share_memory: bool,
-}
-
-impl RunOptions {
-    /// No words, no settings, the process's own output, no time limit; it may observe.
-    pub fn new(name: impl Into<String>) -> RunOptions {
-        RunOptions {
-            name: name.into(),
-            words: Vec::new(),
-            settings: Settings::default(),
-            stdout: Box::new(io::stdout()),
-            stderr: Box::new(io::stderr()),
-            stop: StopHandle::new(),
-            timeout: None,
-            grace: GRACE,
-            policy: Policy::observing(),
-            limits: Limits::default(),
-            catalog: Catalog::default(),
-            exec: Vec::new(),
-            linger: true,
-            stacks: None,
-            share_memory: true,
-        }
-    }
 }
 
 impl Host {
@@ -117,6 +57,8 @@ impl Host {
             code,
             manifests: plugin.manifests().to_vec(),
             imports: plugin.imports().into(),
+            signers: plugin.signers().into(),
+            functions: Arc::new(self.engine.functions(&component)),
         })
     }
 }
@@ -129,6 +71,8 @@ pub struct PreparedPlugin {
     code: CodeOrigin,
     manifests: Vec<Manifest>,
     imports: Arc<[String]>,
+    functions: Arc<BTreeSet<String>>,
+    signers: Arc<[Signer]>,
 }
 
 impl PreparedPlugin {
@@ -176,27 +120,50 @@ impl PreparedPlugin {
         let watch = Watch {
             name: options.name.clone(),
             stop: options.stop.clone(),
-            timeout: options.timeout,
+            timeout: options.timeout.into_iter().chain(options.policy.run_time()).min(),
             grace: options.grace,
+            tick: match options.bpf_share {
+                Some(_) => Limits::of(&options.policy).tick().min(world::PERIOD / 2),
+                None => Limits::of(&options.policy).tick(),
+            },
         };
         let (prepared, asked) = (self.prepared.clone(), self.asked());
-        plugin::supervise(&self.engine, &watch, move || match instantiate(&prepared, asked, options) {
-            Ok(mut instance) => entry(&mut instance),
-            Err(outcome) => outcome,
-        })
+        let functions = options.confine.then(|| Arc::clone(&self.functions));
+        let audit = options.audit.clone().map(|audit| (audit, options.name.clone()));
+        let outcome = plugin::supervise(&self.engine, &watch, move || {
+            match instantiate(&prepared, asked, options, functions) {
+                Ok(mut instance) => match (entry(&mut instance), instance.state().output_lost()) {
+                    (Outcome::Returned(_) | Outcome::Exited(_), Some(reason)) => Outcome::Failed(reason),
+                    (outcome, _) => outcome,
+                },
+                Err(outcome) => outcome,
+            }
+        });
+        if let Some((audit, name)) = audit {
+            let answer = Some(format!("exit code {}", outcome.exit_code()));
+            let entry = Entry { plugin: &name, act: "end", target: "", id: None, allowed: true, answer };
+            if let Err(error) = audit.write(&entry) {
+                return Outcome::Failed(format!("{name}: {error}"));
+            }
+        }
+        outcome
     }
 
-    /// Makes an instance on the calling thread, for a caller that calls its exports. Nobody watches it: a plugin that
-    /// does not come back must be stopped through [`RunOptions::stop`] and [`PreparedPlugin::interrupt`].
+    /// Makes an instance on the calling thread, which is not confined, for a caller that calls its exports. Nobody watches
+    /// it: a plugin that does not come back must be stopped through [`RunOptions::stop`] and [`PreparedPlugin::interrupt`].
     ///
     /// # Errors
     /// The outcome that takes the place of a run.
     pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
-        instantiate(&self.prepared, self.asked(), options)
+        instantiate(&self.prepared, self.asked(), options, None)
     }
 
     fn asked(&self) -> Asked {
-        Asked { object: self.object.clone(), imports: Arc::clone(&self.imports) }
+        Asked {
+            object: self.object.clone(),
+            imports: Arc::clone(&self.imports),
+            signers: Arc::clone(&self.signers),
+        }
     }
 
     /// Makes instances look whether they were killed.
@@ -218,91 +185,68 @@ pub fn needs(plugin: &Plugin) -> Result<(Vec<Need>, ObjectShape), Box<dyn std::e
     Ok((policy::needs(&shape, &calls, plugin.imports()), shape))
 }
 
-impl Limits {
-    /// These limits, or those of the policy where they are lower.
-    fn below(self, policy: &Policy) -> Limits {
-        let least = |own: usize, limit| own.min(usize::try_from(policy.limit(limit)).unwrap_or(usize::MAX));
-        Limits {
-            memory_bytes: least(self.memory_bytes, Limit::MemoryBytes),
-            table_elements: least(self.table_elements, Limit::TableElements),
-            ..self
-        }
-    }
-}
-
 /// What a policy judges.
 struct Asked {
     object: Option<BpfRecord>,
     imports: Arc<[String]>,
+    signers: Arc<[Signer]>,
 }
 
 impl Asked {
     /// Opens the object if the policy allows the plugin to start. What is wrong with the object the plugin hears when it
     /// uses it: it is not loaded.
-    fn allowed(self, policy: &Policy) -> Result<Option<Result<Object, BpfError>>, Outcome> {
-        let judged = self.object.map(|record| {
-            let calls = bpf::calls(&record)?;
-            Ok((Object::open(record)?, calls))
+    fn allowed(
+        self,
+        options: &RunOptions,
+    ) -> Result<(Option<Result<Object, BpfError>>, ObjectShape), Outcome> {
+        let RunOptions { name, policy, audit, .. } = options;
+        policy.judge_signers(&self.signers).map_err(Outcome::Denied)?;
+        let (mut shape, mut calls) = Default::default();
+        let object = self.object.map(|record| {
+            calls = bpf::calls(&record)?;
+            let object = Object::open(record)?;
+            shape = object.shape().unwrap_or_default();
+            Ok(object)
         });
-        let (object, needs, shape) = match judged {
-            Some(Ok((object, calls))) => {
-                let shape = object.shape().unwrap_or_default();
-                let needs = policy::needs(&shape, &calls, &self.imports);
-                (Some(Ok(object)), needs, shape)
+        let needs = policy::needs(&shape, &calls, &self.imports);
+        if let Some(audit) = audit {
+            for need in &needs {
+                let target = need.target.as_deref().unwrap_or_default();
+                let target = format!("{} {target} ({})", need.class.name(), need.by);
+                let allowed = policy.judge(std::slice::from_ref(need), &ObjectShape::default()).is_ok();
+                let entry =
+                    Entry { plugin: name, act: "ask", target: &target, id: None, allowed, answer: None };
+                audit.write(&entry).map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
             }
-            other => {
-                let (calls, shape) = Default::default();
-                let needs = policy::needs(&shape, &calls, &self.imports);
-                (other.map(|judged| judged.map(|(object, _)| object)), needs, shape)
-            }
-        };
+        }
         policy.judge(&needs, &shape).map_err(Outcome::Denied)?;
-        Ok(object)
+        Ok((object, shape))
     }
 }
 
+/// Makes an instance on the calling thread, and confines that to what is needed by a plugin that imports these functions, if
+/// they are given.
 fn instantiate(
     prepared: &Prepared<State>,
     asked: Asked,
     options: RunOptions,
+    confine: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Instance<State>, Outcome> {
-    let RunOptions {
-        name,
-        words,
-        settings,
-        stdout,
-        stderr,
-        stop,
-        policy,
-        limits,
-        catalog,
-        exec,
-        stacks,
-        share_memory,
-        ..
-    } = options;
-    let object = asked.allowed(&policy)?;
-    let limits = limits.below(&policy);
-    let command = match exec.as_slice() {
+    let (object, shape) = asked.allowed(&options)?;
+    let command = match options.exec.as_slice() {
         [] => None,
-        exec => Some(Command::start(exec, stop.clone()).map_err(|error| {
+        exec => Some(Command::start(exec, options.stop.clone()).map_err(|error| {
             Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
         })?),
     };
-    let state = State::new(Setup {
-        name,
-        words,
-        settings,
-        stdout,
-        stderr,
-        stop,
-        object,
-        policy,
-        limits,
-        catalog,
-        command,
-        stacks,
-        share_memory,
-    });
+    // After the command has its own process, which keeps what this one has.
+    if let Some(functions) = confine {
+        let confinement = Confinement::of(&shape, &functions, command.is_some(), options.stacks.is_some());
+        confinement
+            .enter()
+            .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
+    }
+    let limits = Limits::of(&options.policy);
+    let state = State::new(options, object, command);
     prepared.instantiate(state, &limits)
 }

@@ -50,6 +50,18 @@ fn root_a_refusal_by_the_host_says_why() {
     assert!(faults.is_ok(), "page faults of user space exist");
 }
 
+/// The kernel opens the event of a probe anew for each child, and looks for the file's name in the memory of the parent: with
+/// such an event a task that is observed could start no thread (EFAULT).
+#[test]
+fn root_a_probe_is_not_inherited() {
+    let own = std::env::current_exe().unwrap();
+    let event = Catalog::default().uprobe(&format!("{}:+0", own.display())).unwrap();
+    for options in [Options { inherit: true, ..own_thread() }, Options { follow: true, ..own_thread() }] {
+        let refused = Attachments::new().open(&event, &options, None, None);
+        assert_eq!(refusal(refused), Refusal::ProbeInherited);
+    }
+}
+
 #[test]
 fn root_a_group_has_one_leader_one_target_and_one_inherit() {
     let sleeper = Sleeper::new();

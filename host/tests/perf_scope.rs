@@ -17,7 +17,7 @@ use ks_host::perf::{
 };
 use ks_host::plugin::StopHandle;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, getpgid, getppid};
 use perf_support::{named, own_thread};
 
 /// Calls whose number is known: a system call that a shell makes when it is told to, and nobody else.
@@ -129,31 +129,24 @@ fn root_every_process_of_a_program_reads_as_one() {
 
 #[test]
 fn root_all_threads_of_a_process_are_counted_and_not_its_children() {
-    // Only threads of this process call the function.
-    let own = std::env::current_exe().unwrap();
-    let event = Catalog::default().uprobe(&format!("{}:ks_perf_scope_probed", own.display())).unwrap();
+    // No other test of this file makes this call.
+    let event = Catalog::default().tracepoint("syscalls/sys_enter_getpgid").unwrap();
+    let call = |times| (0..times).for_each(|_| assert!(getpgid(None).is_ok()));
     let (go, wait) = mpsc::channel::<()>();
     let before = thread::spawn(move || {
         wait.recv().unwrap();
-        (0..10).for_each(|number| ks_perf_scope_probed(number));
-        thread::spawn(|| (0..100).for_each(|number| ks_perf_scope_probed(number))).join().unwrap();
+        call(10);
+        thread::spawn(move || call(100)).join().unwrap();
     });
     let options = Options { follow: true, ..own_thread() };
     let mut attachments = Attachments::new();
     let id = attachments.open(&event, &options, None, None).unwrap_or_else(|error| panic!("{error}"));
     go.send(()).unwrap();
     before.join().unwrap();
-    ks_perf_scope_probed(0);
-    thread::spawn(|| (0..1000).for_each(|number| ks_perf_scope_probed(number))).join().unwrap();
+    call(1);
+    thread::spawn(move || call(1000)).join().unwrap();
     assert_eq!(attachments.read(id).unwrap().raw, 1111);
     assert!(attachments.live()[0].places >= 2);
-}
-
-/// A function whose calls are counted from outside.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn ks_perf_scope_probed(number: u64) {
-    std::hint::black_box(number);
 }
 
 #[test]

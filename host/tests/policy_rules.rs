@@ -104,7 +104,7 @@ fn targets_are_whole_and_none_climbs_out() {
 
 #[test]
 fn maps_have_limits() {
-    let map = |bytes| MapSize { name: "m".into(), bytes };
+    let map = |bytes| MapSize { name: "m".into(), bytes, is_ring: false };
     let shape = ObjectShape { maps: vec![map(600), map(500)], ..ObjectShape::default() };
     for (word, reason) in
         [("maps=1", Some("maps is 2, and the limit is 1")), ("map_bytes=1099", Some("1100"))]
@@ -146,7 +146,7 @@ fn a_file_allows_what_it_names_and_is_written_as_it_is_read() {
 #[test]
 fn what_is_no_policy_is_told() {
     for (text, reason) in [
-        ("[alow]", "no table `alow`, but `[allow]` and `[limits]`; did you mean `allow`?"),
+        ("[alow]", "no table `alow`, but `[allow]`, `[limits]` and `[signers]`; did you mean `allow`?"),
         ("allow = 3", "no table `allow`"),
         ("[allow]\nxdpp = [\"*\"]", "no class `xdpp`; did you mean `xdp`?"),
         ("[allow]\nxdp = \"eth0\"", "`xdp` is not a list of targets"),

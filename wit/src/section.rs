@@ -16,6 +16,10 @@ pub const MANIFEST: &str = "kernelscript:manifest";
 pub const FAULT_COUNT_PREFIX: &str = "__faults_";
 /// Holds [`crate::lines::Lines`], one a record.
 pub const LINES: &str = "kernelscript:lines";
+/// On the component: signatures, JSON, one a record: `identity`, and in hexadecimal digits `key` (ed25519, public), `digest`
+/// (SHA-256 of the file without these sections) and `signature`. What is signed is "kernelscript plugin signature 1", a zero byte,
+/// the digest and the identity.
+pub const SIGNATURE: &str = "kernelscript:signature";
 
 /// In a core module: the index of the memory (u32, little-endian) into which a host maps what `variable.share` and `map.share` ask for.
 ///

@@ -14,6 +14,10 @@ const BATCH: u32 = 256;
 /// Most entries of a batch. Guards against a map whose buckets are made to collide.
 const MAX_BATCH: u32 = 1 << 20;
 
+/// Most keys that are listed of a kind without batches. Guards the host's memory: in some of these kinds every number is a
+/// key.
+const MAX_KEYS: usize = 1 << 20;
+
 /// A walk over the entries of a map.
 #[derive(Debug)]
 pub struct Cursor {
@@ -21,8 +25,10 @@ pub struct Cursor {
     /// Whether entries have their values.
     values: bool,
     place: Place,
-    /// Entries that were read and not given out yet.
-    ready: VecDeque<Vec<u8>>,
+    /// Entries that were read, one after the other.
+    ready: Vec<u8>,
+    /// How much of `ready` was given out.
+    given: usize,
 }
 
 /// How a walk goes on.
@@ -44,32 +50,36 @@ impl Cursor {
         if map.shape().key_size == 0 {
             return Err(BpfError::NoEntries { name: map.name().into() });
         }
-        Ok(Cursor { map, values, place: Place::Batch(None), ready: VecDeque::new() })
+        Ok(Cursor { map, values, place: Place::Batch(None), ready: Vec::new(), given: 0 })
     }
 
     /// The next entries, key and value one after the other, as many as fit. Empty at the end.
     ///
     /// # Errors
-    /// [`BpfError::Size`] if not even one fits; [`BpfError::Kernel`].
+    /// [`BpfError::Size`] if not even one fits; [`BpfError::TooManyEntries`]; [`BpfError::Kernel`].
     pub fn next(&mut self, most: usize) -> Result<Vec<u8>, BpfError> {
+        let room = most - most % self.entry_len();
         let mut entries = Vec::new();
         loop {
-            while let Some(entry) = self.ready.pop_front() {
-                if entries.len() + entry.len() <= most {
-                    entries.extend_from_slice(&entry);
-                    continue;
-                }
-                let (name, expected) = (self.map.name().into(), entry.len());
-                self.ready.push_front(entry);
-                if entries.is_empty() {
-                    return Err(BpfError::Size { what: "an entry", name, expected, given: most });
-                }
-                return Ok(entries);
+            let waiting = &self.ready[self.given..];
+            let taken = waiting.len().min(room - entries.len());
+            entries.extend_from_slice(&waiting[..taken]);
+            self.given += taken;
+            if self.given < self.ready.len() {
+                return self.check_some(entries, most);
             }
+            self.ready.clear();
+            self.given = 0;
             if !self.read_more()? {
                 return Ok(entries);
             }
         }
+    }
+
+    /// Bytes of an entry: every one of a walk has the same.
+    fn entry_len(&self) -> usize {
+        let value = if self.values { self.map.looked_up_len() } else { 0 };
+        self.map.shape().key_size as usize + value
     }
 
     /// Reads more entries; false at the end.
@@ -80,7 +90,10 @@ impl Cursor {
             Place::Keys(mut keys) => {
                 while let Some(key) = keys.pop_front() {
                     let Some(value) = self.map.lookup(&key)? else { continue };
-                    self.push(&key, &value);
+                    self.ready.extend(key);
+                    if self.values {
+                        self.ready.extend(value);
+                    }
                     self.place = Place::Keys(keys);
                     return Ok(true);
                 }
@@ -90,17 +103,14 @@ impl Cursor {
     }
 
     fn read_batch(&mut self, from: Option<Vec<u8>>) -> Result<bool, BpfError> {
-        let mut most = BATCH;
+        let mut most = self.map.at_once(BATCH);
         loop {
-            match self.map.batch(from.as_deref(), most) {
-                Ok(batch) => {
-                    for (key, value) in batch.entries {
-                        self.push(&key, &value);
-                    }
-                    self.place = batch.next.map_or(Place::End, |next| Place::Batch(Some(next)));
+            match self.map.batch(from.as_deref(), most, self.values, &mut self.ready) {
+                Ok(next) => {
+                    self.place = next.map_or(Place::End, |next| Place::Batch(Some(next)));
                     return Ok(true);
                 }
-                Err(Errno::ENOSPC) if most < MAX_BATCH => most *= 4,
+                Err(Errno::ENOSPC) if most < self.map.at_once(MAX_BATCH) => most = self.map.at_once(most * 4),
                 // ENOTSUPP has no name outside of the kernel.
                 Err(errno) if from.is_none() && (errno == Errno::EINVAL || is_unsupported(errno)) => {
                     self.place = Place::Keys(self.keys()?);
@@ -119,6 +129,9 @@ impl Cursor {
         // Twice as many steps as entries are enough unless somebody removes entries all the time.
         for _ in 0..u64::from(self.map.shape().max_entries).saturating_mul(2).saturating_add(16) {
             match self.map.next_key(last.as_deref()) {
+                Ok(_) if keys.len() == MAX_KEYS => {
+                    return Err(BpfError::TooManyEntries { name: self.map.name().into(), most: MAX_KEYS });
+                }
                 Ok(key) => {
                     if seen.insert(key.clone()) {
                         keys.push_back(key.clone());
@@ -132,9 +145,17 @@ impl Cursor {
         Ok(keys)
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        let value = if self.values { value } else { &[] };
-        self.ready.push_back([key, value].concat());
+    /// What was taken of entries that waited; an error if the first of them has no room.
+    fn check_some(&self, entries: Vec<u8>, given: usize) -> Result<Vec<u8>, BpfError> {
+        if !entries.is_empty() {
+            return Ok(entries);
+        }
+        Err(BpfError::Size {
+            what: "an entry",
+            name: self.map.name().into(),
+            expected: self.entry_len(),
+            given,
+        })
     }
 }
 

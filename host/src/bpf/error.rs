@@ -125,6 +125,26 @@ pub enum BpfError {
         /// The map.
         name: String,
     },
+    /// More entries than are listed one by one.
+    #[error("`{name}` has more than {most} entries, and its kind has no way to list them in parts")]
+    TooManyEntries {
+        /// The map.
+        name: String,
+        /// How many are listed.
+        most: usize,
+    },
+    /// A kind of map whose entries are descriptors of the host.
+    #[error("`{name}` holds descriptors: it is for programs and the host")]
+    OfDescriptors {
+        /// The map.
+        name: String,
+    },
+    /// A map that is no array of events.
+    #[error("`{name}` is no array of events (BPF_MAP_TYPE_PERF_EVENT_ARRAY)")]
+    NotOfEvents {
+        /// The map.
+        name: String,
+    },
     /// Bytes that were put back to a ring buffer and are no records of its last batch.
     #[error("these are no records of the last batch")]
     Batch,

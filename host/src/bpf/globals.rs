@@ -7,6 +7,7 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 use super::error::BpfError;
+use super::object::{MAX_NAME_BYTES, name_too_long};
 
 /// Where a global variable lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,9 @@ pub(super) fn variables(elf: &ElfFile64<'_, LittleEndian>) -> Result<BTreeMap<St
         };
         if !is_global_data(section_name) {
             continue;
+        }
+        if name.len().max(section_name.len()) > MAX_NAME_BYTES {
+            return Err(name_too_long());
         }
         let inside = symbol.address().checked_add(symbol.size()).is_some_and(|end| end <= section.size());
         let (Ok(offset), Ok(size), true) =

@@ -1,6 +1,6 @@
 //! Maps: lookup, update, delete, with the sizes checked.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapType};
@@ -62,11 +62,11 @@ impl Pages {
     }
 }
 
-/// Some entries, as key and value, and the position behind them; none at the end.
-pub(super) struct Batch {
-    pub(super) entries: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(super) next: Option<Vec<u8>>,
-}
+/// Kinds whose values or keys are descriptors where user space writes and reads them: BPF_MAP_TYPE_PROG_ARRAY,
+/// PERF_EVENT_ARRAY, CGROUP_ARRAY, ARRAY_OF_MAPS, HASH_OF_MAPS, DEVMAP, SOCKMAP, CPUMAP, XSKMAP, SOCKHASH,
+/// REUSEPORT_SOCKARRAY, SK_STORAGE, DEVMAP_HASH, INODE_STORAGE, TASK_STORAGE, CGRP_STORAGE.
+/// Source: include/uapi/linux/bpf.h, `enum bpf_map_type`, v6.12.
+const OF_DESCRIPTORS: [u32; 16] = [3, 4, 8, 12, 13, 14, 15, 16, 17, 18, 20, 24, 25, 28, 29, 32];
 
 /// Keys that are looked at together.
 const COUNTED_AT_ONCE: usize = 1024;
@@ -150,6 +150,7 @@ impl Map {
     /// # Errors
     /// [`BpfError::Size`] for a key of another size; [`BpfError::Kernel`].
     pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BpfError> {
+        self.check_numbers()?;
         self.check_key(key)?;
         match self.raw.lookup(key) {
             Ok(value) => Ok(Some(self.without_padding(value))),
@@ -164,6 +165,7 @@ impl Map {
     /// [`BpfError::Size`]; [`BpfError::Kernel`] with E2BIG or ENOMEM if the map is full (E2BIG also for an array's
     /// index beyond the end), EEXIST and ENOENT by the mode.
     pub fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), BpfError> {
+        self.check_numbers()?;
         self.check_key(key)?;
         let value = self.with_padding(value)?;
         self.raw
@@ -176,12 +178,28 @@ impl Map {
     /// # Errors
     /// [`BpfError::Size`]; [`BpfError::Kernel`] with EINVAL for array kinds.
     pub fn delete(&self, key: &[u8]) -> Result<bool, BpfError> {
+        self.check_numbers()?;
         self.check_key(key)?;
         match self.raw.delete(key) {
             Ok(()) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
             Err(errno) => Err(self.kernel("delete from", "bpf(BPF_MAP_DELETE_ELEM)", errno)),
         }
+    }
+
+    /// Puts a perf event into an array of events.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn put_event(&self, index: u32, event: BorrowedFd<'_>) -> Result<(), Errno> {
+        let descriptor = event.as_raw_fd().to_ne_bytes();
+        self.raw.update(&index.to_ne_bytes(), &descriptor, UpdateMode::Any.flags())
+    }
+
+    /// Takes a perf event out of an array of events. No effect if there is none.
+    pub fn remove_event(&self, index: u32) {
+        // There is nothing else that it could answer.
+        let _ = self.raw.delete(&index.to_ne_bytes());
     }
 
     /// Its name in the object.
@@ -248,13 +266,37 @@ impl Map {
         keys.chunks_exact(key_size).try_for_each(|key| self.delete(key).map(drop))
     }
 
-    /// Up to so many entries from a position on.
-    pub(super) fn batch(&self, from: Option<&[u8]>, most: u32) -> Result<Batch, Errno> {
+    /// How many entries may be asked for at once: this many, but no more than it can have. Guards the host's memory, where
+    /// a place is kept for each, against values of megabytes.
+    pub(super) fn at_once(&self, most: u32) -> u32 {
+        most.min(self.shape.max_entries).max(1)
+    }
+
+    /// Appends up to so many entries from a position on, each its key and, if they are wanted, its value as [`Map::lookup`]
+    /// gives it. The position behind them; none at the end.
+    pub(super) fn batch(
+        &self,
+        from: Option<&[u8]>,
+        most: u32,
+        values: bool,
+        entries: &mut Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, Errno> {
         let raw = self.raw.batch(from, most)?;
         let (key_size, value_len) = (self.shape.key_size as usize, self.raw.value_len());
-        let keys = raw.keys.chunks_exact(key_size).map(<[u8]>::to_vec);
-        let values = raw.values.chunks_exact(value_len).map(|value| self.without_padding(value.to_vec()));
-        Ok(Batch { entries: keys.zip(values).collect(), next: raw.next })
+        let (size, stride) = (self.shape.value_size as usize, self.stride());
+        entries.reserve(raw.keys.len() + raw.values.len());
+        for (key, value) in raw.keys.chunks_exact(key_size).zip(raw.values.chunks_exact(value_len)) {
+            entries.extend_from_slice(key);
+            if values {
+                value.chunks_exact(stride).for_each(|slot| entries.extend_from_slice(&slot[..size]));
+            }
+        }
+        Ok(raw.next)
+    }
+
+    /// Bytes of a value as [`Map::lookup`] gives it.
+    pub(super) fn looked_up_len(&self) -> usize {
+        self.shape.value_size as usize * self.slots
     }
 
     /// The key behind one, or the first.
@@ -293,6 +335,14 @@ impl Map {
             }
         }
         Ok(buffer)
+    }
+
+    /// A descriptor in a plugin's bytes would be one of the host's.
+    fn check_numbers(&self) -> Result<(), BpfError> {
+        if !OF_DESCRIPTORS.contains(&self.shape.ty) {
+            return Ok(());
+        }
+        Err(BpfError::OfDescriptors { name: self.name.clone() })
     }
 
     fn check_key(&self, key: &[u8]) -> Result<(), BpfError> {

@@ -1,6 +1,7 @@
 //! The plugin's BPF object: opened when first needed, loaded once.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
@@ -18,9 +19,10 @@ use super::link::Link;
 use super::map::{Map, MapShape, Pages};
 use super::pin::Pins;
 use super::print;
-use super::program::Program;
+use super::program::{Program, ProgramKind};
 use super::ring::Ring;
 use super::shape::{self, ObjectShape};
+use super::statistics::RunTime;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
 
@@ -33,6 +35,9 @@ const STRUCT_OPS: &str = ".struct_ops.link";
 
 /// How often a load is tried while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
+
+/// Longest name of a program, map or variable. Handles of the plugin carry names: guards the host's memory.
+pub(super) const MAX_NAME_BYTES: usize = 1024;
 
 /// Most programs of one object. Guards the memory that their logs reserve.
 const MAX_PROGRAMS: usize = 256;
@@ -212,6 +217,18 @@ impl Object {
             .ok_or_else(|| not_found("map", name, loaded.maps.keys().cloned().collect()))
     }
 
+    /// The array of perf events of this name; loads the object if need be.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`]; [`BpfError::NotOfEvents`]; as [`Object::load`].
+    pub fn event_array(&mut self, name: &str) -> Result<Arc<Map>, BpfError> {
+        let map = self.map(name)?;
+        if map.shape().ty != u32::from(MapType::PerfEventArray) {
+            return Err(BpfError::NotOfEvents { name: name.into() });
+        }
+        Ok(map)
+    }
+
     /// The consumer's side of the ring buffer of this name; loads the object if need be. There should be one for each ring:
     /// two would take records from each other.
     ///
@@ -238,6 +255,29 @@ impl Object {
     /// Whether the object is loaded.
     pub fn is_loaded(&self) -> bool {
         matches!(self.stage, Stage::Loaded(_))
+    }
+
+    /// The programs and maps that the kernel holds of it, by name. None before the load.
+    pub fn loaded(&self) -> Option<(Vec<String>, Vec<String>)> {
+        let Stage::Loaded(loaded) = &self.stage else { return None };
+        let programs = loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());
+        let maps = loaded.object.maps().map(|map| map.name().to_string_lossy().into_owned());
+        Some((programs.collect(), maps.collect()))
+    }
+
+    /// The time that programs took since they were loaded, while it was counted ([`super::statistics::Statistics`]). Empty
+    /// before the load; a program that the kernel tells nothing of is left out.
+    pub fn run_times(&self) -> Vec<RunTime> {
+        let Stage::Loaded(loaded) = &self.stage else { return Vec::new() };
+        let time = |program: libbpf_rs::Program<'_>| {
+            let info = sys::program_info(program.as_fd()).ok()?;
+            Some(RunTime {
+                program: program.name().to_string_lossy().into_owned(),
+                kind: ProgramKind::from(info.type_),
+                nanoseconds: info.run_time_ns,
+            })
+        };
+        loaded.object.progs().filter_map(time).collect()
     }
 
     /// How often programs lost something because the ring buffer or map of this name was full. None if the object does
@@ -360,14 +400,18 @@ impl Object {
 
     /// The memory of a variable's section as it is now.
     fn image(&self, variable: &Variable) -> Result<Image<'_>, BpfError> {
+        // Maps of sections are arrays. A struct of the kernel may be named like one, and libbpf's own addresses are in it.
+        let section = variable.section.as_str();
+        let is_of_section =
+            |name: &OsStr, ty| ty == MapType::Array && is_section_map(name.as_encoded_bytes(), section);
         let image = match &self.stage {
             Stage::Open(open) => open
                 .maps()
-                .find(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
+                .find(|map| is_of_section(map.name(), map.map_type()))
                 .and_then(|map| Image::of(&map, open)),
             Stage::Loaded(Loaded { object, .. }) => object
                 .maps()
-                .find(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
+                .find(|map| is_of_section(map.name(), map.map_type()))
                 .and_then(|map| Image::of(&map, object)),
             Stage::Closed => None,
         };
@@ -400,6 +444,10 @@ fn open_with_libbpf(record: &BpfRecord) -> Result<(OpenObject, Pins), BpfError> 
     if open.progs().count() > MAX_PROGRAMS {
         return Err(BpfError::Unsound(format!("it has more than {MAX_PROGRAMS} programs")));
     }
+    let programs = open.progs().map(|program| program.name().len());
+    if programs.chain(open.maps().map(|map| map.name().len())).any(|bytes| bytes > MAX_NAME_BYTES) {
+        return Err(name_too_long());
+    }
     for mut map in open.maps_mut() {
         check_map(&map)?;
         if is_data_map(map.name().as_encoded_bytes()) {
@@ -410,6 +458,10 @@ fn open_with_libbpf(record: &BpfRecord) -> Result<(OpenObject, Pins), BpfError> 
     }
     let pins = Pins::take(&mut open, &record.name)?;
     Ok((open, pins))
+}
+
+pub(super) fn name_too_long() -> BpfError {
+    BpfError::Unsound(format!("it has a name of more than {MAX_NAME_BYTES} bytes"))
 }
 
 /// Refuses maps whose values have a size that is not known here, and structs that are registered without a link.

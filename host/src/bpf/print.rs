@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Once;
 
-use libbpf_rs::PrintLevel;
+use super::sys;
 
 thread_local! {
     /// What libbpf said on this thread since [`collect`] began; `None` outside of it.
@@ -18,17 +18,19 @@ const MAX_LINES: usize = 256;
 pub(super) fn collect<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        libbpf_rs::set_print(Some((PrintLevel::Debug, hook)));
+        sys::print_to_hook();
     });
     SAID.set(Some(Vec::new()));
     let result = call();
     (result, SAID.take().unwrap_or_default())
 }
 
-fn hook(level: PrintLevel, message: String) {
+/// Takes one message of libbpf. Names of the object are in it, with whatever bytes they have.
+pub(super) fn hook(is_warning: bool, message: &[u8]) {
+    let message = String::from_utf8_lossy(message);
     let message = message.trim_end();
     let message = message.strip_prefix("libbpf: ").unwrap_or(message);
-    if level != PrintLevel::Warn {
+    if !is_warning {
         tracing::trace!(target: "libbpf", "{message}");
         return;
     }

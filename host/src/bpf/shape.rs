@@ -36,6 +36,8 @@ pub struct MapSize {
     pub name: String,
     /// Bytes of the keys and values of all entries; of a ring buffer, its size.
     pub bytes: u64,
+    /// Whether it is a ring buffer.
+    pub is_ring: bool,
 }
 
 /// The shape of an open object, without its pins.
@@ -60,9 +62,7 @@ fn size_of(map: &libbpf_rs::OpenMap<'_>) -> MapSize {
     let values = if ty.is_percpu() { possible_cpus().unwrap_or(1) as u64 } else { 1 };
     let entry = u64::from(map.key_size()) + u64::from(map.value_size()).next_multiple_of(8) * values;
     let entries = u64::from(map.max_entries());
-    let bytes = match ty {
-        MapType::RingBuf | MapType::UserRingBuf => entries,
-        _ => entries.saturating_mul(entry),
-    };
-    MapSize { name: map.name().to_string_lossy().into_owned(), bytes }
+    let is_ring = matches!(ty, MapType::RingBuf | MapType::UserRingBuf);
+    let bytes = if is_ring { entries } else { entries.saturating_mul(entry) };
+    MapSize { name: map.name().to_string_lossy().into_owned(), bytes, is_ring }
 }

@@ -29,6 +29,17 @@ impl Statistics {
     }
 }
 
+/// The time that a program took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunTime {
+    /// Its name in the object, uncut.
+    pub program: String,
+    /// Its type.
+    pub kind: ProgramKind,
+    /// Of all its runs on all CPUs.
+    pub nanoseconds: u64,
+}
+
 /// A program that the kernel holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {

@@ -1,7 +1,7 @@
 //! Every call of libbpf that libbpf-rs does not offer, or whose errno it loses. Each function is safe to call.
 #![expect(unsafe_code, reason = "calls into libbpf")]
 
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -9,9 +9,12 @@ use std::path::Path;
 use std::ptr;
 
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMapMut, OpenObject};
+use libbpf_sys::{libbpf_print_fn_t, libbpf_print_level};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+
+use super::print;
 
 /// libbpf's answers are 0 or a negative errno.
 fn check(answer: i32) -> Result<i32, Errno> {
@@ -60,6 +63,29 @@ pub(super) fn take_pin_path(map: &mut OpenMapMut<'_>) -> bool {
         unsafe { libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null()) };
     }
     wanted
+}
+
+/// Hands all that libbpf prints to [`print::hook`] from now on.
+///
+/// libbpf-rs has this, too, but takes what is no UTF-8 for a mistake of the caller and panics, below C functions: a name in a
+/// plugin's object would end the process.
+pub(super) fn print_to_hook() {
+    // SAFETY: both are pointers to functions of the C calling convention with these three arguments. bindgen's type of the
+    // last differs by platform; it is a pointer on all.
+    let hook = unsafe { std::mem::transmute::<PrintHook, libbpf_print_fn_t>(printed) };
+    // SAFETY: the function lives as long as the process.
+    unsafe { libbpf_sys::libbpf_set_print(hook) };
+}
+
+type PrintHook = extern "C" fn(libbpf_print_level, *const c_char, *mut c_void) -> c_int;
+
+extern "C" fn printed(level: libbpf_print_level, format: *const c_char, arguments: *mut c_void) -> c_int {
+    // SAFETY: libbpf calls this with a format and the arguments for it, which live until it returns.
+    if let Ok(text) = unsafe { vsprintf::vsprintf_raw(format, arguments) } {
+        print::hook(level == libbpf_sys::LIBBPF_WARN, &text);
+    }
+    // libbpf does not look at it.
+    0
 }
 
 /// Pins a map.

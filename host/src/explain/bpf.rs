@@ -35,6 +35,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::Target { .. }
         | BpfError::Size { .. }
         | BpfError::PacketSize { .. }
+        | BpfError::NotOfEvents { .. }
         | BpfError::Batch => plain(Kind::Invalid),
         BpfError::NoTracefs => Explanation {
             kind: Kind::NotFound,
@@ -52,7 +53,8 @@ pub fn explain(error: &BpfError) -> Explanation {
             remedy: Some(format!("remove {} or change the name", path.display())),
         },
         BpfError::AlreadyAttached { .. } => plain(Kind::Busy),
-        BpfError::Constant { .. } => plain(Kind::NotPermitted),
+        BpfError::TooManyEntries { .. } => plain(Kind::Limit),
+        BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(Kind::NotPermitted),
         BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
         BpfError::Kernel { errno, .. } => explain_errno(*errno),
     }
@@ -118,6 +120,13 @@ fn before(version: (u32, u32)) -> bool {
 fn explain_errno(errno: Errno) -> Explanation {
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
+        // Some kinds of maps and programs ask for it, too; a plugin's thread has it only if a kind that is known to ask is
+        // in the object.
+        Errno::EPERM | Errno::EACCES if !has(Capability::NetAdmin) => because(
+            Kind::NotPermitted,
+            "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs ask for",
+            "run it as root, with --unconfined if it is",
+        ),
         Errno::EPERM | Errno::EACCES => because(
             Kind::NotPermitted,
             "the kernel refuses it although the capabilities are there (kernel lockdown, or a security module)",

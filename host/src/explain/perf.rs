@@ -61,6 +61,8 @@ pub enum Action {
     Disable,
     /// Setting to zero.
     Reset,
+    /// Letting programs read it.
+    Show,
 }
 
 /// What was tried, with which values.
@@ -103,6 +105,7 @@ impl fmt::Display for Attempt {
             Action::Enable => write!(f, "cannot enable `{event}`")?,
             Action::Disable => write!(f, "cannot disable `{event}`")?,
             Action::Reset => write!(f, "cannot reset `{event}`")?,
+            Action::Show => write!(f, "cannot let programs read `{event}`")?,
         }
         match self.pid {
             -1 if !self.cgroup.is_empty() => write!(f, " (cgroup {}, ", self.cgroup)?,
@@ -133,6 +136,8 @@ pub enum Call {
     Disable,
     /// read(2).
     Read,
+    /// Putting it into an array of events: bpf(2), BPF_MAP_UPDATE_ELEM.
+    Show,
 }
 
 /// The name as manual pages write it.
@@ -146,6 +151,7 @@ impl fmt::Display for Call {
             Call::Enable => "ioctl(PERF_EVENT_IOC_ENABLE)",
             Call::Disable => "ioctl(PERF_EVENT_IOC_DISABLE)",
             Call::Read => "read",
+            Call::Show => "bpf(BPF_MAP_UPDATE_ELEM)",
         })
     }
 }

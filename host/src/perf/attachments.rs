@@ -17,6 +17,7 @@ use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
 use super::reading::{Reading, Snapshot};
 use super::scale::{State, Tally};
+use super::shown::EventArray;
 use crate::explain::perf::{Action, Call};
 
 /// Names an attachment. Numbers start at 1 and are not used again within one [`Attachments`], so that an old id never
@@ -81,9 +82,7 @@ enum Told {
 
 impl Drop for Attachments {
     fn drop(&mut self) {
-        while let Some((&newest, _)) = self.leader_of.last_key_value() {
-            self.detach(newest);
-        }
+        self.detach_all();
     }
 }
 
@@ -139,7 +138,7 @@ impl Attachments {
     ) -> Result<AttachmentId, PerfError> {
         let options = event.options(options);
         let id = AttachmentId(self.last_id + 1);
-        let plan = Plan { id, event: Arc::new(event.clone()), options, link };
+        let plan = Plan { id, event: Arc::new(event.clone()), options, link, shown: None };
         let refused = |refusal| refused(&plan, refusal);
         places::check(event, &plan.options).map_err(refused)?;
         let target = Target::of(&plan.options);
@@ -159,7 +158,7 @@ impl Attachments {
         }
         if leader.is_none() {
             let mut fan = Fan::open(plan, target, &self.surroundings)?;
-            self.notices.extend(fan.take_notices());
+            fan.hand_over_notices(&mut self.notices);
             self.fans.insert(id, fan);
         }
         self.last_id = id.0;
@@ -264,22 +263,78 @@ impl Attachments {
         self.with_cpus(id, |fan, _| fan.reset(id))
     }
 
+    /// Lets programs of the kernel half read this attachment: puts the kernel event of each CPU into the array, also those of
+    /// CPUs that come later. The entries go with the attachment.
+    ///
+    /// Errors: [`PerfError::Stale`]; [`PerfError::Refused`] for an event of a task, which the kernel lets programs read only
+    /// while that task runs, or of children (EOPNOTSUPP), and for an array that shows another; [`PerfError::Kernel`].
+    ///
+    /// Source: `perf_event_read_local` in `kernel/events/core.c`, v6.18.
+    #[doc(alias = "BPF_MAP_TYPE_PERF_EVENT_ARRAY")]
+    pub fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
+        let plans = self.fans.values().flat_map(Fan::plans);
+        let is_there = |plan: &&Plan| plan.shown.as_ref().is_some_and(|shown| shown.name() == array.name());
+        let occupied = plans.filter(is_there).any(|plan| plan.id != id);
+        self.with_cpus(id, |fan, _| {
+            let plan = fan.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
+            let options = &plan.options;
+            let of_cpus = options.pid == -1 && (options.every_cpu || options.cpu >= 0);
+            let of_all = options.process.is_empty() && options.cgroup.is_empty() && !options.command;
+            let refusal = match () {
+                () if !of_cpus || !of_all || options.inherit => Refusal::NotOfCpus,
+                () if occupied => Refusal::ShownThere(array.name().to_owned()),
+                () => return fan.show(id, array),
+            };
+            let attempt = Box::new(plan.attempt(Action::Show, None));
+            Err(PerfError::Refused { attempt, refusal })
+        })
+    }
+
+    /// Follows the CPUs of what programs read: those that came are read from now on. Whether there is anything to follow.
+    pub fn follow_shown(&mut self) -> bool {
+        let is_shown = |fan: &&mut Fan| fan.plans().iter().any(|plan| plan.shown.is_some());
+        let mut any = false;
+        for fan in self.fans.values_mut().filter(is_shown) {
+            fan.follow_cpus(&self.surroundings);
+            fan.hand_over_notices(&mut self.notices);
+            any = true;
+        }
+        any
+    }
+
+    /// Detaches everything, newest first.
+    pub fn detach_all(&mut self) {
+        while let Some((&newest, _)) = self.leader_of.last_key_value() {
+            self.detach(newest);
+        }
+    }
+
+    /// Notes that an attachment was throttled.
+    fn note_throttled(&mut self, id: AttachmentId, fan: &mut Fan) {
+        let times = fan.throttled(id);
+        if let (Some(plan), 1..) = (fan.plans().iter().find(|plan| plan.id == id), times) {
+            self.notices.push(Notice::Throttled { event: plan.event.name().to_owned(), times });
+        }
+    }
+
     /// Stops, unlinks and closes an event; if it leads a group, its members first, newest first. The other members of
     /// a group count on. From then on the id is stale. No effect on a stale id.
     pub fn detach(&mut self, id: AttachmentId) {
         let Some(leader) = self.leader_of.remove(&id) else { return };
         self.forget(id);
+        let Some(mut fan) = self.fans.remove(&leader) else { return };
         if leader != id {
-            if let Some(fan) = self.fans.get_mut(&leader) {
-                fan.remove_member(id);
-            }
+            self.note_throttled(id, &mut fan);
+            fan.remove_member(id);
+            self.fans.insert(leader, fan);
             return;
         }
-        let Some(fan) = self.fans.remove(&id) else { return };
         for member in fan.newest_members_first() {
+            self.note_throttled(member, &mut fan);
             self.leader_of.remove(&member);
             self.forget(member);
         }
+        self.note_throttled(id, &mut fan);
     }
 
     /// How many are attached.
@@ -315,7 +370,7 @@ impl Attachments {
             }
             done = what(fan, &self.surroundings);
         }
-        self.notices.extend(fan.take_notices());
+        fan.hand_over_notices(&mut self.notices);
         done
     }
 
@@ -325,12 +380,11 @@ impl Attachments {
 
     /// Notes what a person should know of a reading.
     fn note(&mut self, id: AttachmentId, tally: &Tally) {
-        let share = share(tally);
         let told = match tally.state() {
             State::NeverRan => Told::NeverRan,
             // What lacks was told when it was opened.
             _ if tally.is_partial() && !tally.lacks => Told::Partial,
-            State::Multiplexed if share < LOW_SHARE => Told::LowShare,
+            State::Multiplexed if share(tally) < LOW_SHARE => Told::LowShare,
             _ => return,
         };
         if !self.told.insert((id, told)) {
@@ -341,7 +395,7 @@ impl Attachments {
         let event = plan.map(|plan| plan.event.name().to_owned()).unwrap_or_default();
         self.notices.push(match told {
             Told::NeverRan => Notice::NeverRan { event },
-            Told::LowShare => Notice::LowShare { event, share },
+            Told::LowShare => Notice::LowShare { event, share: share(tally) },
             Told::Partial => Notice::Partial { event, enabled: tally.enabled, never_ran: tally.never_ran },
         });
     }

@@ -129,6 +129,13 @@ pub enum Refusal {
     /// `follow` without a task.
     #[error("`follow` needs a task whose threads are counted: give `pid`, `process` or `command`")]
     FollowsNobody,
+    /// A probe's event that children or threads would inherit. The kernel opens it anew for each of them, and reads the
+    /// name of the file or function at the address that the opener gave, in the memory of the task that starts the new one:
+    /// fork(2) and pthread_create(3) fail there (`perf_uprobe_init` in `kernel/trace/trace_event_perf.c`, v6.18).
+    #[error(
+        "a probe's event cannot be inherited: the observed task could start no thread and no process any more\n  do: leave out `inherit` and `follow`, and count all tasks (pid -1, `cpu: all`), or by task in a program of the probe"
+    )]
+    ProbeInherited,
     /// A control group on any CPU.
     #[error("a cgroup is counted on one CPU or on all\n  do: give `cpu: all`, or the number of a CPU")]
     CgroupNeedsCpu,
@@ -181,6 +188,14 @@ pub enum Refusal {
     /// A member that would be opened at other places than its leader.
     #[error("a group observes the same tasks and CPUs: `{0}` of the leader and of this event differ")]
     OtherPlaces(&'static str),
+    /// An event that programs cannot read by the number of the CPU that they run on.
+    #[error(
+        "programs read what all tasks do on their own CPU\n  do: open it with pid -1 and `cpu: all`, or a CPU, and without `inherit`"
+    )]
+    NotOfCpus,
+    /// An array of events that another attachment is in.
+    #[error("programs read another attachment in `{0}`")]
+    ShownThere(String),
     /// The leader is detached.
     #[error("stale leader: attachment {0} was detached")]
     StaleLeader(AttachmentId),

@@ -14,7 +14,7 @@ mod open;
 mod total;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
@@ -29,6 +29,7 @@ use super::places::{Place, Surroundings, Target};
 use super::plan::Plan;
 use super::pmu::Sysfs;
 use super::scale::Tally;
+use super::shown::EventArray;
 
 /// A group at one place.
 #[derive(Debug)]
@@ -116,9 +117,9 @@ impl Fan {
         members.into_iter()
     }
 
-    /// What is to be told since the last call.
-    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
-        mem::take(&mut self.notices)
+    /// Appends what is to be told since the last call.
+    pub(super) fn hand_over_notices(&mut self, notices: &mut Vec<Notice>) {
+        notices.append(&mut self.notices);
     }
 
     /// Closes a member. The others go on.
@@ -128,6 +129,21 @@ impl Fan {
         self.gone.remove(&id);
         self.stopped.remove(&id);
         self.lacking.remove(&id);
+    }
+
+    /// Lets programs read an attachment, on every CPU that it counts on, also on those that come later.
+    pub(super) fn show(&mut self, id: AttachmentId, array: &Arc<dyn EventArray>) -> Result<(), PerfError> {
+        for Branch { place, group, .. } in &mut self.branches {
+            group.show(id, place.cpu, array)?;
+        }
+        let plan = self.plans.iter_mut().find(|plan| plan.id == id);
+        plan.into_iter().for_each(|plan| plan.shown = Some(Arc::clone(array)));
+        Ok(())
+    }
+
+    /// How often the kernel has throttled an attachment, at all places.
+    pub(super) fn throttled(&mut self, id: AttachmentId) -> u64 {
+        self.branches.iter_mut().map(|branch| branch.group.throttled(id)).sum()
     }
 
     /// The command that was waited for has reached its exec.
@@ -154,6 +170,17 @@ impl Fan {
     /// Reads the whole group, at all places, with one system call at each: for each attachment the kernel's id at the
     /// first place and the sum, in the order of [`Fan::plans`].
     pub(super) fn read_all(&mut self) -> Result<Vec<(u64, Tally)>, PerfError> {
+        // What the only place has counted is the sum.
+        if let ([only], true) = (&mut self.branches[..], self.gone.is_empty())
+            && only.group.counters().map(|counter| counter.id).eq(self.plans.iter().map(|plan| plan.id))
+        {
+            let tallies = only.group.read_all()?;
+            let lacks = |id| self.lacking.contains(&id);
+            let kernel_ids = only.group.counters().map(Counter::kernel_id);
+            return Ok(kernel_ids
+                .zip(tallies.into_iter().map(|(id, tally)| tally.lacking(lacks(id))))
+                .collect());
+        }
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
         for (id, gone) in &self.gone {
             totals.entry(*id).or_default().add_gone(gone);

@@ -14,6 +14,7 @@
 
 use std::iter;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
@@ -21,7 +22,9 @@ use super::attachments::AttachmentId;
 use super::error::PerfError;
 use super::page::Page;
 use super::read::{Buffer, GroupCounts, ReadFailure};
+use super::records::Throttling;
 use super::scale::{Tally, Times};
+use super::shown::{EventArray, Shown};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
 
@@ -47,6 +50,10 @@ pub(super) struct Counter {
     pub(super) page: Option<Page>,
     /// The PMU that counts it, if that counts on some CPUs only.
     pub(super) pmu: Option<String>,
+    /// Where the kernel writes down that it throttles the event.
+    pub(super) throttling: Option<Throttling>,
+    /// Where programs read it.
+    shown: Option<Shown>,
     event: OwnedFd,
 }
 
@@ -61,7 +68,19 @@ impl Counter {
     /// Takes over an event that was opened disabled.
     pub(super) fn new(id: AttachmentId, attempt: Attempt, kernel_id: u64, event: OwnedFd) -> Counter {
         let baseline = Baseline::default();
-        Counter { id, attempt, kernel_id, baseline, stopped: None, link: None, page: None, pmu: None, event }
+        Counter {
+            id,
+            attempt,
+            kernel_id,
+            baseline,
+            stopped: None,
+            link: None,
+            page: None,
+            pmu: None,
+            throttling: None,
+            shown: None,
+            event,
+        }
     }
 
     pub(super) fn event(&self) -> BorrowedFd<'_> {
@@ -71,6 +90,11 @@ impl Counter {
     /// Keeps the link of a program until this event ends.
     pub(super) fn own_link(&mut self, link: OwnedFd) {
         self.link = Some(link);
+    }
+
+    /// Keeps the event where programs read it until it ends.
+    pub(super) fn show(&mut self, shown: Shown) {
+        self.shown = Some(shown);
     }
 
     /// The kernel's id of the event.
@@ -188,6 +212,28 @@ impl Group {
     /// Live events, the leader included.
     pub(super) fn size(&self) -> usize {
         1 + self.members.len()
+    }
+
+    /// Lets programs read the event of this attachment, if it is here, by the number of a CPU.
+    pub(super) fn show(
+        &mut self,
+        id: AttachmentId,
+        cpu: i32,
+        array: &Arc<dyn EventArray>,
+    ) -> Result<(), PerfError> {
+        let mut counters = iter::once(&mut self.leader).chain(&mut self.members);
+        let Some(counter) = counters.find(|counter| counter.id == id) else { return Ok(()) };
+        let shown = Shown::put(array, cpu, counter.event())
+            .map_err(|errno| counter.error(Action::Show, Call::Show, errno))?;
+        counter.show(shown);
+        Ok(())
+    }
+
+    /// How often the kernel has throttled the event of this attachment.
+    pub(super) fn throttled(&mut self, id: AttachmentId) -> u64 {
+        let counters =
+            iter::once(&mut self.leader).chain(&mut self.members).filter(|counter| counter.id == id);
+        counters.filter_map(|counter| counter.throttling.as_mut()).map(Throttling::times).sum()
     }
 
     /// Whether the event of this attachment is here.

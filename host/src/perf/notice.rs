@@ -55,6 +55,14 @@ pub enum Notice {
         /// The event's name.
         event: String,
     },
+    /// The kernel stopped the event for parts of the time, because it came too often: its count is too low, and its program missed
+    /// some.
+    Throttled {
+        /// The event's name.
+        event: String,
+        /// How often, each time until the next tick of the clock.
+        times: u64,
+    },
     /// A CPU went offline: nothing is counted there from now on.
     CpuGone {
         /// The event's name.
@@ -134,6 +142,15 @@ impl fmt::Display for Notice {
                 "`exclude_kernel` and `exclude_user` of `{event}` were taken by the kernel, which counts all of the time \
                  nevertheless"
             ),
+            Notice::Throttled { event, times } => {
+                let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+                write!(
+                    f,
+                    "event `{event}` was throttled {often}: it came more often than the kernel allows, and was stopped \
+                     until the next tick of the clock: its count and its samples are too few\n  do: take fewer samples, or raise sysctl \
+                     kernel.perf_event_max_sample_rate"
+                )
+            }
             Notice::CpuGone { event, cpu } => {
                 write!(f, "cpu {cpu} went offline: `{event}` keeps what it counted there")
             }

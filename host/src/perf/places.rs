@@ -11,6 +11,7 @@ use super::attr::Options;
 use super::error::Refusal;
 use super::event::Event;
 use super::pmu::Sysfs;
+use crate::explain::perf::EventClass;
 
 /// What all events of a group have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +124,9 @@ pub(super) fn check(event: &Event, options: &Options) -> Result<(), Refusal> {
         None if any_cpu => return Err(Refusal::EveryTaskOnEveryCpu),
         Some("cgroup") if any_cpu => return Err(Refusal::CgroupNeedsCpu),
         _ => {}
+    }
+    if (options.inherit || options.follow) && matches!(event.class(), EventClass::Probe { .. }) {
+        return Err(Refusal::ProbeInherited);
     }
     if options.exclude_kernel && event.is_in_kernel_only() {
         return Err(Refusal::InKernelOnly);

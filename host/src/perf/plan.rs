@@ -13,8 +13,10 @@ use super::event::Event;
 use super::group::Counter;
 use super::page::{self, Page};
 use super::places::Place;
+use super::records::Throttling;
+use super::shown::{EventArray, Shown};
 use super::sys::{self, Scope};
-use crate::explain::perf::{Action, Attempt, Call};
+use crate::explain::perf::{Action, Attempt, Call, EventClass};
 
 /// Links a program to an opened event of an attachment: from the event's descriptor to the link's. The event is disabled
 /// meanwhile. It is called once for each kernel event, also for those of CPUs that come later.
@@ -24,11 +26,11 @@ pub type LinkProgram = Arc<dyn Fn(BorrowedFd<'_>, AttachmentId) -> Result<OwnedF
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) id: AttachmentId,
-    /// Shared by all copies: a kernel event of a probe has the address of its path or function, which the kernel reads again
-    /// when a child inherits it (`perf_uprobe_init` in `kernel/trace/trace_event_perf.c`, v6.18).
     pub(super) event: Arc<Event>,
     pub(super) options: Options,
     pub(super) link: Option<LinkProgram>,
+    /// Where programs read it.
+    pub(super) shown: Option<Arc<dyn EventArray>>,
 }
 
 impl Plan {
@@ -80,9 +82,18 @@ impl Plan {
         if readable {
             counter.page = Page::map(counter.event());
         }
+        // What is traced is never throttled.
+        if self.link.is_some()
+            && !matches!(self.event.class(), EventClass::Tracepoint | EventClass::Probe { .. })
+        {
+            counter.throttling = Throttling::of(counter.event());
+        }
         sys::reset(counter.event(), Scope::Event).map_err(failed(Call::Reset))?;
         if let Some(link) = &self.link {
             counter.own_link(link(counter.event(), self.id).map_err(failed(Call::Link))?);
+        }
+        if let Some(array) = &self.shown {
+            counter.show(Shown::put(array, place.cpu, counter.event()).map_err(failed(Call::Show))?);
         }
         Ok(counter)
     }

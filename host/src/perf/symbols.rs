@@ -11,6 +11,7 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use super::error::{ErrorKind, PerfError};
 use super::event::InvalidEvent;
 use super::table::integer;
+use crate::files::read_program;
 
 /// The address of a symbol of the kernel.
 pub(super) fn kernel_symbol(symbol: &str) -> Result<u64, PerfError> {
@@ -70,7 +71,7 @@ pub(super) fn in_file(text: &str) -> Result<(CString, u64), PerfError> {
                     "name a function of its symbol table, or an offset: `path:+0x1040`",
                 )
             })?;
-            at + more
+            at.checked_add(more).ok_or_else(invalid)?
         }
     };
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| invalid())?;
@@ -79,7 +80,7 @@ pub(super) fn in_file(text: &str) -> Result<(CString, u64), PerfError> {
 
 /// Where a function's code lies in an ELF file; the error is the reason.
 fn offset_of(path: &Path, function: &str) -> Result<u64, String> {
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let bytes = read_program(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let offset = if let Ok(file) = ElfFile64::<object::Endianness>::parse(&*bytes) {
         offset_in(&file, function)
     } else if let Ok(file) = ElfFile32::<object::Endianness>::parse(&*bytes) {
@@ -96,7 +97,7 @@ fn offset_in<'file>(file: &impl Object<'file>, function: &str) -> Option<u64> {
     file.segments().find_map(|segment| {
         let (start, size) = segment.file_range();
         let inside = found.address().checked_sub(segment.address())?;
-        (inside < size).then_some(start + inside)
+        (inside < size).then(|| start.checked_add(inside))?
     })
 }
 

@@ -1,9 +1,11 @@
 //! The process-wide engine: how Wasm is compiled and interrupted.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use wasmtime::component::Component;
+use wasmtime::component::types::ComponentItem;
 use wasmtime::{Config, OptLevel};
 
 use super::backtrace;
@@ -92,6 +94,21 @@ impl Engine {
         Ok((component, origin))
     }
 
+    /// The functions of the contract that a component imports, as `perf.[static]event.named`: what it can call.
+    pub(crate) fn functions(&self, component: &Component) -> BTreeSet<String> {
+        let ty = component.component_type();
+        let mut functions = BTreeSet::new();
+        for (interface, item) in ty.imports(&self.inner) {
+            let interface =
+                interface.rsplit('/').next().and_then(|name| name.split('@').next()).unwrap_or_default();
+            if let ComponentItem::ComponentInstance(instance) = item.ty {
+                let of = instance.exports(&self.inner).map(|(name, _)| format!("{interface}.{name}"));
+                functions.extend(of.collect::<Vec<_>>());
+            }
+        }
+        functions
+    }
+
     /// A number for everything of the engine that compiled code depends on. Another number for the same only costs a
     /// compilation: what fits is checked when code is loaded.
     fn compatibility(&self) -> u64 {
@@ -103,7 +120,7 @@ impl Engine {
     /// Makes every running guest look whether it must end.
     ///
     /// The epoch is advanced only here. A thread that advances it all the time, as is usual, would wake up a hundred
-    /// times a second on a machine whose wake-ups somebody is counting.
+    /// times a second on a machine whose wake-ups somebody is counting: who watches a plugin does so every few seconds.
     pub fn interrupt(&self) {
         self.inner.increment_epoch();
     }

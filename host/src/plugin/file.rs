@@ -14,6 +14,7 @@ use serde::Deserialize;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::memory;
+use super::signature::{self, Signature, Signer};
 
 /// Longest plugin file that is read. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
@@ -21,6 +22,10 @@ pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
 /// Most records of ours in one file. Guards against a section of millions of empty records, each of which would cost
 /// more here than its four bytes there.
 const MAX_RECORDS: usize = 1024;
+
+/// How deep components may lie in each other. Tools make two or three levels; the engine's time grows with the square of
+/// their number.
+const MAX_DEPTH: usize = 32;
 
 /// A plugin file that was read and whose sections make sense.
 #[derive(Debug, Clone)]
@@ -31,6 +36,7 @@ pub struct Plugin {
     imports: Vec<String>,
     lines: Vec<Lines>,
     shared_bytes: Option<usize>,
+    signatures: Vec<Signature>,
 }
 
 /// Why a file is not a plugin.
@@ -67,6 +73,9 @@ pub enum PluginError {
     /// A manifest that is not the JSON that it should be.
     #[error("the manifest cannot be read: {0}")]
     Manifest(#[from] serde_json::Error),
+    /// A signature that is not the JSON that it should be.
+    #[error("a signature cannot be read: {0}")]
+    Signature(serde_json::Error),
     /// A manifest of a later version.
     #[error(
         "the manifest has format {found}; this host reads up to {}. A newer ks-host is needed",
@@ -114,9 +123,9 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
-        let Sections { objects, manifests, imports, lines, shares, .. } = found;
+        let Sections { objects, manifests, imports, lines, shares, signatures, .. } = found;
         let shared_bytes = if shares { memory::declared(&bytes)? } else { None };
-        Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes })
+        Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes, signatures })
     }
 
     /// The whole file.
@@ -173,6 +182,25 @@ impl Plugin {
         self.shared_bytes
     }
 
+    /// SHA-256 of the file without its signatures: what is signed.
+    pub fn digest(&self) -> [u8; 32] {
+        signature::digest(&self.bytes)
+    }
+
+    /// The signatures of the file, as it claims them.
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signatures
+    }
+
+    /// Those who have signed this very file.
+    pub fn signers(&self) -> Vec<Signer> {
+        if self.signatures.is_empty() {
+            return Vec::new();
+        }
+        let digest = self.digest();
+        self.signatures.iter().filter_map(|signature| signature.check(&digest).ok()).collect()
+    }
+
     /// The project's name if a manifest tells it.
     pub fn project(&self) -> Option<&str> {
         self.manifests.first().map(|manifest| manifest.project.as_str())
@@ -186,6 +214,7 @@ struct Sections {
     manifests: Vec<Manifest>,
     imports: Vec<String>,
     lines: Vec<Lines>,
+    signatures: Vec<Signature>,
     /// Whether a memory is declared to be shared.
     shares: bool,
     records: usize,
@@ -204,11 +233,22 @@ impl Sections {
                 Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                     return Err(PluginError::CoreModule);
                 }
+                Payload::Version { .. } if depth == MAX_DEPTH => {
+                    return Err(PluginError::Malformed(format!(
+                        "more than {MAX_DEPTH} components lie in each other"
+                    )));
+                }
                 Payload::Version { .. } => depth += 1,
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     for import in section {
                         self.imports.push(import.map_err(malformed)?.name.name.to_owned());
+                    }
+                }
+                // In a module it would vouch for less than it seems to.
+                Payload::CustomSection(custom) if custom.name() == section::SIGNATURE && depth == 1 => {
+                    for record in self.records(section::SIGNATURE, custom.data())? {
+                        self.signatures.push(serde_json::from_slice(record).map_err(PluginError::Signature)?);
                     }
                 }
                 Payload::CustomSection(custom) => self.section(custom.name(), custom.data())?,

@@ -4,61 +4,30 @@ use std::sync::Arc;
 
 use ks_wit::lines::Lines;
 use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift, Linker, Lower, TypedFunc};
-use wasmtime::{Store, StoreLimits, StoreLimitsBuilder, UpdateDeadline};
+use wasmtime::{Store, UpdateDeadline};
 
 use super::engine::Engine;
 use super::file::{Plugin, PluginError};
+use super::limits::{Computing, Limiter, Limits};
 use super::memory::{self, SharedMemory};
 use super::outcome::{self, Outcome};
 use super::stop::StopHandle;
 
-/// What a plugin may take of the host's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of each linear memory. Guards against `memory.grow` without end.
-    pub memory_bytes: usize,
-    /// Elements of each table. A table element costs the host a pointer, a Wasm page costs the guest nothing.
-    pub table_elements: usize,
-    /// Core instances, memories and tables each. Guards against a component that instantiates a large module a
-    /// thousand times: each memory reserves 4 GiB of address space.
-    pub instances: usize,
-    /// Bytes of arguments that one host call may copy out of the guest. Guards against a list whose elements all
-    /// denote the same large text: the guest holds it once, the host would copy it each time.
-    pub call_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            memory_bytes: ks_wit::MEMORY_BYTES,
-            table_elements: 100_000,
-            instances: 64,
-            call_bytes: 16 << 20,
-        }
-    }
-}
-
 /// What the store of a plugin must hold.
 pub trait PluginState: 'static {
     /// The limiter that the engine asks.
-    fn limits_mut(&mut self) -> &mut StoreLimits;
+    fn limiter_mut(&mut self) -> &mut Limiter;
+    /// How often the plugin has called the host.
+    fn calls(&self) -> u64;
+    /// The plugin has computed for a while: what is to be watched meanwhile.
+    ///
+    /// # Errors
+    /// What ends the plugin.
+    fn tick(&mut self) -> wasmtime::Result<()>;
     /// How the run is stopped.
     fn stop(&self) -> &StopHandle;
     /// Takes the memory that pages may be mapped into.
     fn set_shared(&mut self, memory: SharedMemory);
-}
-
-impl Limits {
-    /// The limiter that enforces these.
-    pub fn limiter(&self) -> StoreLimits {
-        StoreLimitsBuilder::new()
-            .memory_size(self.memory_bytes)
-            .table_elements(self.table_elements)
-            .instances(self.instances)
-            .memories(self.instances)
-            .tables(self.instances)
-            .build()
-    }
 }
 
 /// A plugin whose code is compiled and whose imports are found. Instances of it are cheap.
@@ -101,15 +70,17 @@ impl<S: PluginState> Prepared<S> {
     /// The outcome that takes the place of a run: a trap in a start function, or a limit.
     pub fn instantiate(&self, state: S, limits: &Limits) -> Result<Instance<S>, Outcome> {
         let mut store = Store::new(self.pre.engine(), state);
-        store.limiter(|state| state.limits_mut());
+        store.limiter(|state| state.limiter_mut());
         store.set_hostcall_fuel(limits.call_bytes);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| {
-            Ok(if context.data().stop().killed() {
-                UpdateDeadline::Interrupt
-            } else {
-                UpdateDeadline::Continue(1)
-            })
+        let mut computing = Computing::new(limits.compute);
+        store.epoch_deadline_callback(move |mut context| {
+            if context.data().stop().killed() {
+                return Ok(UpdateDeadline::Interrupt);
+            }
+            computing.look(context.data().calls())?;
+            context.data_mut().tick()?;
+            Ok(UpdateDeadline::Continue(1))
         });
         // After the deadline is set: a kill from here on advances the epoch past it.
         if store.data().stop().killed() {
@@ -121,7 +92,10 @@ impl<S: PluginState> Prepared<S> {
         }
         match made {
             Ok(instance) => Ok(Instance { store, instance, lines: self.lines.clone() }),
-            Err(error) => Err(outcome::of_error(&error, &self.lines)),
+            Err(error) => {
+                let outcome = outcome::of_error(&error, &self.lines);
+                Err(store.data_mut().limiter_mut().told_in(outcome))
+            }
         }
     }
 }
@@ -173,7 +147,10 @@ impl<S: PluginState> Instance<S> {
         P: ComponentNamedList + Lower,
         R: ComponentNamedList + Lift,
     {
-        func.call(&mut self.store, params).map_err(|error| outcome::of_error(&error, &self.lines))
+        func.call(&mut self.store, params).map_err(|error| {
+            let outcome = outcome::of_error(&error, &self.lines);
+            self.store.data_mut().limiter_mut().told_in(outcome)
+        })
     }
 
     /// The state that the host functions see.

@@ -21,6 +21,8 @@ pub enum StopReason {
     Timeout,
     /// Nobody reads its output any more.
     OutputClosed,
+    /// Its output cannot be written: the disk is full.
+    OutputLost,
     /// The command that it observes has ended.
     CommandEnded,
 }

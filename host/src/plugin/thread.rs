@@ -33,6 +33,8 @@ pub struct Watch {
     pub timeout: Option<Duration>,
     /// How long it may go on after it was asked.
     pub grace: Duration,
+    /// How often it is made to look how long it has computed.
+    pub tick: Duration,
 }
 
 /// Runs `body` on a thread of its own and watches it. `body` must have released all that the plugin held when it
@@ -53,7 +55,10 @@ pub fn supervise(engine: &Engine, watch: &Watch, body: impl FnOnce() -> Outcome 
     };
     let finished = wait_for_end(engine, watch);
     if finished && let Err(panic) = thread.join() {
-        return Outcome::Failed(format!("the host has a defect: {}", panic_text(panic.as_ref())));
+        return Outcome::Failed(format!(
+            "ks-host has a defect, and the plugin was ended: {}",
+            panic_text(panic.as_ref())
+        ));
     }
     let state = watch.stop.wait_until(None, |_| true);
     let timed_out = state.asked == Some(StopReason::Timeout) && !state.lingers;
@@ -82,12 +87,21 @@ impl Drop for FinishOnDrop {
 fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
     let stop = &watch.stop;
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let state = stop.wait_until(deadline, |state| state.finished || state.asked.is_some());
-    if state.finished {
-        return true;
-    }
-    if state.asked.is_none() {
-        stop.ask(StopReason::Timeout);
+    loop {
+        let tick = Instant::now().checked_add(watch.tick);
+        let until = [deadline, tick].into_iter().flatten().min();
+        let state = stop.wait_until(until, |state| state.finished || state.asked.is_some());
+        if state.finished {
+            return true;
+        }
+        if state.asked.is_some() {
+            break;
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            stop.ask(StopReason::Timeout);
+            break;
+        }
+        engine.interrupt();
     }
     let grace_ends = Instant::now().checked_add(watch.grace);
     if stop.wait_until(grace_ends, |state| state.finished || state.killed).finished {

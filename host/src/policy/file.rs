@@ -10,12 +10,16 @@
 //! [limits]
 //! maps = 16
 //! map_bytes = 1048576
+//!
+//! [signers]                       # one of them must have signed the plugin
+//! "release@example.org" = "5df5dc8c6a541d11fb93bf8f0a97a501b112d860b9167cfdcf81b64994bf41cc"
 //! ```
 
 use toml::{Table, Value};
 
 use super::{Class, Limit, Policy};
 use crate::near::near;
+use crate::plugin::PublicKey;
 
 /// What is wrong with a policy.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +28,7 @@ pub enum PolicyError {
     #[error("{0}")]
     Toml(#[from] Box<toml::de::Error>),
     /// A table that a policy does not have.
-    #[error("a policy has no table `{name}`, but `[allow]` and `[limits]`{}", did_you_mean(.near))]
+    #[error("a policy has no table `{name}`, but `[allow]`, `[limits]` and `[signers]`{}", did_you_mean(.near))]
     UnknownTable {
         /// Its name.
         name: String,
@@ -51,6 +55,14 @@ pub enum PolicyError {
     #[error("`{name}` is not a list of targets, such as {name} = [\"*\"]")]
     NoTargets {
         /// The class.
+        name: String,
+    },
+    /// A signer without a key.
+    #[error(
+        "the key of the signer `{name}` is not one: 64 hexadecimal digits, as `ks-host sign` prints them"
+    )]
+    NoKey {
+        /// The identity.
         name: String,
     },
     /// A limit that is no number.
@@ -80,8 +92,9 @@ impl Policy {
             match (name.as_str(), value) {
                 ("allow", Value::Table(classes)) => allow(&mut policy, classes)?,
                 ("limits", Value::Table(limits)) => limit(&mut policy, limits)?,
+                ("signers", Value::Table(signers)) => demand(&mut policy, signers)?,
                 _ => {
-                    let near = near(name, ["allow", "limits"].map(str::to_owned));
+                    let near = near(name, ["allow", "limits", "signers"].map(str::to_owned));
                     return Err(PolicyError::UnknownTable { name: name.clone(), near });
                 }
             }
@@ -109,6 +122,15 @@ fn limit(policy: &mut Policy, limits: &Table) -> Result<(), PolicyError> {
         policy.set_limit(limit, number);
     }
     Ok(())
+}
+
+fn demand(policy: &mut Policy, signers: &Table) -> Result<(), PolicyError> {
+    for (name, key) in signers {
+        let key = key.as_str().and_then(|key| PublicKey::read(key).ok());
+        policy.demand_signer(name, key.ok_or_else(|| PolicyError::NoKey { name: name.clone() })?);
+    }
+    // A table without a name would demand what nobody can give; one that demands nothing misleads.
+    if signers.is_empty() { Err(PolicyError::NoKey { name: String::new() }) } else { Ok(()) }
 }
 
 /// A text as TOML has it.

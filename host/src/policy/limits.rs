@@ -10,8 +10,10 @@ use crate::near::near;
 pub enum Limit {
     /// Maps of its object, those of its variables included.
     Maps,
-    /// Bytes of all its maps and ring buffers, as far as their shapes tell: keys and values of all entries.
+    /// Bytes of all its maps but ring buffers, as far as their shapes tell: keys and values of all entries.
     MapBytes,
+    /// Bytes of all its ring buffers.
+    RingBytes,
     /// Bytes that it may write to standard output and standard error in a second.
     PrintBytes,
     /// Events that it has open at a time; one on every CPU is one.
@@ -22,17 +24,33 @@ pub enum Limit {
     MemoryBytes,
     /// Elements of each of its tables.
     TableElements,
+    /// Core instances, memories and tables, each. Guards against a component that instantiates a large module a
+    /// thousand times: each memory reserves 4 GiB of address space.
+    Instances,
+    /// Bytes of arguments that one host call may copy out of the plugin. Guards against a list whose elements all
+    /// denote the same large text: the plugin holds it once, the host would copy it each time.
+    CallBytes,
+    /// Milliseconds that it may compute (time of its thread on a CPU) without calling the host.
+    ComputeMs,
+    /// Milliseconds that it may run.
+    RunMs,
 }
 
 impl Limit {
-    const ALL: [Limit; 7] = [
+    /// All.
+    pub const ALL: [Limit; 12] = [
         Limit::Maps,
         Limit::MapBytes,
+        Limit::RingBytes,
         Limit::PrintBytes,
         Limit::Attachments,
         Limit::Handles,
         Limit::MemoryBytes,
         Limit::TableElements,
+        Limit::Instances,
+        Limit::CallBytes,
+        Limit::ComputeMs,
+        Limit::RunMs,
     ];
 
     /// Its name in policies.
@@ -40,11 +58,16 @@ impl Limit {
         match self {
             Limit::Maps => "maps",
             Limit::MapBytes => "map_bytes",
+            Limit::RingBytes => "ring_bytes",
             Limit::PrintBytes => "print_bytes_per_second",
             Limit::Attachments => "attachments",
             Limit::Handles => "handles",
             Limit::MemoryBytes => "memory_bytes",
             Limit::TableElements => "table_elements",
+            Limit::Instances => "instances",
+            Limit::CallBytes => "call_bytes",
+            Limit::ComputeMs => "compute_ms",
+            Limit::RunMs => "run_ms",
         }
     }
 
@@ -53,15 +76,27 @@ impl Limit {
         match self {
             Limit::Maps => 256,
             Limit::MapBytes => 1 << 30,
-            // Whoever reads decides how fast.
-            Limit::PrintBytes => u64::MAX,
+            Limit::RingBytes => 256 << 20,
+            // Far above what a person or a tool reads: it ends what would fill a disk.
+            Limit::PrintBytes => 64 << 20,
             Limit::Attachments => 16_384,
             // Guards the host's memory; descriptors have the process's limit.
             Limit::Handles => 1 << 16,
             Limit::MemoryBytes => ks_wit::MEMORY_BYTES as u64,
             // An element costs the host a pointer, a page of memory costs the guest nothing.
             Limit::TableElements => 100_000,
+            Limit::Instances => 64,
+            Limit::CallBytes => 16 << 20,
+            Limit::ComputeMs => 30_000,
+            // Whoever started it knows how long.
+            Limit::RunMs => u64::MAX,
         }
+    }
+
+    /// What a person is told when it is reached.
+    pub fn reached(self, number: u64) -> String {
+        let name = self.name();
+        format!("the limit `{name}` of the plugin is {number}\n  do: --limit {name}=.. allows more")
     }
 
     /// The limit of this name.
@@ -76,8 +111,15 @@ impl Limit {
 
 /// What of an object is above the limits, in words.
 pub(super) fn exceeded(policy: &Policy, shape: &ObjectShape) -> Vec<String> {
-    let bytes = shape.maps.iter().fold(0_u64, |sum, map| sum.saturating_add(map.bytes));
-    let taken = [(Limit::Maps, shape.maps.len() as u64), (Limit::MapBytes, bytes)];
+    let bytes = |rings: bool| {
+        let maps = shape.maps.iter().filter(|map| map.is_ring == rings);
+        maps.fold(0_u64, |sum, map| sum.saturating_add(map.bytes))
+    };
+    let taken = [
+        (Limit::Maps, shape.maps.len() as u64),
+        (Limit::MapBytes, bytes(false)),
+        (Limit::RingBytes, bytes(true)),
+    ];
     let above = taken.into_iter().filter(|(limit, number)| *number > policy.limit(*limit));
     above
         .map(|(limit, number)| {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A pure function: nothing here asks the kernel, and the plugin's manifest has no say. What is denied at the start is
-//! denied before anything of the plugin is loaded. Not here: the limits of the engine (`plugin`).
+//! denied before anything of the plugin is loaded. Not here: what holds a running plugin to its limits (`plugin`, `world`).
 
 mod class;
 mod file;
@@ -15,8 +15,9 @@ mod functions;
 mod limits;
 mod needs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 pub use class::Class;
 pub use file::PolicyError;
@@ -26,12 +27,15 @@ pub use needs::{Need, needs};
 
 use crate::bpf::ObjectShape;
 use crate::near::matches;
+use crate::plugin::{PublicKey, Signer};
 
 /// What one plugin may do: for each class of acts the targets, as patterns with `*` and `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     allowed: BTreeMap<Class, Vec<String>>,
     limits: BTreeMap<Limit, u64>,
+    /// Who must have signed the plugin, one of them; empty: nobody.
+    signers: BTreeSet<(String, PublicKey)>,
 }
 
 /// Any target.
@@ -40,20 +44,20 @@ const ANY: &str = "*";
 impl Policy {
     /// Allows nothing.
     pub fn nothing() -> Policy {
-        Policy { allowed: BTreeMap::new(), limits: BTreeMap::new() }
+        Policy { allowed: BTreeMap::new(), limits: BTreeMap::new(), signers: BTreeSet::new() }
     }
 
     /// Allows to observe: what a plugin may do that a person starts.
     pub fn observing() -> Policy {
         let observing = Class::ALL.into_iter().filter(|class| class.is_observing());
         let allowed = observing.map(|class| (class, vec![ANY.to_owned()])).collect();
-        Policy { allowed, limits: BTreeMap::new() }
+        Policy { allowed, ..Policy::nothing() }
     }
 
     /// Allows everything that the contract has.
     pub fn everything() -> Policy {
         let allowed = Class::ALL.into_iter().map(|class| (class, vec![ANY.to_owned()])).collect();
-        Policy { allowed, limits: BTreeMap::new() }
+        Policy { allowed, ..Policy::nothing() }
     }
 
     /// Allows to observe, and to load programs for packets, which tests call by hand: they are attached nowhere.
@@ -63,6 +67,37 @@ impl Policy {
             policy.allow(class, "");
         }
         policy
+    }
+
+    /// Demands that the plugin is signed by this identity with this key, or by another one that is demanded so.
+    pub fn demand_signer(&mut self, identity: &str, key: PublicKey) {
+        self.signers.insert((identity.to_owned(), key));
+    }
+
+    /// Whether the plugin must be signed.
+    pub fn demands_signer(&self) -> bool {
+        !self.signers.is_empty()
+    }
+
+    /// Whether a plugin that these have signed may start.
+    ///
+    /// # Errors
+    /// Who should have signed it, for a person.
+    pub fn judge_signers(&self, signers: &[Signer]) -> Result<(), String> {
+        let is_demanded = |signer: &Signer| self.signers.contains(&(signer.identity.clone(), signer.key));
+        if self.signers.is_empty() || signers.iter().any(is_demanded) {
+            return Ok(());
+        }
+        let known = |(identity, key): &(String, PublicKey)| format!("`{identity}` with key {key}");
+        let demanded: Vec<_> = self.signers.iter().map(known).collect();
+        let has: Vec<_> =
+            signers.iter().map(|signer| known(&(signer.identity.clone(), signer.key))).collect();
+        let has = if has.is_empty() { "nobody has signed this very file".into() } else { has.join(" and ") };
+        Err(format!(
+            "the policy demands a signature by {}, and the plugin has: {has}: `ks-host inspect` shows its signatures, \
+             `ks-host sign` makes one",
+            demanded.join(" or ")
+        ))
     }
 
     /// Allows one more target.
@@ -107,6 +142,12 @@ impl Policy {
     /// How much of something the plugin may take.
     pub fn limit(&self, limit: Limit) -> u64 {
         self.limits.get(&limit).copied().unwrap_or(limit.default())
+    }
+
+    /// How long the plugin may run; none if as long as it likes.
+    pub fn run_time(&self) -> Option<Duration> {
+        let limit = self.limit(Limit::RunMs);
+        (limit != u64::MAX).then(|| Duration::from_millis(limit))
     }
 
     /// Whether an act is allowed.
@@ -158,6 +199,12 @@ impl Policy {
             let patterns: Vec<_> = patterns.iter().map(|pattern| file::quoted(pattern)).collect();
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{} = [{}]", class.name(), patterns.join(", "));
+        }
+        if !self.signers.is_empty() {
+            text.push_str("\n[signers]\n");
+        }
+        for (identity, key) in &self.signers {
+            let _ = writeln!(text, "{} = \"{key}\"", file::quoted(identity));
         }
         if !self.limits.is_empty() {
             text.push_str("\n[limits]\n");

@@ -120,6 +120,15 @@ pub struct Profile {
 }
 
 impl Counted {
+    /// How much of the total lies in stacks that are as deep as the kernel keeps them: their outermost callers may be
+    /// missing.
+    pub fn cut(&self) -> u64 {
+        let is_full =
+            |addresses: &Addresses| matches!(addresses, Addresses::Known(known) if known.len() >= MAX_DEPTH);
+        let cut = self.stacks.iter().filter(|stack| is_full(&stack.kernel) || is_full(&stack.user));
+        cut.fold(0, |total, stack| total.saturating_add(stack.weight))
+    }
+
     /// Gives names to the addresses.
     pub fn named(&self, names: &mut Names) -> Profile {
         names.prepare(&self.stacks);
@@ -138,15 +147,6 @@ impl Profile {
     /// The sum of all weights.
     pub fn total(&self) -> u64 {
         self.samples.iter().fold(0, |total, sample| total.saturating_add(sample.weight))
-    }
-
-    /// How much of the total lies in stacks that are as deep as the kernel keeps them: their outermost callers may be
-    /// missing.
-    pub fn cut(counted: &Counted) -> u64 {
-        let is_full =
-            |addresses: &Addresses| matches!(addresses, Addresses::Known(known) if known.len() >= MAX_DEPTH);
-        let cut = counted.stacks.iter().filter(|stack| is_full(&stack.kernel) || is_full(&stack.user));
-        cut.fold(0, |total, stack| total.saturating_add(stack.weight))
     }
 }
 
@@ -231,6 +231,6 @@ mod tests {
             ..CountedStack::default()
         };
         let stacks = vec![stack(MAX_DEPTH, 5), stack(MAX_DEPTH - 1, 2)];
-        assert_eq!(Profile::cut(&Counted { map: "seen".into(), stacks }), 5);
+        assert_eq!(Counted { map: "seen".into(), stacks }.cut(), 5);
     }
 }

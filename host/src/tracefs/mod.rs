@@ -68,6 +68,12 @@ pub fn tracepoints() -> Result<Vec<String>, TracefsError> {
     names(root).map_err(|error| refused(&error))
 }
 
+/// Finds or mounts it, for a thread that may not do so later.
+pub(crate) fn prepare() {
+    // Who needs it is told then that it is not there.
+    let _ = root();
+}
+
 fn refused(error: &io::Error) -> TracefsError {
     match error.kind() {
         ErrorKind::PermissionDenied => TracefsError::NotPermitted,

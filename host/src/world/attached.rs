@@ -65,6 +65,21 @@ impl AttachedPrograms {
         held
     }
 
+    /// Takes all structs out that are registered.
+    pub(super) fn remove_registered(&mut self) -> Vec<Held> {
+        let registered = |place: &mut Place| matches!(place.held, Held::Registered(_));
+        self.places.extract_if(.., |_, place| registered(place)).map(|(_, place)| place.held).collect()
+    }
+
+    /// What is at a place, in words: the program and its target. None if it was taken out.
+    pub(super) fn words(&self, place: u64) -> Option<String> {
+        let place = self.places.get(&place)?;
+        Some(match &place.target {
+            Some(target) => format!("{} at {target}", place.program),
+            None => place.program.clone(),
+        })
+    }
+
     /// An event was closed.
     pub(super) fn forget_event(&mut self, id: AttachmentId) {
         self.places.retain(|_, place| !matches!(place.held, Held::Event(event) if event == id));

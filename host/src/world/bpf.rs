@@ -30,7 +30,7 @@ impl Host for State {}
 
 impl HostProgram for State {
     fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
-        self.object()?.program(&name)?;
+        self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?))?;
         Ok(self.table.push(ProgramHandle { name })?)
     }
 
@@ -62,12 +62,21 @@ impl HostProgram for State {
         }
         let has_flags = self.object()?.program(&program)?.kind().has_flags();
         let flags = if has_flags { flags } else { self.ignored(&program, flags) };
-        self.allow_attach(&program, &target)?;
-        let held = attach(self, &program, &target, flags)?;
+        let words = format!("{program} at {target}");
+        let held = self.audited(
+            "attach",
+            &words,
+            |_| None,
+            |state| {
+                state.allow_attach(&program, &target)?;
+                state.within_budget(&program)?;
+                attach(state, &program, &target, flags)
+            },
+        )?;
         let place = self.attached.insert(program, Some(target), held);
-        self.table.push(LinkHandle { place }).map_err(|full| {
-            detach(self, place);
-            full.into()
+        self.table.push(LinkHandle { place }).map_err(|full| match detach(self, place) {
+            Ok(()) => full.into(),
+            Err(unseen) => unseen.into(),
         })
     }
 
@@ -75,19 +84,27 @@ impl HostProgram for State {
         let name = self.table.get(&this)?.name.clone();
         let program = self.object()?.program(&name)?;
         if input.mark != 0 && program.kind() == bpf::ProgramKind::Xdp {
-            self.warn_once(0, format!("`mark` has no effect: `{name}` sees packets before they have one"));
+            self.warn_once(0, &format!("`mark` has no effect: `{name}` sees packets before they have one"));
         }
         let TestInput { data, packet_size, ingress_ifindex, mark } = input;
         let input = bpf::TestInput { data, packet_size, ingress_ifindex, mark };
-        Ok(self.object()?.program(&name)?.test_run(&input)?)
+        self.audited(
+            "test-run",
+            &name,
+            |_| None,
+            |state| {
+                state.within_budget(&name)?;
+                Ok(state.object()?.program(&name)?.test_run(&input)?)
+            },
+        )
     }
 
     fn detach_all(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
         let program = self.table.get(&this)?.name.clone();
         for held in self.attached.remove_program(&program) {
-            release(self, held);
+            self.release(held);
         }
-        Ok(())
+        self.note("detach", &program, None, true, Some("ok".into()))
     }
 
     fn drop(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
@@ -98,25 +115,31 @@ impl HostProgram for State {
 
 impl HostLink for State {
     fn register(&mut self, name: String) -> Result<Resource<LinkHandle>, HostError> {
-        self.allow(Class::StructOps, &name)?;
-        let link = self.object()?.register(&name)?;
+        let link = self.audited(
+            "register",
+            &name,
+            |_| None,
+            |state| {
+                state.allow(Class::StructOps, &name)?;
+                state.structs_within_budget()?;
+                Ok(state.object()?.register(&name)?)
+            },
+        )?;
         let place = self.attached.insert(name, None, Held::Registered(link));
-        self.table.push(LinkHandle { place }).map_err(|full| {
-            detach(self, place);
-            full.into()
+        self.table.push(LinkHandle { place }).map_err(|full| match detach(self, place) {
+            Ok(()) => full.into(),
+            Err(unseen) => unseen.into(),
         })
     }
 
     fn detach(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
         let place = self.table.get(&this)?.place;
-        detach(self, place);
-        Ok(())
+        detach(self, place)
     }
 
     fn drop(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
         let LinkHandle { place } = self.table.delete(this)?;
-        detach(self, place);
-        Ok(())
+        detach(self, place)
     }
 }
 
@@ -140,12 +163,21 @@ impl State {
         self.allow(class, &target)
     }
 
+    /// Takes a program away from its place.
+    pub(super) fn release(&mut self, held: Held) {
+        match held {
+            Held::Event(id) => self.attachments.detach(id),
+            Held::Link(link) | Held::Registered(link) => drop(link),
+            Held::Probe(probe) => drop(probe),
+        }
+    }
+
     /// No flags, and one line if there were some.
     fn ignored(&mut self, program: &str, flags: u32) -> u32 {
         if flags != 0 {
             self.warn_once(
                 0,
-                format!("attaching `{program}`: its kind has no flags, and {flags} has no effect: pass 0"),
+                &format!("attaching `{program}`: its kind has no flags, and {flags} has no effect: pass 0"),
             );
         }
         0
@@ -208,16 +240,10 @@ fn not_probed(program: &str, place: &bpf::Place, error: ProbeError) -> BpfError 
 /// PERF_TYPE_TRACEPOINT of `enum perf_type_id`.
 const TRACEPOINT: u32 = 2;
 
-fn detach(state: &mut State, place: u64) {
+fn detach(state: &mut State, place: u64) -> wasmtime::Result<()> {
+    let Some(words) = state.attached.words(place) else { return Ok(()) };
     if let Some(held) = state.attached.remove(place) {
-        release(state, held);
+        state.release(held);
     }
-}
-
-fn release(state: &mut State, held: Held) {
-    match held {
-        Held::Event(id) => state.attachments.detach(id),
-        Held::Link(link) | Held::Registered(link) => drop(link),
-        Held::Probe(probe) => drop(probe),
-    }
+    state.note("detach", &words, None, true, Some("ok".into()))
 }

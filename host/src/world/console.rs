@@ -14,14 +14,12 @@ impl Host for State {
     }
 
     fn warn(&mut self, message: String) -> wasmtime::Result<()> {
-        if self.may_write(message.len()) {
-            State::warn(self, &message);
-        }
+        State::warn(self, &message);
         Ok(())
     }
 
     fn warn_once(&mut self, key: u64, message: String) -> wasmtime::Result<()> {
-        State::warn_once(self, key, message);
+        State::warn_once(self, key, &message);
         Ok(())
     }
 

@@ -28,14 +28,12 @@ impl HostError {
 
     /// The plugin has as much of something as it may.
     pub(super) fn limit(limit: Limit, number: u64) -> HostError {
-        let name = limit.name();
-        HostError::Guest(Error {
-            kind: ErrorKind::Limit,
-            errno: None,
-            message: format!(
-                "the limit `{name}` of the plugin is {number}\n  do: --limit {name}=.. allows more"
-            ),
-        })
+        HostError::Guest(Error { kind: ErrorKind::Limit, errno: None, message: limit.reached(number) })
+    }
+
+    /// A request that can never succeed.
+    pub(super) fn invalid(message: String) -> HostError {
+        HostError::Guest(Error { kind: ErrorKind::Invalid, errno: None, message })
     }
 
     /// A wait was cut short.

@@ -16,7 +16,7 @@ impl Host for State {}
 
 impl HostMap for State {
     fn open(&mut self, name: String) -> Result<Resource<MapHandle>, HostError> {
-        let map = self.object()?.map(&name)?;
+        let map = self.audited("map", &name, |_| None, |state| Ok(state.object()?.map(&name)?))?;
         Ok(self.table.push(MapHandle(map))?)
     }
 

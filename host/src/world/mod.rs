@@ -6,8 +6,10 @@
 
 mod args;
 mod attached;
+mod audit;
 mod bindings;
 mod bpf;
+mod budget;
 mod clock;
 mod console;
 mod error;
@@ -29,9 +31,13 @@ use wasmtime::component::{HasSelf, Linker};
 
 use crate::plugin::{Engine, EngineError};
 
+pub use audit::Audit;
+pub(crate) use audit::Entry;
+pub(crate) use budget::PERIOD;
+pub use budget::Share;
 pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
-pub use state::{Setup, State};
+pub use state::State;
 
 /// A linker with every interface of the world.
 ///
@@ -39,7 +45,7 @@ pub use state::{Setup, State};
 /// If two interfaces define the same name, which a test would show.
 pub fn linker(engine: &Engine) -> Result<Linker<State>, EngineError> {
     let mut linker = engine.linker();
-    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
+    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called)
         .map_err(|error| EngineError(format!("{error:#}")))?;
     Ok(linker)
 }

@@ -1,5 +1,9 @@
 //! `perf`: events, groups, readings.
 
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use nix::errno::Errno;
 use wasmtime::component::Resource;
 
 use super::attached::Held;
@@ -9,7 +13,7 @@ use super::bindings::kernelscript::host::perf::{
 use super::bpf::{ProgramHandle, link_program};
 use super::error::{self, HostError};
 use super::state::State;
-use crate::bpf::{BpfError, ProgramKind};
+use crate::bpf::{BpfError, Map, ProgramKind};
 use crate::perf::{self, AttachmentId, Event, Options};
 use crate::policy::{Class, Limit};
 
@@ -32,18 +36,25 @@ impl HostEvent for State {
     }
 
     fn named(&mut self, name: String) -> Result<Resource<Event>, HostError> {
+        check_length(&name)?;
         Ok(self.table.push(self.catalog.named(&name)?)?)
     }
 
     fn tracepoint(&mut self, name: String) -> Result<Resource<Event>, HostError> {
+        check_length(&name)?;
         Ok(self.table.push(self.catalog.tracepoint(&name)?)?)
     }
 
     fn kprobe(&mut self, function: String) -> Result<Resource<Event>, HostError> {
+        check_length(&function)?;
+        self.allow_lookup("kprobe", &function)?;
         Ok(self.table.push(self.catalog.kprobe(&function)?)?)
     }
 
     fn uprobe(&mut self, place: String) -> Result<Resource<Event>, HostError> {
+        check_length(&place)?;
+        // Before the file is looked at, of which the answer would tell something.
+        self.allow_lookup("uprobe", &place)?;
         Ok(self.table.push(self.catalog.uprobe(&place)?)?)
     }
 
@@ -62,6 +73,8 @@ impl HostEvent for State {
         len: u32,
         access: wit::Access,
     ) -> Result<Resource<Event>, HostError> {
+        check_length(&symbol)?;
+        self.allow_lookup("breakpoint", &symbol)?;
         Ok(self.table.push(self.catalog.breakpoint_at(&symbol, len, access_of(access))?)?)
     }
 
@@ -146,7 +159,7 @@ impl HostOptions for State {
     }
 
     fn set_process(&mut self, this: Resource<Options>, name: String) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.process = name;
+        self.table.get_mut(&this)?.process = kept(name);
         Ok(())
     }
 
@@ -156,7 +169,7 @@ impl HostOptions for State {
     }
 
     fn set_cgroup(&mut self, this: Resource<Options>, path: String) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.cgroup = path;
+        self.table.get_mut(&this)?.cgroup = kept(path);
         Ok(())
     }
 
@@ -241,10 +254,18 @@ impl HostAttachment for State {
         Ok(self.attachments.reset(id)?)
     }
 
+    fn show(&mut self, this: Resource<AttachmentHandle>, array: String) -> Result<(), HostError> {
+        let id = self.table.get(&this)?.0;
+        let array: Arc<dyn perf::EventArray> = Arc::new(Events(self.object()?.event_array(&array)?));
+        let shown = self.attachments.show(id, &array);
+        self.tell_notices();
+        Ok(shown?)
+    }
+
     fn detach(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
         let id = self.table.get(&this)?.0;
         self.close(id);
-        Ok(())
+        self.note("detach", "event", Some(id.get()), true, Some("ok".into()))
     }
 
     fn id(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<u64> {
@@ -254,7 +275,7 @@ impl HostAttachment for State {
     fn drop(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
         let AttachmentHandle(id) = self.table.delete(this)?;
         self.close(id);
-        Ok(())
+        self.note("detach", "event", Some(id.get()), true, Some("ok".into()))
     }
 }
 
@@ -273,23 +294,15 @@ impl Host for State {
         if self.attachments.count() as u64 >= most {
             return Err(HostError::limit(Limit::Attachments, most));
         }
-        self.allow(Class::Event, event.family())?;
-        self.allow(Class::Scope, options.scope())?;
         let program =
             program.map(|program| self.table.get(&program).map(|it| it.name.clone())).transpose()?;
-        let id = match program {
-            None => self.attachments.open(&event, &options, leader, None)?,
-            Some(name) => {
-                let program = self.object()?.program(&name)?;
-                if program.kind() != ProgramKind::PerfEvent {
-                    return Err(BpfError::NotForEvents { program: name, kind: program.kind() }.into());
-                }
-                let link = link_program(&program)?;
-                let id = self.attachments.open(&event, &options, leader, Some(link))?;
-                self.attached.insert(name, None, Held::Event(id));
-                id
-            }
+        let words = match &program {
+            Some(program) => format!("{} of {}, program {program}", event.name(), options.scope()),
+            None => format!("{} of {}", event.name(), options.scope()),
         };
+        let number = |id: &AttachmentId| Some(id.get());
+        let id =
+            self.audited("open", &words, number, |state| state.opened(&event, &options, leader, program))?;
         self.tell_notices();
         self.table.push(AttachmentHandle(id)).map_err(|full| {
             self.close(id);
@@ -310,17 +323,88 @@ impl Host for State {
 }
 
 impl State {
+    /// Whether a place for events of a family may be looked up.
+    ///
+    /// # Errors
+    /// `denied-by-policy`, which is an act of the audit: no event is opened that would be one.
+    fn allow_lookup(&self, family: &str, place: &str) -> Result<(), HostError> {
+        let allowed = self.allow(Class::Event, family);
+        if allowed.is_err() {
+            self.note("open", &format!("{family} {place}"), None, false, None)?;
+        }
+        allowed
+    }
+
+    /// Opens an event if the policy allows it, with a program if one is named.
+    fn opened(
+        &mut self,
+        event: &Event,
+        options: &Options,
+        leader: Option<AttachmentId>,
+        program: Option<String>,
+    ) -> Result<AttachmentId, HostError> {
+        self.allow(Class::Event, event.family())?;
+        self.allow(Class::Scope, options.scope())?;
+        let Some(name) = program else { return Ok(self.attachments.open(event, options, leader, None)?) };
+        self.within_budget(&name)?;
+        let program = self.object()?.program(&name)?;
+        if program.kind() != ProgramKind::PerfEvent {
+            return Err(BpfError::NotForEvents { program: name, kind: program.kind() }.into());
+        }
+        let link = link_program(&program)?;
+        let id = self.attachments.open(event, options, leader, Some(link))?;
+        self.attached.insert(name, None, Held::Event(id));
+        Ok(id)
+    }
+
     /// Detaches an event and forgets it. No effect on one that is detached.
     fn close(&mut self, id: AttachmentId) {
         self.attachments.detach(id);
         self.attached.forget_event(id);
+        self.tell_notices();
     }
 
     /// Says on standard error what a person should know of the attachments' numbers.
-    fn tell_notices(&mut self) {
+    pub(super) fn tell_notices(&mut self) {
         for notice in self.attachments.take_notices() {
             self.warn(&notice.to_string());
         }
+    }
+}
+
+/// Longest text that names an event, a process or a group. Handles keep them: guards the host's memory. No path is longer
+/// (PATH_MAX).
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// A text that a handle keeps. What is cut off cannot be the name of anything.
+fn kept(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES + 1));
+    text.shrink_to_fit();
+    text
+}
+
+/// Refuses what is too long to name an event.
+fn check_length(name: &str) -> Result<(), HostError> {
+    if name.len() <= MAX_TEXT_BYTES {
+        return Ok(());
+    }
+    Err(HostError::invalid(format!("no event has a name of {} bytes", name.len())))
+}
+
+/// An array of events of the plugin's object.
+struct Events(Arc<Map>);
+
+impl perf::EventArray for Events {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn put(&self, cpu: i32, event: BorrowedFd<'_>) -> Result<(), Errno> {
+        self.0.put_event(u32::try_from(cpu).map_err(|_| Errno::EINVAL)?, event)
+    }
+
+    fn remove(&self, cpu: i32) {
+        u32::try_from(cpu).into_iter().for_each(|cpu| self.0.remove_event(cpu));
     }
 }
 

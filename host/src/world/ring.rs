@@ -76,6 +76,9 @@ impl Reader {
     }
 }
 
+/// Most rings of one call. Guards the host's memory against a list of millions, which may all be the same.
+const MAX_POLLED: usize = 1024;
+
 /// How long to wait for a program that has reserved a record and not yet given it back: the ring is readable then, but
 /// has nothing to take.
 const RESERVED: Duration = Duration::from_micros(100);
@@ -83,6 +86,12 @@ const RESERVED: Duration = Duration::from_micros(100);
 impl State {
     /// The names of the rings that handles denote.
     fn ring_names(&self, rings: &[Resource<RingHandle>]) -> Result<Vec<String>, HostError> {
+        if rings.len() > MAX_POLLED {
+            return Err(HostError::invalid(format!(
+                "{} rings are too many for one call: it takes {MAX_POLLED}",
+                rings.len()
+            )));
+        }
         rings.iter().map(|ring| Ok(self.table.get(ring)?.name.clone())).collect()
     }
 
@@ -169,7 +178,7 @@ impl State {
 
     pub(super) fn ring_open(&mut self, name: String) -> Result<Resource<RingHandle>, HostError> {
         if !self.rings.readers.contains_key(&name) {
-            let ring = self.object()?.ring(&name)?;
+            let ring = self.audited("ring", &name, |_| None, |state| Ok(state.object()?.ring(&name)?))?;
             self.rings.readers.insert(name.clone(), Reader { ring, kept: VecDeque::new(), given: 0 });
         }
         Ok(self.table.push(RingHandle { name })?)

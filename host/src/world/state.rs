@@ -1,6 +1,7 @@
 //! What one plugin holds of the host.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -8,19 +9,22 @@ use std::time::{Duration, Instant};
 use ks_wit::object::PRINTS;
 use libbpf_rs::MapType;
 use nix::errno::Errno;
-use wasmtime::StoreLimits;
 use wasmtime::component::ResourceTable;
 
 use super::attached::AttachedPrograms;
+use super::audit::Audit;
+use super::budget::Budget;
 use super::error::HostError;
 use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
+use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
+use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
-use crate::plugin::{Abort, Limits, PluginState, SharedMemory, StopHandle, StopReason};
+use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
 use crate::policy::{Class, Limit, Policy};
 use crate::symbols::Symbols;
 
@@ -28,35 +32,8 @@ use crate::symbols::Symbols;
 /// warns of every value it sees.
 const MAX_WARNINGS: usize = 4096;
 
-/// What a plugin starts with.
-pub struct Setup {
-    /// The plugin's name, for messages.
-    pub name: String,
-    /// The words for `args`.
-    pub words: Vec<String>,
-    /// What was set of its config blocks.
-    pub settings: Settings,
-    /// Where `print` writes.
-    pub stdout: Box<dyn Write + Send>,
-    /// Where warnings go.
-    pub stderr: Box<dyn Write + Send>,
-    /// How the run is stopped.
-    pub stop: StopHandle,
-    /// The BPF object for this machine, or why it is refused.
-    pub object: Option<Result<Object, BpfError>>,
-    /// What the plugin may do.
-    pub policy: Policy,
-    /// What the plugin may take.
-    pub limits: Limits,
-    /// Where events are looked up.
-    pub catalog: Catalog,
-    /// The command that the plugin observes.
-    pub command: Option<Command>,
-    /// Who wants to see the stacks that it counted.
-    pub stacks: Option<StackRequest>,
-    /// Whether variables and maps are mapped into the plugin's memory.
-    pub share_memory: bool,
-}
+/// How often it is looked, while the plugin waits, whether CPUs have come that programs want to read counters of.
+const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
 
 /// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
 /// what is attached, then the object that holds programs and maps.
@@ -79,15 +56,22 @@ pub struct State {
     stacks: Option<StackRequest>,
     /// Whether the plugin has waited for time or records.
     waited: bool,
-    warned: BTreeSet<(u64, String)>,
+    /// Keys and digests of what was warned of once: the words themselves may be long.
+    warned: BTreeSet<(u64, u64)>,
     pub(super) name: String,
     pub(super) words: Vec<String>,
     pub(super) settings: Settings,
     pub(super) symbols: Symbols,
     pub(super) stop: StopHandle,
+    pub(super) audit: Option<Audit>,
+    pub(super) budget: Option<Budget>,
     stdout: Box<dyn Write + Send>,
     stderr: Box<dyn Write + Send>,
-    limits: StoreLimits,
+    /// Why standard output takes nothing any more.
+    output_lost: Option<String>,
+    limiter: Limiter,
+    /// How often the plugin has called the host.
+    calls: u64,
 }
 
 /// The BPF object is loaded when it is first needed: a plugin that only counts needs none.
@@ -99,43 +83,60 @@ enum ObjectSlot {
 
 impl State {
     /// The state of a plugin that has not run yet.
-    pub fn new(setup: Setup) -> State {
+    ///
+    /// `object` is the BPF object for this machine, or why it is refused; `command` the one that the plugin observes.
+    pub fn new(
+        options: RunOptions,
+        object: Option<Result<Object, BpfError>>,
+        command: Option<Command>,
+    ) -> State {
         let mut table = ResourceTable::new();
-        let handles = setup.policy.limit(Limit::Handles);
+        let handles = options.policy.limit(Limit::Handles);
         table.set_max_capacity(usize::try_from(handles).unwrap_or(usize::MAX));
         let mut attachments = Attachments::default();
-        if let Some(command) = &setup.command {
+        if let Some(command) = &command {
             attachments.set_command(command.pid());
         }
+        let limits = Limits::of(&options.policy);
         State {
             table,
             attachments,
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
             printer: None,
-            object: match setup.object {
+            object: match object {
                 None => ObjectSlot::Absent,
                 Some(Ok(object)) => ObjectSlot::Opened(Box::new(object)),
                 Some(Err(error)) => ObjectSlot::Refused(error),
             },
             shared: None,
-            share_memory: setup.share_memory,
-            policy: setup.policy,
+            share_memory: options.share_memory,
+            policy: options.policy,
             printed: Printed::default(),
-            catalog: setup.catalog,
-            command: setup.command,
-            stacks: setup.stacks,
+            catalog: options.catalog,
+            command,
+            stacks: options.stacks,
             waited: false,
             warned: BTreeSet::new(),
-            name: setup.name,
-            words: setup.words,
-            settings: setup.settings,
+            name: options.name,
+            words: options.words,
+            settings: options.settings,
             symbols: Symbols::default(),
-            stop: setup.stop,
-            stdout: setup.stdout,
-            stderr: setup.stderr,
-            limits: setup.limits.limiter(),
+            stop: options.stop,
+            audit: options.audit,
+            budget: options.bpf_share.map(Budget::new),
+            stdout: options.stdout,
+            stderr: options.stderr,
+            output_lost: None,
+            limiter: Limiter::new(limits),
+            calls: 0,
         }
+    }
+
+    /// The state for one call of the host, which is counted.
+    pub(super) fn called(&mut self) -> &mut State {
+        self.calls = self.calls.wrapping_add(1);
+        self
     }
 
     /// The plugin is about to wait, or asks whether it may go on: the command that it observes runs from now on.
@@ -173,6 +174,26 @@ impl State {
         (open_object(&mut self.object), &mut self.attachments)
     }
 
+    /// Whether the kernel holds the object.
+    pub(super) fn is_loaded(&self) -> bool {
+        matches!(&self.object, ObjectSlot::Opened(object) if object.is_loaded())
+    }
+
+    /// What of the object the kernel holds, in words; none before the load.
+    pub(super) fn loaded(&self) -> Option<String> {
+        let ObjectSlot::Opened(object) = &self.object else { return None };
+        let (programs, maps) = object.loaded()?;
+        Some(format!("programs {}; maps {}", programs.join(", "), maps.join(", ")))
+    }
+
+    /// The time that programs of the object took.
+    pub(super) fn run_times(&self) -> Vec<RunTime> {
+        match &self.object {
+            ObjectSlot::Opened(object) => object.run_times(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Where so many bytes of a map lie in the plugin's memory.
     pub(super) fn place(&mut self, pages: Option<Pages>) -> Option<u32> {
         let Pages { name, bytes, descriptor } = pages?;
@@ -189,7 +210,7 @@ impl State {
         }
         match self.printer.as_mut().map(Printer::lines) {
             Some(Ok(lines)) if !lines.is_empty() => self.write_out(&lines),
-            Some(Err(error)) => self.warn_once(0, error.to_string()),
+            Some(Err(error)) => self.warn_once(0, &error.to_string()),
             _ => {}
         }
     }
@@ -200,16 +221,28 @@ impl State {
         self.waited = true;
         loop {
             self.show_prints();
+            let follows = self.attachments.follow_shown();
+            self.tell_notices();
+            let look = follows.then(|| Instant::now() + FOLLOWED_EVERY);
+            let wake = deadline.into_iter().chain(look).min();
             let mut descriptors = self.rings.descriptors(names);
             let own = descriptors.len();
             descriptors.extend(self.printer.as_ref().map(|printer| printer.ring.descriptor()));
-            let readable = self.stop.wait_readable(&descriptors, deadline)?;
+            let readable = self.stop.wait_readable(&descriptors, self.until_look(wake))?;
+            // An audit that cannot be written ends the plugin at its next act.
+            let _ = self.look_at_budget();
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if readable.iter().take(own).any(|one| *one) || is_over || self.stop.stopping() {
                 self.show_prints();
                 return Ok(readable.iter().take(own).any(|one| *one));
             }
         }
+    }
+
+    /// Why what the plugin printed last is lost; none if nothing is.
+    pub(crate) fn output_lost(&self) -> Option<String> {
+        let reason = self.output_lost.as_ref()?;
+        Some(format!("{}: cannot write to standard output, and stopped: {reason}", self.name))
     }
 
     /// The plugin is done. If it has something registered and never waited, this waits until it is asked to stop, and shows
@@ -228,33 +261,49 @@ impl State {
     }
 
     /// Whether the plugin may write so many bytes more in this second; says once that it may not.
-    pub(super) fn may_write(&mut self, bytes: usize) -> bool {
+    fn may_write(&mut self, bytes: usize) -> bool {
         let limit = self.policy.limit(Limit::PrintBytes);
         let may = self.printed.take(bytes, limit);
-        if !may {
+        if !may && !self.printed.told {
+            self.printed.told = true;
             let name = Limit::PrintBytes.name();
-            let lost = format!(
+            self.tell(&format!(
                 "it writes more than {limit} bytes in a second, and the rest is lost: --limit {name}=.."
-            );
-            self.warn_once(0, lost);
+            ));
         }
         may
     }
 
     /// Writes to standard output, at once. A reader that has gone asks the plugin to stop, as SIGPIPE would another
-    /// program; any other failure has nobody to be told to.
+    /// program; so does any other failure, which is kept: output with a gap is worse than none.
     pub(super) fn write_out(&mut self, text: &[u8]) {
         if !self.may_write(text.len()) {
             return;
         }
-        let written = self.stdout.write_all(text).and_then(|()| self.stdout.flush());
-        if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-            self.stop.ask(StopReason::OutputClosed);
+        if self.output_lost.is_some() {
+            return;
+        }
+        match self.stdout.write_all(text).and_then(|()| self.stdout.flush()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.stop.ask(StopReason::OutputClosed)
+            }
+            Err(error) => {
+                self.output_lost = Some(error.to_string());
+                self.stop.ask(StopReason::OutputLost);
+            }
         }
     }
 
     /// Writes one line to standard error, after the plugin's name, whatever lines the message has.
     pub(super) fn warn(&mut self, message: &str) {
+        if self.may_write(message.len()) {
+            self.tell(message);
+        }
+    }
+
+    /// As [`State::warn`], of what the host has to say itself: no limit of the plugin keeps it back.
+    pub(super) fn tell(&mut self, message: &str) {
         let parts: Vec<&str> = message.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
         let line = format!("{}: {}\n", self.name, parts.join("; "));
         // There is no further place to report to.
@@ -263,13 +312,17 @@ impl State {
 
     /// Writes text to standard error as it is.
     pub(super) fn write_err(&mut self, text: &str) {
-        let _ = self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush());
+        if self.may_write(text.len()) {
+            let _ = self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush());
+        }
     }
 
     /// As [`State::warn`], once for each pair.
-    pub(super) fn warn_once(&mut self, key: u64, message: String) {
-        if self.warned.len() < MAX_WARNINGS && self.warned.insert((key, message.clone())) {
-            self.warn(&message);
+    pub(super) fn warn_once(&mut self, key: u64, message: &str) {
+        let mut digest = DefaultHasher::new();
+        message.hash(&mut digest);
+        if self.warned.len() < MAX_WARNINGS && self.warned.insert((key, digest.finish())) {
+            self.warn(message);
         }
     }
 }
@@ -280,10 +333,11 @@ impl Drop for State {
     fn drop(&mut self) {
         self.table = ResourceTable::new();
         self.attached = AttachedPrograms::default();
-        self.attachments = Attachments::default();
+        self.attachments.detach_all();
+        self.tell_notices();
         if let Some(command) = self.command.take_if(|command| command.is_waiting()) {
             let words = command.words();
-            self.warn(&format!(
+            self.tell(&format!(
                 "`{words}` was not run: the plugin ended without waiting (`sleep`, `dispatch`)"
             ));
         }
@@ -295,11 +349,11 @@ impl Drop for State {
         }
         let faults = object.faults();
         for (name, ty, lost) in object.all_lost() {
-            self.warn(&lost_line(&name, ty, lost));
+            self.tell(&lost_line(&name, ty, lost));
         }
         for (program, count) in faults {
             let runs = if count == 1 { "run" } else { "runs" };
-            self.warn(&format!(
+            self.tell(&format!(
                 "{count} {runs} of program `{program}` ended by a fault: a loop reached its limit, or no scratch slot \
                  was free"
             ));
@@ -312,6 +366,8 @@ impl Drop for State {
 struct Printed {
     since: Option<Instant>,
     bytes: u64,
+    /// Whether somebody knows that something is lost.
+    told: bool,
 }
 
 impl Printed {
@@ -319,7 +375,7 @@ impl Printed {
     fn take(&mut self, bytes: usize, limit: u64) -> bool {
         let now = Instant::now();
         if self.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
-            *self = Printed { since: Some(now), bytes: 0 };
+            (self.since, self.bytes) = (Some(now), 0);
         }
         let after = self.bytes.saturating_add(bytes as u64);
         if after <= limit {
@@ -357,8 +413,16 @@ fn open_object(slot: &mut ObjectSlot) -> Result<&mut Object, BpfError> {
 }
 
 impl PluginState for State {
-    fn limits_mut(&mut self) -> &mut StoreLimits {
-        &mut self.limits
+    fn limiter_mut(&mut self) -> &mut Limiter {
+        &mut self.limiter
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    fn tick(&mut self) -> wasmtime::Result<()> {
+        self.look_at_budget()
     }
 
     fn stop(&self) -> &StopHandle {

@@ -8,12 +8,12 @@ impl Host for State {
     fn name(&mut self, process: Option<i32>, address: u64) -> wasmtime::Result<String> {
         let owner = if process.is_some() { "process" } else { "kernel" };
         if let Err(denied) = self.policy.check(Class::Symbols, owner) {
-            self.warn_once(0, denied.to_string());
+            self.warn_once(0, &denied.to_string());
             return Ok(format!("{address:#x}"));
         }
         let name = self.symbols.name(process, address).unwrap_or_else(|error| {
             // One line for each task: a profile asks for thousands of addresses.
-            self.warn_once(0, error.to_string());
+            self.warn_once(0, &error.to_string());
             None
         });
         Ok(name.unwrap_or_else(|| format!("{address:#x}")))

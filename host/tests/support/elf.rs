@@ -60,25 +60,45 @@ pub fn calling_outside(src_reg: u8, name: &str) -> Vec<u8> {
     object.write().expect("an object")
 }
 
+/// A BTF-defined map.
+#[derive(Debug, Clone, Copy)]
+pub struct MapDef<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// `enum bpf_map_type`.
+    pub ty: u32,
+    /// How many entries it has room for.
+    pub entries: u32,
+    /// Words of 4 bytes of a value. A key has one.
+    pub value_words: u32,
+    /// It asks libbpf to pin it by its name.
+    pub pinned: bool,
+}
+
+impl MapDef<'_> {
+    /// A map `m` with 2 entries, a key of 4 bytes, a value of 12, which no machine's alignment divides.
+    pub const SMALL: MapDef<'static> = MapDef { name: "m", ty: 2, entries: 2, value_words: 3, pinned: false };
+}
+
 /// An object with a map that asks libbpf to pin it by its name.
 pub fn pinned_map() -> Vec<u8> {
-    object_with_map(2, true)
+    with_map(MapDef { pinned: true, ..MapDef::SMALL })
 }
 
-/// An object with one BTF-defined map `m` of this type (`enum bpf_map_type`): 2 entries, a key of 4 bytes, a value of
-/// 12, which no machine's alignment divides.
+/// An object with one small map of this type.
 pub fn map(ty: u32) -> Vec<u8> {
-    object_with_map(ty, false)
+    with_map(MapDef { ty, ..MapDef::SMALL })
 }
 
-fn object_with_map(ty: u32, pinned: bool) -> Vec<u8> {
-    let bytes = definition_bytes(pinned);
+/// An object with this map.
+pub fn with_map(map: MapDef<'_>) -> Vec<u8> {
+    let bytes = definition_bytes(map.pinned);
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let maps = object.add_section(Vec::new(), b".maps".to_vec(), SectionKind::Data);
     object.append_section_data(maps, &vec![0; bytes as usize], 8);
-    object.add_symbol(symbol(b"m", SymbolKind::Data, maps, u64::from(bytes)));
+    object.add_symbol(symbol(map.name.as_bytes(), SymbolKind::Data, maps, u64::from(bytes)));
     let btf = object.add_section(Vec::new(), b".BTF".to_vec(), SectionKind::Other);
-    object.append_section_data(btf, &map_btf(ty, pinned), 4);
+    object.append_section_data(btf, &map_btf(map), 4);
     object.write().expect("an object")
 }
 
@@ -87,15 +107,17 @@ fn definition_bytes(pinned: bool) -> u32 {
     if pinned { 40 } else { 32 }
 }
 
-/// BTF of `struct { int (*type)[ty]; int (*max_entries)[2]; u32 *key; u32 (*value)[3]; } m` in `.maps`; with
+/// BTF of `struct { int (*type)[ty]; int (*max_entries)[entries]; u32 *key; u32 (*value)[words]; } name` in `.maps`; with
 /// `int (*pinning)[1]` before the end if it is pinned (LIBBPF_PIN_BY_NAME).
 ///
 /// Source: `Documentation/bpf/btf.rst`.
-fn map_btf(ty: u32, pinned: bool) -> Vec<u8> {
+fn map_btf(map: MapDef<'_>) -> Vec<u8> {
+    let MapDef { ty, entries, value_words, pinned, .. } = map;
     let bytes = definition_bytes(pinned);
-    const STRINGS: &[u8] = b"\0u32\0type\0max_entries\0key\0value\0m\0.maps\0pinning\0";
+    let strings =
+        format!("\0u32\0type\0max_entries\0key\0value\0{}\0.maps\0pinning\0", map.name).into_bytes();
     let name = |text: &str| {
-        let at = STRINGS.windows(text.len() + 2).position(|window| {
+        let at = strings.windows(text.len() + 2).position(|window| {
             window[0] == 0 && &window[1..=text.len()] == text.as_bytes() && window[text.len() + 1] == 0
         });
         at.expect("one of the names above") as u32 + 1
@@ -108,10 +130,10 @@ fn map_btf(ty: u32, pinned: bool) -> Vec<u8> {
         name("u32"), info(int, 0), 4, 32,           // 1: u32
         0, info(array, 0), 0, 1, 1, ty,             // 2: u32[ty]
         0, info(pointer, 0), 2,                     // 3
-        0, info(array, 0), 0, 1, 1, 2,              // 4: u32[2]
+        0, info(array, 0), 0, 1, 1, entries,        // 4: u32[entries]
         0, info(pointer, 0), 4,                     // 5
         0, info(pointer, 0), 1,                     // 6
-        0, info(array, 0), 0, 1, 1, 3,              // 7: u32[3]
+        0, info(array, 0), 0, 1, 1, value_words,    // 7: u32[words]
         0, info(pointer, 0), 7,                     // 8
         0, info(structure, bytes / 8), bytes,       // 9
         name("type"), 3, bits_of(0),
@@ -122,7 +144,7 @@ fn map_btf(ty: u32, pinned: bool) -> Vec<u8> {
     let member = if pinned { vec![name("pinning"), 13, bits_of(4)] } else { Vec::new() };
     #[rustfmt::skip]
     let rest = [
-        name("m"), info(variable, 0), 9, 1,         // 10: global
+        name(map.name), info(variable, 0), 9, 1,    // 10: global
         name(".maps"), info(section, 1), bytes, 10, 0, bytes, // 11
         0, info(array, 0), 0, 1, 1, 1,              // 12: u32[1]
         0, info(pointer, 0), 12,                    // 13
@@ -130,10 +152,10 @@ fn map_btf(ty: u32, pinned: bool) -> Vec<u8> {
     let types = [types.to_vec(), member, rest.to_vec()].concat();
     let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut btf = vec![0x9f, 0xeb, 1, 0];
-    for word in [24, 0, types.len() as u32, types.len() as u32, STRINGS.len() as u32] {
+    for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
         btf.extend_from_slice(&word.to_le_bytes());
     }
-    [btf, types, STRINGS.to_vec()].concat()
+    [btf, types, strings].concat()
 }
 
 /// One instruction: opcode, source and destination registers, offset, immediate.

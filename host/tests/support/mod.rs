@@ -30,6 +30,7 @@ const GUEST: &str = r#"(module
 pub const IMPORTS: &str = r#"
   (import "kernelscript:host/console@0.1.0" "print" (func $print (param i32 i32 i32 i32)))
   (import "kernelscript:host/console@0.1.0" "warn" (func $warn (param i32 i32)))
+  (import "kernelscript:host/console@0.1.0" "warn-once" (func $warn_once (param i64 i32 i32)))
   (import "kernelscript:host/console@0.1.0" "abort" (func $abort (param i32 i32)))
   (import "kernelscript:host/args@0.1.0" "exit" (func $exit (param i32)))
   (import "kernelscript:host/clock@0.1.0" "sleep" (func $sleep (param i64 i32)))

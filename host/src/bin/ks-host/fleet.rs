@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
-use ks_host::policy::Policy;
+use ks_host::policy::{Limit, Policy};
+use ks_host::world::{Audit, Share};
 use ks_host::{Host, RunOptions};
 
 use crate::output::Form;
@@ -50,6 +51,12 @@ pub(crate) struct Member {
     pub(crate) linger: bool,
     /// Whether variables and maps are mapped into its memory.
     pub(crate) share_memory: bool,
+    /// Whether its thread keeps what it does not need.
+    pub(crate) confine: bool,
+    /// Where its acts are written down.
+    pub(crate) audit: Option<Audit>,
+    /// How much of the CPUs' time each of its programs may take.
+    pub(crate) bpf_share: Option<Share>,
     /// Where it finds events.
     pub(crate) catalog: Catalog,
     /// What it may do.
@@ -156,6 +163,9 @@ impl Fleet {
                 exec: member.exec.clone(),
                 linger: member.linger,
                 share_memory: member.share_memory,
+                confine: member.confine,
+                audit: member.audit.clone(),
+                bpf_share: member.bpf_share,
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
                 stdout: member.form.writer(&member.name),
@@ -170,7 +180,7 @@ impl Fleet {
                 member.prepared = next;
                 continue;
             }
-            tell(&member.name, &outcome);
+            tell(&member, &outcome);
             let unshown = match shown {
                 Some(Err(error)) => {
                     eprintln!("ks-host: {}: {error:#}", member.name);
@@ -278,13 +288,25 @@ fn failed(outcome: &Outcome) -> bool {
     !matches!(outcome, Outcome::TimedOut | Outcome::Denied(_)) && outcome.exit_code() != 0
 }
 
-fn tell(name: &str, outcome: &Outcome) {
+fn tell(member: &Member, outcome: &Outcome) {
+    let name = &member.name;
     match outcome {
         Outcome::Trapped(reason) => eprintln!("{name}: {reason}"),
         Outcome::Failed(reason) => eprintln!("ks-host: {reason}"),
         Outcome::Denied(reason) => reason.lines().for_each(|line| eprintln!("ks-host: {name}: {line}")),
-        Outcome::TimedOut => eprintln!("{name}: stopped after the time limit"),
+        Outcome::TimedOut => eprintln!("{name}: stopped after the time limit: {}", time_limit(member)),
         Outcome::Killed => eprintln!("{name}: ended"),
         Outcome::Returned(_) | Outcome::Exited(_) => {}
+    }
+}
+
+/// Which limit ended it, and with which word it is set.
+fn time_limit(member: &Member) -> String {
+    let (own, policy) = (member.timeout, member.policy.run_time());
+    match (own, policy) {
+        (Some(own), policy) if policy.is_none_or(|policy| own <= policy) => {
+            format!("--timeout {}", own.as_secs_f64())
+        }
+        _ => Limit::RunMs.reached(member.policy.limit(Limit::RunMs)).replace("\n  do:", ";"),
     }
 }

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ks_host::bpf::{ProgramContents, programs};
-use ks_host::plugin::Plugin;
+use ks_host::plugin::{Plugin, hex};
 use ks_host::policy::{Class, Limit, Policy};
 use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::read_plugin;
+use crate::{read_plugin, sign};
 
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
@@ -55,8 +55,18 @@ struct Description<'a> {
     imports: &'a [String],
     objects: Vec<ObjectDescription<'a>>,
     manifests: &'a [Manifest],
+    /// SHA-256 of the file without its signatures, in hexadecimal digits.
+    digest: String,
+    /// Who has signed this very file: identities, and keys in hexadecimal digits.
+    signers: Vec<SignerDescription>,
     /// A policy that allows what the plugin asks for, as TOML; null if its object is refused.
     policy: Option<String>,
+}
+
+#[derive(Serialize)]
+struct SignerDescription {
+    identity: String,
+    key: String,
 }
 
 #[derive(Serialize)]
@@ -92,6 +102,12 @@ fn json(plugin: &Plugin) -> anyhow::Result<()> {
         imports: plugin.imports(),
         objects,
         manifests: plugin.manifests(),
+        digest: hex(&plugin.digest()),
+        signers: plugin
+            .signers()
+            .into_iter()
+            .map(|signer| SignerDescription { identity: signer.identity, key: signer.key.to_string() })
+            .collect(),
         policy: needed(plugin).ok(),
     };
     output::show_json(&description)
@@ -117,6 +133,7 @@ fn text(plugin: &Plugin) -> String {
     let needs = capabilities(plugin).into_iter().map(|name| vec![name.to_owned()]);
     table(&mut out, "capabilities that it needs", needs.collect());
     table(&mut out, "imports", plugin.imports().iter().map(|import| vec![import.clone()]).collect());
+    out.push_str(&sign::signatures(plugin));
     match needed(plugin) {
         Ok(policy) => {
             out.push_str("\npolicy that allows what it asks for\n");

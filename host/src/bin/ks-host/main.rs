@@ -3,6 +3,7 @@
 mod cache;
 mod check;
 mod config;
+mod defect;
 mod doctor;
 mod events;
 mod fleet;
@@ -16,6 +17,7 @@ mod run;
 #[cfg(feature = "script")]
 mod script;
 mod shell;
+mod sign;
 mod signals;
 mod stacks;
 mod test;
@@ -30,6 +32,8 @@ use ks_host::plugin::{Plugin, PluginError};
 
 /// Exit code of a host that failed; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
+/// A plugin that its policy does not let start.
+const DENIED: u8 = 126;
 /// Exit code of what had to be ended.
 const ENDED: u8 = 130;
 /// Exit code for a file that is not a plugin, nor a script that makes one.
@@ -83,6 +87,7 @@ Examples:
   ks-host man > ks-host.1";
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 enum Command {
     /// Runs plugins; what `ks-host PLUGIN` does.
     #[command(
@@ -103,6 +108,14 @@ enum Command {
         after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json examples/testing/filter.ks"
     )]
     Test(test::Args),
+    /// Signs a plugin file: who vouches for these very bytes.
+    #[command(
+        after_help = "Examples:\n  ks-host sign --new-key --key key.pem --as release@example.org group.wasm"
+    )]
+    Sign(sign::SignArgs),
+    /// Checks who has signed a plugin file, and that it has not changed since.
+    #[command(after_help = "Examples:\n  ks-host verify --signer release@example.org=key.pub group.wasm")]
+    Verify(sign::VerifyArgs),
     /// Shows the plugins that run now, what they have attached, and how often their programs run.
     Ps(ps::Args),
     /// Shows the events of this machine, in both spellings, and which of them can be counted here.
@@ -118,6 +131,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    defect::tell_panics();
+    ExitCode::from(defect::contain(answer))
+}
+
+/// Does what the command line says and gives the exit code.
+fn answer() -> u8 {
     let (words, exec) = split_exec(std::env::args_os().collect());
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli.observing(exec),
@@ -125,7 +144,7 @@ fn main() -> ExitCode {
             // Words for standard output (help, version) are what was asked for; any other answer is a mistake. Nobody
             // is left to be told if they cannot be written.
             let _ = answer.print();
-            return ExitCode::from(if answer.use_stderr() { HOST_FAILURE } else { 0 });
+            return if answer.use_stderr() { HOST_FAILURE } else { 0 };
         }
     };
     trace::start(cli.verbose);
@@ -136,6 +155,8 @@ fn main() -> ExitCode {
         (Some(Command::Check(args)), _) => check::run(&args),
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
         (Some(Command::Test(args)), _) => test::test(&args),
+        (Some(Command::Sign(args)), _) => sign::sign(&args),
+        (Some(Command::Verify(args)), _) => sign::verify(&args),
         (Some(Command::Ps(args)), _) => ps::ps(&args),
         (Some(Command::Events(args)), _) => events::events(&args),
         (Some(Command::Doctor(args)), _) => doctor::doctor(&args),
@@ -144,10 +165,10 @@ fn main() -> ExitCode {
         // clap shows the help if there is neither.
         (None, None) => Ok(HOST_FAILURE),
     };
-    ExitCode::from(code.unwrap_or_else(|error| {
+    code.unwrap_or_else(|error| {
         eprintln!("ks-host: {error:#}");
         HOST_FAILURE
-    }))
+    })
 }
 
 impl Cli {

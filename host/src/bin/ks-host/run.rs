@@ -2,19 +2,22 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use ks_host::Host;
+use ks_host::bpf::statistics::Statistics;
 use ks_host::perf::{Catalog, EventTable, Sysfs};
 use ks_host::policy::Policy;
+use ks_host::world::{Audit, Share};
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
 use crate::stacks::{Output, Stacks};
-use crate::{cache, config, policy, prepare, signals};
+use crate::{cache, config, policy, prepare, sign, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
 /// subcommands.
@@ -52,8 +55,13 @@ pub(crate) struct Args {
     /// several times.
     #[arg(long, value_name = "CLASS[=TARGET]")]
     allow: Vec<String>,
-    /// Limits what each plugin takes: `maps`, `map_bytes`, `print_bytes_per_second`, `attachments`, `handles`,
-    /// `memory_bytes`, `table_elements`. May be given several times.
+    /// Demands that each plugin is signed by this identity, with this public key (64 hexadecimal digits, or a PEM file), as
+    /// `[signers]` of a policy does. May be given several times; one of them is enough.
+    #[arg(long, value_name = "IDENTITY=KEY")]
+    signer: Vec<String>,
+    /// Limits what each plugin takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
+    /// `attachments`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `compute_ms` (time on a CPU
+    /// between two calls of the host), `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
@@ -79,6 +87,19 @@ pub(crate) struct Args {
     /// mean the same.
     #[arg(long)]
     no_shared_memory: bool,
+    /// Appends a line of JSON to this file for every act of the plugins that faces the kernel: `plugin`, `act`, `target`, whether
+    /// the policy allowed it, and what the kernel answered. A plugin whose act cannot be written
+    /// down is ended.
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+    /// Detaches a program that takes a larger share of the time of all CPUs than this in a second. It takes CAP_SYS_ADMIN, and
+    /// each run of every BPF program of the machine some 20 ns more.
+    #[arg(long, value_name = "PERCENT%")]
+    max_bpf_share: Option<Share>,
+    /// Leaves plugins' threads all capabilities and system calls of ks-host. Without this each thread drops, before its
+    /// plugin starts, what the plugin does not need.
+    #[arg(long)]
+    unconfined: bool,
     /// The plugin's words; of one plugin only.
     #[arg(last = true, value_name = "WORDS")]
     words: Vec<String>,
@@ -100,6 +121,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     }
     let catalog = catalog(&args.event_table)?;
     let policy = policy::of(args.policy.as_deref(), Policy::observing(), &args.allow, &args.limit)?;
+    let policy = sign::demanding(policy, &args.signer)?;
+    let audit = args.audit.as_deref().map(audit_to).transpose()?;
+    // Counts as long as the plugins run.
+    let _statistics = match args.max_bpf_share {
+        Some(_) => Some(Statistics::enable().context(
+            "--max-bpf-share: the kernel does not count the time of programs (it takes CAP_SYS_ADMIN and Linux 5.8)",
+        )?),
+        None => None,
+    };
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
@@ -132,6 +162,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         exec: args.exec.clone(),
         linger: !args.no_wait,
         share_memory: !args.no_shared_memory,
+        confine: !args.unconfined,
+        audit: audit.clone(),
+        bpf_share: args.max_bpf_share,
         catalog: catalog.clone(),
         policy: policy.clone(),
         timeout: args.timeout,
@@ -140,6 +173,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         form,
     });
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// The audit in this file, which only this user can read if it is new.
+fn audit_to(file: &Path) -> anyhow::Result<Audit> {
+    let opened = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file);
+    opened.map(Audit::new).with_context(|| format!("cannot write the audit {}", file.display()))
 }
 
 /// This machine's events, and those of the tables.

@@ -2,7 +2,7 @@
 //! again, unless the terminal has gone.
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use nix::sys::signal::{SigSet, Signal};
 
@@ -14,14 +14,19 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block()?;
     let terminals = terminals();
+    // Compiling takes its time, and Ctrl-C must not wait for it. One more is enough for all that come meanwhile.
+    let (again, asked) = mpsc::sync_channel(1);
+    let reloaded = Arc::clone(&fleet);
+    std::thread::Builder::new()
+        .name("reload".into())
+        .spawn(move || asked.iter().for_each(|()| reloaded.reload()))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         // The set holds valid signals only, so waiting does not fail.
         while let Ok(signal) = signals.wait() {
             // A shell passes a hang-up on as if somebody had sent it: what tells is that a terminal is none any more.
             if signal == Signal::SIGHUP && terminals == self::terminals() {
-                let fleet = Arc::clone(&fleet);
-                // Compiling takes its time, and Ctrl-C must not wait for it.
-                std::thread::spawn(move || fleet.reload());
+                // It is full if one waits already.
+                let _ = again.try_send(());
             } else {
                 fleet.stop();
             }

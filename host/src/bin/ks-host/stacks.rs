@@ -124,7 +124,7 @@ impl Stacks {
         for warning in names.warnings() {
             eprintln!("{plugin}: {warning}");
         }
-        let cut = Profile::cut(&counted);
+        let cut = counted.cut();
         if cut > 0 {
             eprintln!(
                 "{plugin}: map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers \

@@ -1,12 +1,14 @@
 //! Where the programs for kprobes and uprobes belong, as their sections say.
 
 use std::ffi::CString;
-use std::fs;
+use std::path::Path;
 
+use nix::errno::Errno;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use super::super::error::BpfError;
 use super::super::program::Program;
+use crate::files::read_program;
 
 /// An instruction at which a program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +32,13 @@ impl Program<'_> {
     pub fn probe_place(&self, target: &str) -> Result<(Place, bool), BpfError> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
-        let place = match kind {
-            "kprobe" => self.kernel_place(own, target)?,
-            _ => self.file_place(own, target)?,
-        };
-        Ok((place, kind == "uretprobe"))
+        // What the policy takes for a probe of the kernel must not become one of a file.
+        match kind {
+            "kprobe" | "kretprobe" => Ok((self.kernel_place(own, target)?, kind == "kretprobe")),
+            "uprobe" | "uprobe.s" => Ok((self.file_place(own, target)?, false)),
+            "uretprobe" | "uretprobe.s" => Ok((self.file_place(own, target)?, true)),
+            _ => Err(self.target(&section, OWN)),
+        }
     }
 
     fn kernel_place(&self, own: &str, target: &str) -> Result<Place, BpfError> {
@@ -69,12 +73,11 @@ impl Program<'_> {
 
     /// Bytes from the start of a file to a function in it.
     fn function_in(&self, path: &str, function: &str) -> Result<u64, BpfError> {
-        let bytes = fs::read(path).map_err(|error| {
-            let errno =
-                error.raw_os_error().map_or(nix::errno::Errno::UnknownErrno, nix::errno::Errno::from_raw);
-            self.kernel(&format!("read `{path}`"), "open", errno)
-        })?;
         let none = || self.target(&format!("{path}:{function}"), FILE);
+        let bytes = read_program(Path::new(path)).map_err(|error| match error.raw_os_error() {
+            Some(errno) => self.kernel(&format!("read `{path}`"), "open", Errno::from_raw(errno)),
+            None => none(),
+        })?;
         let file = object::File::parse(&*bytes).map_err(|_| none())?;
         let symbols = file.symbols().chain(file.dynamic_symbols());
         let address = symbols
@@ -87,6 +90,6 @@ impl Program<'_> {
             (start..start.saturating_add(bytes)).contains(&address)
         };
         let segment = file.segments().find(within).ok_or_else(none)?;
-        Ok(address - segment.address() + segment.file_range().0)
+        (address - segment.address()).checked_add(segment.file_range().0).ok_or_else(none)
     }
 }

@@ -6,12 +6,44 @@
 mod sys;
 
 use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use perf_event_open_sys::bindings;
 
 pub(crate) use self::sys::Buffer;
+
+/// Pages of the ring of an event that runs a program: its samples do not get there, so that there is room for hundreds of
+/// records of throttling.
+const THROTTLE_PAGES: usize = 2;
+
+/// How often the kernel stopped an event until the next tick of the clock, because it came too often.
+#[derive(Debug)]
+pub(crate) struct Throttling {
+    buffer: Buffer,
+    times: u64,
+}
+
+impl Throttling {
+    /// Maps a ring of the event. None if the kernel refuses: it has none for events that children inherit on whichever CPU
+    /// they run, and a user may lock only so much memory.
+    pub(crate) fn of(event: BorrowedFd<'_>) -> Option<Throttling> {
+        Some(Throttling { buffer: Buffer::new(event, THROTTLE_PAGES).ok()?, times: 0 })
+    }
+
+    /// How often up to now. Records that found no room are counted too: each second one begins a throttling.
+    pub(crate) fn times(&mut self) -> u64 {
+        for record in parse(&self.buffer.take()) {
+            match record {
+                Record::Throttled => self.times += 1,
+                Record::Lost(records) => self.times += records / 2,
+                Record::Mapped { .. } | Record::Forked { .. } => {}
+            }
+        }
+        self.times
+    }
+}
 
 /// Bytes of `struct perf_event_header`.
 const HEADER: usize = 8;

@@ -1,0 +1,60 @@
+//! What a person is told when the host itself has a defect, and what they should tell its maintainers.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::{self, PanicHookInfo};
+
+/// From now on a panic of any thread says what to report, in place of the standard library's words.
+pub(crate) fn tell_panics() {
+    panic::set_hook(Box::new(|info| eprint!("{}", told(info))));
+}
+
+/// Runs it; a panic, which was told then, is a failure of the host.
+pub(crate) fn contain(run: impl FnOnce() -> u8 + panic::UnwindSafe) -> u8 {
+    panic::catch_unwind(run).unwrap_or(crate::HOST_FAILURE)
+}
+
+fn told(info: &PanicHookInfo<'_>) -> String {
+    let words = info.payload_as_str().unwrap_or("a panic without words");
+    let place = info.location().map_or_else(|| "an unknown place".into(), ToString::to_string);
+    let thread = std::thread::current();
+    let backtrace = Backtrace::capture();
+    let frames = match backtrace.status() {
+        BacktraceStatus::Captured => format!("{backtrace}"),
+        _ => "  (RUST_BACKTRACE=1 shows who called it)\n".into(),
+    };
+    format!(
+        "ks-host: a defect of ks-host at {place}, thread `{}`: {words}\n  do: report these lines with the plugin file: \
+         ks-host {}, {}\n{frames}",
+        thread.name().unwrap_or_default(),
+        env!("CARGO_PKG_VERSION"),
+        machine(),
+    )
+}
+
+/// Kernel and architecture, as far as they are known.
+fn machine() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_before_any_plugin_is_told_and_is_a_failure_of_the_host() {
+        let said = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&said);
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| heard.lock().unwrap().push_str(&told(info))));
+        let code = contain(|| panic!("nothing {}", "works"));
+        panic::set_hook(before);
+        assert_eq!(code, crate::HOST_FAILURE);
+        let said = said.lock().unwrap();
+        for part in ["defect.rs:", ": nothing works\n  do: report", env!("CARGO_PKG_VERSION"), "Linux "] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `ks-host sign` and `ks-host verify`: who vouches for a plugin file.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use ks_host::plugin::{Plugin, PublicKey, hex, key_pair, sign as signed};
+use ks_host::policy::Policy;
+
+use crate::output::{self, printable};
+use crate::{not_a_plugin, policy};
+
+/// What to sign, and as whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SignArgs {
+    /// The plugin file. It is replaced by the signed one, unless `-o` says otherwise.
+    plugin: PathBuf,
+    /// The private key: ed25519, PKCS#8 in PEM (`openssl genpkey -algorithm ed25519` makes one, too).
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// Makes the key first, where there is none yet, and its public half beside it with the ending `.pub`.
+    #[arg(long)]
+    new_key: bool,
+    /// Who signs, as policies will name them: a mail address, a team, a build.
+    #[arg(long = "as", value_name = "IDENTITY")]
+    identity: String,
+    /// Where the signed file goes.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// What to verify, and against whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// The plugin file.
+    plugin: PathBuf,
+    /// Who must have signed: an identity, and its public key as 64 hexadecimal digits or as a PEM file. May be given several
+    /// times; one of them is enough.
+    #[arg(long, value_name = "IDENTITY=KEY", required_unless_present = "policy")]
+    signer: Vec<String>,
+    /// A policy whose `[signers]` are meant.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+}
+
+/// Signs the plugin and gives the exit code.
+pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
+    let Ok(plugin) = read(&args.plugin) else { return Ok(crate::NOT_A_PLUGIN) };
+    if args.new_key {
+        make_key(&args.key).with_context(|| format!("cannot make the key {}", args.key.display()))?;
+    }
+    let key = fs::read_to_string(&args.key).with_context(|| format!("cannot read {}", args.key.display()))?;
+    let file = signed(&plugin, &args.identity, &key)
+        .with_context(|| format!("cannot sign with {}", args.key.display()))?;
+    let output = args.output.as_ref().unwrap_or(&args.plugin);
+    replace(output, &file).with_context(|| format!("cannot write {}", output.display()))?;
+    let plugin = Plugin::from_bytes(file)?;
+    output::show(&signatures(&plugin))?;
+    Ok(0)
+}
+
+/// Verifies the plugin and gives the exit code: 0, or 126 as when it would be started.
+pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
+    let Ok(plugin) = read(&args.plugin) else { return Ok(crate::NOT_A_PLUGIN) };
+    let policy = policy::of(args.policy.as_deref(), Policy::nothing(), &[], &[])?;
+    let policy = demanding(policy, &args.signer)?;
+    anyhow::ensure!(
+        policy.demands_signer(),
+        "the policy has no `[signers]`, and nobody else is named: --signer"
+    );
+    output::show(&signatures(&plugin))?;
+    match policy.judge_signers(&plugin.signers()) {
+        Ok(()) => Ok(0),
+        Err(reason) => {
+            eprintln!("ks-host: {}: {reason}", args.plugin.display());
+            Ok(crate::DENIED)
+        }
+    }
+}
+
+/// The policy, with these signers demanded besides: `IDENTITY=KEY`.
+pub(crate) fn demanding(mut policy: Policy, signers: &[String]) -> anyhow::Result<Policy> {
+    for word in signers {
+        let (identity, key) =
+            word.rsplit_once('=').with_context(|| format!("--signer {word}: not IDENTITY=KEY"))?;
+        let key = match fs::read_to_string(key) {
+            Ok(pem) => PublicKey::read(&pem),
+            Err(_) => PublicKey::read(key),
+        };
+        policy.demand_signer(identity, key.with_context(|| format!("--signer {word}"))?);
+    }
+    Ok(policy)
+}
+
+/// The digest, and a line for each signature.
+pub(crate) fn signatures(plugin: &Plugin) -> String {
+    let digest = plugin.digest();
+    let lines = plugin.signatures().iter().map(|signature| {
+        let identity = printable(&signature.identity);
+        match signature.check(&digest) {
+            Ok(signer) => format!("signed by {identity}, key {}\n", signer.key),
+            Err(error) => format!("NOT signed by {identity}: {}\n", printable(&error.to_string())),
+        }
+    });
+    format!("digest sha256:{}\n{}", hex(&digest), lines.collect::<String>())
+}
+
+fn read(path: &Path) -> Result<Plugin, u8> {
+    Plugin::from_file(path).map_err(|error| not_a_plugin(path, &error))
+}
+
+/// Makes a key that only this user can read. One that is there stays as it is.
+fn make_key(path: &Path) -> anyhow::Result<()> {
+    let mut seed = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let (private, public) = key_pair(&seed)?;
+    let new = |mode| {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(mode);
+        options
+    };
+    new(0o600).open(path)?.write_all(private.as_bytes())?;
+    new(0o644).open(path.with_extension("pub"))?.write_all(public.as_bytes())?;
+    Ok(())
+}
+
+/// Writes the file in one step: whoever reads it meanwhile gets the old one or the new one.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // What is left of it is of no use; that it was not written is told.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}

@@ -1,0 +1,169 @@
+//! The system calls of a plugin's thread.
+
+use std::collections::BTreeMap;
+
+use nix::libc;
+use seccompiler::{
+    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter,
+};
+
+use super::Confinement;
+
+/// What the host does for any plugin: reads files, maps memory, waits, prints, and asks the kernel about BPF and perf.
+const ANY: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_close,
+    libc::SYS_lseek,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_statx,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_fstatfs,
+    libc::SYS_statfs,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_getdents64,
+    libc::SYS_getcwd,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_memfd_create,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_ioctl,
+    libc::SYS_ppoll,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_futex,
+    libc::SYS_rseq,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getrandom,
+    libc::SYS_getcpu,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_membarrier,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_prlimit64,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    // A defect that ends the process (abort).
+    libc::SYS_tgkill,
+    // Answered by the first of the two filters.
+    libc::SYS_clone3,
+];
+
+/// The same under names that only older architectures have.
+#[cfg(target_arch = "x86_64")]
+const ANY_OLD: &[i64] = &[
+    libc::SYS_stat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_poll,
+    libc::SYS_epoll_wait,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ANY_OLD: &[i64] = &[];
+
+/// What attaching to interfaces takes: netlink, and sockets to attach to. Nothing connects.
+const SOCKETS: &[i64] = &[
+    libc::SYS_bind,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+];
+
+/// Filters the system calls of the calling thread and of those that it starts; sets `no_new_privs` for them. What is not
+/// allowed fails with EPERM.
+///
+/// # Errors
+/// Of seccomp(2), and on architectures that `seccompiler` does not know.
+pub(super) fn enter(confinement: Confinement) -> Result<(), Error> {
+    // The C library takes ENOSYS for a kernel without clone3, and starts threads by clone, whose flags a filter can see.
+    apply_filter(&program([(libc::SYS_clone3, Vec::new())].into(), true)?)?;
+    apply_filter(&program(allowed(confinement)?, false)?)
+}
+
+/// A program that allows these calls, and answers all others with EPERM; or, `inverted`, answers these with ENOSYS.
+fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, inverted: bool) -> Result<BpfProgram, Error> {
+    let errno = |errno: libc::c_int| SeccompAction::Errno(errno.unsigned_abs());
+    let (otherwise, these) = match inverted {
+        true => (SeccompAction::Allow, errno(libc::ENOSYS)),
+        false => (errno(libc::EPERM), SeccompAction::Allow),
+    };
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    Ok(BpfProgram::try_from(SeccompFilter::new(rules, otherwise, these, arch)?)?)
+}
+
+fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let mut calls: Vec<i64> = [ANY, ANY_OLD].concat();
+    if confinement.network {
+        calls.extend(SOCKETS);
+    }
+    if confinement.pins {
+        calls.extend([libc::SYS_mkdirat, libc::SYS_unlinkat]);
+        #[cfg(target_arch = "x86_64")]
+        calls.extend([libc::SYS_mkdir, libc::SYS_unlink]);
+    }
+    if confinement.command {
+        calls.push(libc::SYS_kill);
+    }
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        calls.into_iter().map(|call| (call, Vec::new())).collect();
+    // Memory that is executable is made by nobody after the plugin was compiled.
+    let not_executable = rule(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?;
+    rules.insert(libc::SYS_mmap, vec![not_executable.clone()]);
+    rules.insert(libc::SYS_mprotect, vec![not_executable]);
+    // Files are read. The flags that create or truncate say nothing by themselves: they need a file that is written.
+    let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+    rules.insert(libc::SYS_openat, vec![rule(2, SeccompCmpOp::MaskedEq(writes), libc::O_RDONLY as u64)?]);
+    // Threads, no processes.
+    let thread = libc::CLONE_THREAD as u64;
+    rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
+    // The name of a thread, or of memory.
+    let names = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, libc::PR_CAPBSET_READ];
+    let names: Result<_, _> = names.iter().map(|name| rule(0, SeccompCmpOp::Eq, *name as u64)).collect();
+    rules.insert(libc::SYS_prctl, names?);
+    if confinement.network {
+        // Names of interfaces, messages to the network stack, packets; no connections to elsewhere.
+        let families = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_PACKET];
+        let families: Result<_, _> =
+            families.iter().map(|family| rule(0, SeccompCmpOp::Eq, *family as u64)).collect();
+        rules.insert(libc::SYS_socket, families?);
+    }
+    Ok(rules)
+}
+
+/// That the low 32 bits of an argument compare so.
+fn rule(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)?])
+}

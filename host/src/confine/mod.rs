@@ -1,0 +1,103 @@
+//! Least privilege: what the thread of a plugin gives up before the plugin's first instruction.
+//!
+//! ```text
+//! object's shape, imported functions -> Confinement -> enter, on the plugin's own thread
+//!                                          |- capabilities that no later act of this plugin needs are dropped
+//!                                          |- no_new_privs
+//!                                          \- a filter of system calls (seccomp): what the host does for plugins, no more
+//! ```
+//!
+//! A second line behind the sandbox of the engine and the policy: whoever breaks out of both is on a thread that cannot
+//! start programs, write files, connect to others, trace processes, change users or make memory executable. Threads
+//! of one process share their memory, so it is no wall between plugins. Plugins are compiled before, on threads that are
+//! not confined. Not here: what the plugin may ask for (`policy`).
+
+mod capabilities;
+mod filter;
+
+use std::collections::BTreeSet;
+
+use crate::bpf::{ObjectShape, ProgramKind};
+use crate::policy;
+
+/// What a plugin's thread must be able to do after its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Opens events.
+    events: bool,
+    /// Opens breakpoints, which the kernel gives to CAP_SYS_ADMIN only if they are at addresses of its own
+    /// (kernel/events/hw_breakpoint.c, `hw_breakpoint_parse`, v6.18).
+    breakpoints: bool,
+    /// Puts probes into user programs, which newer kernels give to CAP_SYS_ADMIN only (kernel/events/core.c,
+    /// `perf_uprobe_event_init`, v6.18).
+    user_probes: bool,
+    /// Loads programs and makes maps.
+    object: bool,
+    /// Loads programs that are attached to interfaces, control groups or connections, as those of kinds that this host does
+    /// not know may be.
+    network: bool,
+    /// Attaches programs to sockets that see all packets.
+    packets: bool,
+    /// Makes folders and files of the BPF file system.
+    pins: bool,
+    /// Names functions of the kernel and of other processes.
+    symbols: bool,
+    /// Ends the command that it observes.
+    command: bool,
+}
+
+/// Why a thread cannot be confined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// The capabilities cannot be dropped.
+    #[error("cannot drop the capabilities that the plugin does not need: {0}")]
+    Capabilities(#[from] caps::errors::CapsError),
+    /// The filter is refused.
+    #[error("cannot filter the system calls of the plugin's thread: {0}")]
+    Filter(#[from] seccompiler::Error),
+}
+
+impl Confinement {
+    /// For a plugin with this object, that imports these functions (`perf.[static]event.named`), and may observe a
+    /// command, and whose stacks somebody wants named.
+    pub fn of(shape: &ObjectShape, functions: &BTreeSet<String>, command: bool, stacks: bool) -> Confinement {
+        let has = |part: &str| functions.iter().any(|function| function.starts_with(part));
+        let runs = |kinds: &[ProgramKind]| shape.programs.iter().any(|program| kinds.contains(&program.kind));
+        let probes_users = shape
+            .programs
+            .iter()
+            .any(|one| policy::class_of(one.kind, &one.section) == policy::Class::Uprobe);
+        Confinement {
+            events: has("perf."),
+            breakpoints: has("perf.[static]event.breakpoint"),
+            user_probes: has("perf.[static]event.uprobe") || probes_users,
+            object: !shape.programs.is_empty() || !shape.maps.is_empty() || !shape.structs.is_empty(),
+            network: runs(&[
+                ProgramKind::Xdp,
+                ProgramKind::SchedCls,
+                ProgramKind::SocketFilter,
+                ProgramKind::CgroupSkb,
+                ProgramKind::CgroupSockAddr,
+                ProgramKind::StructOps,
+            ]) || shape.programs.iter().any(|one| matches!(one.kind, ProgramKind::Other(_))),
+            packets: runs(&[ProgramKind::SocketFilter]),
+            pins: !shape.pins.is_empty(),
+            symbols: stacks || has("symbols."),
+            command,
+        }
+    }
+
+    /// Confines the calling thread, for ever, and the threads that it starts.
+    ///
+    /// # Errors
+    /// [`ConfineError`]. The thread may have less than before then, never more.
+    pub fn enter(self) -> Result<(), ConfineError> {
+        if self.events || self.object {
+            // Where it is not mounted, mounting it is an act for a thread that may.
+            crate::tracefs::prepare();
+        }
+        capabilities::drop_others(&capabilities::needed(self))?;
+        filter::enter(self)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! The budget of BPF run time: how much of the CPUs' time each program of a plugin may take.
+//!
+//! The kernel adds up the time of every run while somebody has asked it to (BPF_ENABLE_STATS). Once in a second, when the
+//! plugin waits or computes, the sums are compared; a program above its budget is detached and stays so.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use super::attached::Held;
+use super::bindings::kernelscript::host::types::{Error, ErrorKind};
+use super::error::HostError;
+use super::state::State;
+use crate::bpf::ProgramKind;
+use crate::bpf::statistics::RunTime;
+
+/// The time between two looks.
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+
+/// A share of the time of all CPUs that this process may use, in millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share(u64);
+
+impl Share {
+    /// The share that so many nanoseconds are of that time of so many CPUs.
+    fn of(run_time_ns: u64, elapsed: Duration, cpus: u64) -> Share {
+        let whole = elapsed.as_nanos().saturating_mul(u128::from(cpus)).max(1);
+        let millionths = u128::from(run_time_ns).saturating_mul(1_000_000) / whole;
+        Share(u64::try_from(millionths).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = format!("{:04}", self.0 % 10_000);
+        match decimals.trim_end_matches('0') {
+            "" => write!(f, "{}%", self.0 / 10_000),
+            decimals => write!(f, "{}.{decimals}%", self.0 / 10_000),
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    /// Reads `1%`, `0.5%`.
+    fn from_str(text: &str) -> Result<Share, String> {
+        let wrong = || "not a share such as 1% or 0.5%, from 0.0001% to 100%".to_owned();
+        let number = text.strip_suffix('%').ok_or_else(wrong)?;
+        let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(decimals) || decimals.len() > 4 {
+            return Err(wrong());
+        }
+        let millionths: u64 = format!("{whole}{decimals:0<4}").parse().map_err(|_| wrong())?;
+        if (1..=1_000_000).contains(&millionths) { Ok(Share(millionths)) } else { Err(wrong()) }
+    }
+}
+
+/// What the programs of one plugin may take, and have taken.
+pub(super) struct Budget {
+    most: Share,
+    cpus: u64,
+    looked: Instant,
+    times_ns: BTreeMap<String, u64>,
+    over: BTreeMap<String, ProgramKind>,
+}
+
+impl Budget {
+    /// Nothing has been taken.
+    pub(super) fn new(most: Share) -> Budget {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+        Budget { most, cpus, looked: Instant::now(), times_ns: BTreeMap::new(), over: BTreeMap::new() }
+    }
+
+    /// When to look again.
+    fn due(&self) -> Instant {
+        self.looked + PERIOD
+    }
+
+    /// The programs that have taken more than they may since the last look, and how much.
+    fn exceeded(&mut self, now: Instant, times: &[RunTime]) -> Vec<(String, ProgramKind, Share)> {
+        let elapsed = now - self.looked;
+        self.looked = now;
+        let mut exceeded = Vec::new();
+        for RunTime { program, kind, nanoseconds } in times {
+            let before = self.times_ns.insert(program.clone(), *nanoseconds).unwrap_or(0);
+            let share = Share::of(nanoseconds.saturating_sub(before), elapsed, self.cpus);
+            if share > self.most && self.over.insert(program.clone(), *kind).is_none() {
+                exceeded.push((program.clone(), *kind, share));
+            }
+        }
+        exceeded
+    }
+}
+
+impl State {
+    /// The deadline of a wait, or the next look if that is sooner.
+    pub(super) fn until_look(&self, deadline: Option<Instant>) -> Option<Instant> {
+        let due = self.budget.as_ref().map(Budget::due);
+        deadline.into_iter().chain(due).min()
+    }
+
+    /// Looks at the time that programs took, if it is time to, and detaches those that took too much.
+    ///
+    /// # Errors
+    /// A trap if the audit cannot be written.
+    pub(super) fn look_at_budget(&mut self) -> wasmtime::Result<()> {
+        let now = Instant::now();
+        if self.budget.as_ref().is_none_or(|budget| now < budget.due()) {
+            return Ok(());
+        }
+        let times = self.run_times();
+        let Some(budget) = &mut self.budget else { return Ok(()) };
+        let (most, exceeded) = (budget.most, budget.exceeded(now, &times));
+        for (program, kind, share) in exceeded {
+            let mut held = self.attached.remove_program(&program);
+            if kind == ProgramKind::StructOps {
+                held.extend(self.attached.remove_registered());
+            }
+            held.into_iter().for_each(|held: Held| self.release(held));
+            self.tell(&format!(
+                "program `{program}` took {share} of the CPUs' time, and is detached: --max-bpf-share {most} is the budget \
+                 of each program"
+            ));
+            self.note("over-budget", &program, None, false, Some(share.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a program may be attached or run.
+    ///
+    /// # Errors
+    /// `limit` if it was above the budget.
+    pub(super) fn within_budget(&self, program: &str) -> Result<(), HostError> {
+        self.none_over(|over, _| over == program)
+    }
+
+    /// Whether structs may be registered: which of the programs are members of which one is not known here.
+    ///
+    /// # Errors
+    /// `limit` if a program of struct_ops was above the budget.
+    pub(super) fn structs_within_budget(&self) -> Result<(), HostError> {
+        self.none_over(|_, kind| kind == ProgramKind::StructOps)
+    }
+
+    fn none_over(&self, asked: impl Fn(&str, ProgramKind) -> bool) -> Result<(), HostError> {
+        let Some(budget) = &self.budget else { return Ok(()) };
+        let Some(program) = budget.over.iter().find(|(name, kind)| asked(name, **kind)).map(|(name, _)| name)
+        else {
+            return Ok(());
+        };
+        Err(HostError::Guest(Error {
+            kind: ErrorKind::Limit,
+            errno: None,
+            message: format!(
+                "program `{program}` took more of the CPUs' time than it may\n  do: --max-bpf-share above {} allows more",
+                budget.most
+            ),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_and_shown() {
+        for text in ["1%", "0.5%", "100%", "0.0001%", "12.25%"] {
+            assert_eq!(text.parse::<Share>().unwrap().to_string(), text);
+        }
+        for text in ["1", "%", "0%", "-1%", "101%", "0.00001%", "1.%", "1e1%", "18446744073709551616%"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_all_cpus_and_of_the_time_since_the_last_look() {
+        let mut budget = Budget { cpus: 4, ..Budget::new("1%".parse().unwrap()) };
+        let time = |nanoseconds| [RunTime { program: "p".into(), kind: ProgramKind::PerfEvent, nanoseconds }];
+        // One percent of four CPUs for two seconds is 80 ms.
+        let start = budget.looked;
+        assert!(budget.exceeded(start + Duration::from_secs(2), &time(80_000_000)).is_empty());
+        let above = budget.exceeded(start + Duration::from_secs(4), &time(160_100_000));
+        assert_eq!(above, [("p".to_owned(), ProgramKind::PerfEvent, Share(10_012))]);
+        // Told once.
+        assert!(budget.exceeded(start + Duration::from_secs(6), &time(1_000_000_000)).is_empty());
+        assert!(budget.over.contains_key("p"));
+    }
+}
