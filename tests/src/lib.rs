@@ -17,9 +17,13 @@ use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
+pub mod cgroup;
 pub mod emulated;
+pub mod fuzzed;
+pub mod guest;
 pub mod guests;
 pub mod net;
+pub mod refused;
 pub mod row;
 pub mod runs;
 pub mod watched;

@@ -1,7 +1,6 @@
 //! The documents say what is true: the map shows the folders, the commands work, the dependencies are as drawn.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 use ks_tests::{finish, repository};
@@ -41,7 +40,72 @@ fn the_map_shows_the_folders() {
     assert_eq!(mapped, folders(), "left: docs/architecture.md, right: the repository");
 }
 
-/// Every indented or fenced command of the README that begins with `target/release/` or `make`.
+/// The pages for users, with their texts.
+fn pages() -> Vec<(String, String)> {
+    let names = ["README", "docs/running", "docs/language", "docs/performance", "docs/rust", "SECURITY"];
+    let page = |name: &str| {
+        let name = format!("{name}.md");
+        let text = std::fs::read_to_string(repository().join(&name)).expect("readable");
+        (name, text)
+    };
+    names.map(page).into()
+}
+
+/// Every fenced block of that language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let opening = format!("```{language}\n");
+    text.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn scripts_of_the_pages_compile_and_are_in_the_one_style() {
+    let folder = ks_tests::Folder::new();
+    let mut scripts = 0;
+    for (name, text) in pages() {
+        for block in blocks(&text, "kernelscript") {
+            let file = folder.write("page.ks", block);
+            let built = finish(ks_tests::command("ks").current_dir(folder.path("")).arg("build").arg(&file));
+            assert_eq!((built.code, built.stderr.as_str()), (0, ""), "{name}: {block}{built:#?}");
+            let styled = finish(ks_tests::command("ks").args(["fmt", "--check"]).arg(&file));
+            assert_eq!(styled.code, 0, "{name}: {block}{styled:#?}");
+            scripts += 1;
+        }
+    }
+    assert!(scripts >= 7, "{scripts}");
+}
+
+/// A block of TOML is a whole policy.
+#[test]
+fn policies_of_the_pages_are_read() {
+    let folder = ks_tests::Folder::new();
+    let script = folder.write("nothing.ks", "fn main() -> i32 {\n    return 0\n}\n");
+    let mut policies = 0;
+    for (name, text) in pages() {
+        for block in blocks(&text, "toml") {
+            let file = folder.write("policy.toml", block);
+            let outcome = finish(ks_tests::command("ks-host").arg("--policy").args([&file, &script]));
+            assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{name}: {outcome:#?}");
+            policies += 1;
+        }
+    }
+    assert!(policies >= 1, "{policies}");
+}
+
+#[test]
+fn links_of_the_pages_lead_somewhere() {
+    let mut links = 0;
+    for (name, text) in pages() {
+        let folder = repository().join(&name);
+        let folder = folder.parent().expect("a file lies in a folder");
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            assert!(folder.join(target).exists(), "{name} links to {target}");
+            links += 1;
+        }
+    }
+    assert!(links >= 5, "{links}");
+}
+
+/// Every indented command of a page that begins with `target/release/` or `make`.
 fn commands(text: &str) -> Vec<String> {
     let command = |line: &str| {
         let line = line.trim_start_matches("$ ").trim();
@@ -106,26 +170,30 @@ fn root_every_example_of_the_help_works() {
     }
 }
 
-/// Runs the README's commands one after the other in the repository, with the binaries of this build.
+/// Runs the commands of each page one after the other in the repository, with the binaries of this build.
 #[test]
-fn root_every_command_of_the_readme_works() {
-    let text = std::fs::read_to_string(repository().join("README.md")).expect("readable");
-    let commands = commands(&text);
-    assert!(commands.len() >= 5, "{commands:?}");
+fn root_every_command_of_the_pages_works() {
+    let mut ran = 0;
+    for (name, text) in pages() {
+        let commands = commands(&text);
+        ran += commands.len();
+        run(&name, commands);
+    }
+    assert!(ran >= 20, "{ran}");
+}
+
+fn run(page: &str, commands: Vec<String>) {
     let folder = built_repository();
     for command in commands {
         if command.starts_with("make ") {
             // The targets are what runs these tests; that they exist is all that can be asked from inside.
             let target = command.split_whitespace().nth(1).expect("a target follows make");
             let listed = finish(Command::new("make").current_dir(repository()).args(["-n", target]));
-            assert_eq!(listed.code, 0, "{command}: {listed:#?}");
+            assert_eq!(listed.code, 0, "{page}: {command}: {listed:#?}");
             continue;
         }
         let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &command]));
-        let expected = i32::from(
-            command.contains("cache_misses") && !Path::new("/sys/bus/event_source/devices/cpu").exists(),
-        );
-        assert_eq!(outcome.code, expected, "{command}: {outcome:#?}");
+        assert_eq!(outcome.code, 0, "{page}: {command}: {outcome:#?}");
     }
 }
 

@@ -148,10 +148,9 @@ fn root_what_ks_init_starts_counts() {
     assert!(readme.contains("ks-host target/wasm32-unknown-unknown/release/ks_hello.wasm\n"), "{readme}");
 
     let file = folder.write("ks_hello.wasm", guests::rust(&folder.path("ks-hello"), "ks_hello.wasm", None));
-    let outcome = finish(command("ks-host").args(["--timeout", "1.5"]).arg(file));
+    let outcome = finish(command("ks-host").args(["--timeout", "5"]).arg(file));
     assert_eq!(outcome.code, 124, "{outcome:#?}");
-    let lines: Vec<_> = outcome.stdout.lines().collect();
-    let [line] = lines[..] else { panic!("one second has passed: {outcome:#?}") };
+    let Some(line) = outcome.stdout.lines().next() else { panic!("a second has passed: {outcome:#?}") };
     let [faults, time] = line.split(" page faults in ").collect::<Vec<_>>()[..] else { panic!("{line}") };
     assert!(faults.parse::<u64>().is_ok(), "{line}");
     assert!(

@@ -2,13 +2,13 @@
 //! or a control group of its own. These tests need root.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use ks_tests::cgroup::Group;
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::watched::Running;
-use ks_tests::{Folder, Outcome, command, compile, finish, repository, wait_until_gone};
+use ks_tests::{Folder, command, compile, finish, repository, wait_until_gone};
 
 /// Starts an example and waits until it has said that it is attached.
 fn started(mut host: Command, allow: &[&str], name: &str, words: &[&str]) -> Running {
@@ -76,47 +76,12 @@ fn root_socket_filter_sees_every_packet() {
     assert!(outcome.numbers("512")[1] >= 4, "{outcome:#?}");
 }
 
-/// A control group of its own, removed when dropped.
-struct Group(PathBuf);
-
-impl Group {
-    fn new() -> Group {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("proc is mounted");
-        let root = mounts.lines().find_map(|line| {
-            let words: Vec<_> = line.split(' ').collect();
-            (words[2] == "cgroup2").then(|| words[1].to_owned())
-        });
-        let root = root.expect("control groups of version 2 are mounted");
-        let path = PathBuf::from(root).join(format!("ks-test-{}", std::process::id()));
-        std::fs::create_dir(&path).expect("root may make a control group");
-        Group(path)
-    }
-
-    /// Runs a command in it.
-    fn run(&self, script: &str) -> Outcome {
-        let script = format!("echo $$ > {}/cgroup.procs; {script}", self.0.display());
-        finish(Command::new("sh").args(["-c", &script]))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel lets it go when its last process is gone.
-        for _ in 0..20 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn root_cgroup_refuses_all_ports_but_one() {
     let group = Group::new();
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
     let [good, bad] = listeners.each_ref().map(|one| one.local_addr().expect("bound").port());
-    let path = group.0.to_string_lossy().into_owned();
+    let path = group.path().to_string_lossy().into_owned();
     let words = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
     let running = started(command("ks-host"), &["--allow", &format!("cgroup={path}")], "connects", &words);
     // The shell's own connections: bash knows /dev/tcp.

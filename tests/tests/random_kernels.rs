@@ -1,29 +1,13 @@
 //! Random scripts for kernels that this machine does not run: each is compiled for the kernel (`--target-kernel`) and must
 //! pass its verifier, on an emulated machine.
 //!
-//! The scripts are those of `compiler/tests/random`. A large run is `make random-kernels SCRIPTS=500`; `KS_RANDOM_SEED=7`
-//! starts at that seed.
+//! The scripts are those of `compiler/tests/random`, and the cases that the tests of the kernel back end keep. A large run is
+//! `make random-kernels SCRIPTS=500`; `KS_RANDOM_SEED=7` starts at that seed.
 
-#[path = "../../compiler/tests/random/exprs.rs"]
-mod exprs;
-#[path = "../../compiler/tests/random/forms.rs"]
-mod forms;
-#[path = "../../compiler/tests/random/items.rs"]
-mod items;
-#[path = "../../compiler/tests/random/numbers.rs"]
-mod numbers;
 #[path = "../../compiler/tests/random/object.rs"]
 mod object;
-#[path = "../../compiler/tests/random/places.rs"]
-mod places;
-#[path = "../../compiler/tests/random/scope.rs"]
-mod scope;
-#[path = "../../compiler/tests/random/stmts.rs"]
-mod stmts;
-#[path = "../../compiler/tests/random/tree.rs"]
-mod tree;
-#[path = "../../compiler/tests/random/types.rs"]
-mod types;
+#[path = "../../compiler/tests/random/script/mod.rs"]
+mod script;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,6 +45,7 @@ fn scripts_load(kernel: Kernel) {
     let count = number("KS_RANDOM_SCRIPTS").unwrap_or(FIXED);
     let folder = Folder::new();
     let refused = compile(kernel, start..start + count, &folder);
+    let cases = compile_cases(kernel, &folder);
     let began = Instant::now();
     let test = std::env::current_exe().expect("a test knows its own path");
     let words = ["--exact", "guest_objects_load", "--nocapture"].map(std::ffi::OsString::from);
@@ -70,11 +55,12 @@ fn scripts_load(kernel: Kernel) {
     let version = kernel.version();
     let loaded = count as usize - refused.len();
     println!(
-        "kernel {version}: {loaded} scripts from seed {start} loaded in {:.0?}, {} refused for it: seeds {refused:?}",
+        "kernel {version}: {loaded} scripts from seed {start} and {cases} cases loaded in {:.0?}, {} scripts refused for \
+         it: seeds {refused:?}",
         began.elapsed(),
         refused.len()
     );
-    let passed = outcome.code == 0 && outcome.stdout.contains(&format!("{loaded} objects load"));
+    let passed = outcome.code == 0 && outcome.stdout.contains(&format!("{} objects load", loaded + cases));
     assert!(passed, "in kernel {version}:\n{}{}", outcome.stdout, outcome.stderr);
     assert!(
         refused.len() * 100 <= count as usize * MOST_REFUSED,
@@ -84,18 +70,40 @@ fn scripts_load(kernel: Kernel) {
 
 /// Writes the objects, named by their seeds. Gives the seeds that the compiler refuses for the kernel.
 fn compile(kernel: Kernel, seeds: std::ops::Range<u64>, folder: &Folder) -> Vec<u64> {
-    let version = kernel.version().parse().expect("a version");
-    let machine = Compiled { kernel: Some(version), ..Arch::X86_64.into() };
     let mut refused = Vec::new();
     for seed in seeds {
-        let script = items::script(seed, true).text();
-        match object::compile(&script, machine) {
-            Ok(Some(elf)) => drop(folder.write(&format!("{seed}.o"), elf)),
-            Ok(None) => refused.push(seed),
-            Err(failure) => panic!("seed {seed}: {}\n{}\n{script}", failure.kind, failure.text),
+        let script = script::items::script(seed, true).text();
+        if !written(kernel, &seed.to_string(), &script, folder) {
+            refused.push(seed);
         }
     }
     refused
+}
+
+/// Writes the objects of the kept cases, named by them. Gives how many there are.
+fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compiler/tests/kernel/cases");
+    let paths =
+        std::fs::read_dir(cases).expect("the cases are there").map(|entry| entry.expect("readable").path());
+    let write = |path: &PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        written(kernel, &name, &std::fs::read_to_string(path).expect("a case is readable"), folder)
+    };
+    paths.filter(write).count()
+}
+
+/// Whether there is an object for the kernel, which is written then; else the compiler refuses the script for it.
+fn written(kernel: Kernel, name: &str, script: &str, folder: &Folder) -> bool {
+    let version = kernel.version().parse().expect("a version");
+    let machine = Compiled { kernel: Some(version), ..Arch::X86_64.into() };
+    match object::compile(script, machine) {
+        Ok(Some(elf)) => {
+            folder.write(&format!("{name}.o"), elf);
+            true
+        }
+        Ok(None) => false,
+        Err(failure) => panic!("{name}: {}\n{}\n{script}", failure.kind, failure.text),
+    }
 }
 
 /// Inside: loads every object and lets go of it.

@@ -107,7 +107,8 @@ fn main() -> i32 {
     let (last, printed) = lines.split_last().expect("it printed");
     let numbers: Vec<u64> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [runs, entries] = numbers[..] else { panic!("{last}") };
-    assert!(runs >= 4000 && entries == 10, "{last}");
+    // The first of the pages may hold something else, too, and be there before.
+    assert!(runs >= 3999 && entries == 10, "{last}");
     assert_eq!(number_before(&outcome, " updates by programs were lost"), 2 * runs - entries);
     // 96 bytes each, with the header; one byte of the ring stays free.
     assert_eq!(printed.len(), (262_144 - 1) / 96);

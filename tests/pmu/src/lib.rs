@@ -4,8 +4,12 @@
 //! This crate holds what those tests count: loops whose instructions are known.
 
 mod asm;
+mod bpf;
+mod script;
 
 pub use asm::iterate;
+pub use bpf::{Counting, Looking};
+pub use script::Script;
 
 /// Instructions of one round of [`iterate`].
 pub const PER_ROUND: u64 = 2;

@@ -17,7 +17,7 @@ use crate::kernel::Loaded;
 use crate::machine::Machine;
 use crate::maps::Entries;
 use crate::mir::{Oracle, Outcome};
-use crate::numbers::Numbers;
+use crate::script::numbers::Numbers;
 use crate::state::{Facts, Input, State};
 
 /// A script to run, and its only program.

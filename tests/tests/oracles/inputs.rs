@@ -3,7 +3,7 @@
 use ks_compiler::hir::Hir;
 use ks_compiler::types::{TypeId, TypeKind};
 
-use crate::numbers::Numbers;
+use crate::script::numbers::Numbers;
 
 /// Small numbers, limits of all widths and numbers of any size.
 fn number(numbers: &mut Numbers) -> u64 {

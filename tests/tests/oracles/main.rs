@@ -15,37 +15,21 @@
 
 mod arena;
 mod compare;
-#[path = "../../../compiler/tests/random/exprs.rs"]
-mod exprs;
-#[path = "../../../compiler/tests/random/forms.rs"]
-mod forms;
 #[path = "../halves/generator.rs"]
 #[expect(dead_code, reason = "shared with the test of both halves")]
 mod generator;
 mod image;
 mod inputs;
-#[path = "../../../compiler/tests/random/items.rs"]
-mod items;
 mod kernel;
 mod machine;
 mod maps;
 mod mir;
-#[path = "../../../compiler/tests/random/numbers.rs"]
-mod numbers;
-#[path = "../../../compiler/tests/random/places.rs"]
-mod places;
-#[path = "../../../compiler/tests/random/scope.rs"]
-mod scope;
+#[path = "../../../compiler/tests/random/script/mod.rs"]
+mod script;
 mod state;
-#[path = "../../../compiler/tests/random/stmts.rs"]
-mod stmts;
 mod stub;
 #[path = "../halves/text.rs"]
 mod text;
-#[path = "../../../compiler/tests/random/tree.rs"]
-mod tree;
-#[path = "../../../compiler/tests/random/types.rs"]
-mod types;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -150,7 +134,8 @@ const REPLACED: [(&str, &str); 6] = [
 
 /// A script of all statement and expression forms, with one perf program and without ring buffers.
 fn random_script(seed: u64) -> Script {
-    let scripts = (0..).map(|attempt| items::script(seed + (attempt << 32), seed.is_multiple_of(2)).text());
+    let scripts =
+        (0..).map(|attempt| script::items::script(seed + (attempt << 32), seed.is_multiple_of(2)).text());
     let fits = |script: &String| script.contains("@perf_event") && !script.contains("ringbuf<");
     let script = scripts.into_iter().find(fits).expect("such scripts are frequent");
     let text = REPLACED.iter().fold(script, |text, (from, to)| text.replace(from, to));

@@ -1,5 +1,7 @@
 //! Hardware events: exact counts, groups, more events than counters, and what does not fit.
 
+mod programs;
+
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};
 use ks_pmu_tests::{PER_ROUND, is_emulated, iterate};
 

@@ -1,0 +1,202 @@
+//! Programs beside hardware events: those that run at overflows, and those that read counters.
+
+use std::sync::Arc;
+
+use ks_host::perf::{
+    AttachmentId, Attachments, Catalog, Event, EventArray, LinkProgram, Notice, Options, PerfError,
+};
+use ks_pmu_tests::{Counting, Looking, PER_ROUND, Script, is_emulated, iterate};
+
+use crate::{LONG, instructions};
+
+/// What a program that runs every so many cycles has run, and what was counted.
+fn sampled(observed: Options, rounds: u64) -> (u64, u64, Vec<Notice>) {
+    let program = Arc::new(Counting::load().expect("root may load it"));
+    let linked = Arc::clone(&program);
+    let mut attachments = Attachments::new();
+    let event = Event::named("cpu_cycles").unwrap();
+    let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
+    let id = attachments.open(&event, &observed, None, Some(link)).unwrap();
+    iterate(rounds);
+    attachments.disable(id).unwrap();
+    let counted = attachments.read(id).unwrap().raw;
+    attachments.detach(id);
+    (program.runs().expect("it is loaded"), counted, attachments.take_notices())
+}
+
+/// How often this thread has left its CPU.
+fn switches() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
+    counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
+}
+
+/// On a CPU the event counts without a break, and every overflow is a run. That of a task is taken off its counter when the
+/// task leaves the CPU, and the kernel takes an overflow that was on the way then for counted (`armpmu_event_set_period` in
+/// drivers/perf/arm_pmu.c, v6.12): so each switch may cost one.
+#[test]
+fn a_program_runs_once_in_every_period_of_cycles() {
+    if !is_emulated() {
+        eprintln!("not run here: other programs share the machine; the emulated machine runs it");
+        return;
+    }
+    for period in [100_000, 333_333, 1_000_000] {
+        for (pid, cpu) in [(-1, 0), (0, -1)] {
+            let observed = Options { pid, cpu, period, ..Options::default() };
+            let before = switches();
+            let (runs, counted, notices) = sampled(observed, LONG);
+            let (expected, switched) = (counted / period, switches() - before);
+            println!("{runs} runs, {counted} cycles, period {period}, pid {pid}, {switched} switches");
+            let lost = if pid == -1 { 0 } else { switched };
+            assert!(
+                runs <= expected && expected - runs <= lost,
+                "{runs} runs of {expected}, {switched} switches"
+            );
+            assert_eq!(notices, []);
+        }
+    }
+}
+
+/// The count that a program reads in a system call, the one after so many rounds of a loop.
+fn looked(looking: &Looking, rounds: u64) -> u64 {
+    nix::unistd::getppid();
+    let before = looking.count().expect("it is loaded");
+    iterate(rounds);
+    nix::unistd::getppid();
+    looking.count().expect("it is loaded") - before
+}
+
+/// How much more of each number 100,000 and 1,000,000 rounds more are, in the middle one of several turns: whatever else runs on
+/// the CPU for a moment is counted too, and what the test does between two readings now and then takes another way.
+fn more<const N: usize>(mut counted: impl FnMut(u64) -> [i64; N]) -> [[i64; N]; 2] {
+    let turns = [(); TURNS].map(|()| {
+        let few = counted(1000);
+        [101_000, 1_001_000].map(|rounds| {
+            let many = counted(rounds);
+            std::array::from_fn::<i64, N, _>(|number| many[number] - few[number])
+        })
+    });
+    println!("{turns:?}");
+    std::array::from_fn(|rounds| {
+        std::array::from_fn(|number| {
+            let mut all = turns.map(|turn| turn[rounds][number]);
+            all.sort_unstable();
+            all[TURNS / 2]
+        })
+    })
+}
+
+/// The same for rounds of a loop that takes so many for an instruction.
+fn exactly(of_instruction: u64) -> [i64; 2] {
+    [100_000, 1_000_000].map(|rounds| (rounds * PER_ROUND * of_instruction).cast_signed())
+}
+
+/// Turns of what is counted on a CPU, with whatever else runs there.
+const TURNS: usize = 5;
+
+#[test]
+fn programs_read_exact_counts() {
+    if !is_emulated() {
+        eprintln!("not run here: other programs share the machine; the emulated machine runs it");
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let options = Options { pid: -1, every_cpu: true, exclude_kernel: true, ..Options::default() };
+    let leader = attachments.open(&Event::named("cpu_cycles").unwrap(), &options, None, None).unwrap();
+    let member = attachments.open(&instructions(), &options, Some(leader), None).unwrap();
+    for (id, name, of_instruction) in [(member, "instructions", 1), (leader, "cycles", 2)] {
+        let looking = Arc::new(Looking::load(name).expect("root may load it"));
+        let array: Arc<dyn EventArray> = Arc::clone(&looking) as Arc<dyn EventArray>;
+        attachments.show(id, &array).unwrap();
+        let call = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
+        let linked = Arc::clone(&looking);
+        let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
+        let everyone = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
+        let probe = attachments.open(&call, &everyone, None, Some(link)).unwrap();
+        let more = more(|rounds| [looked(&looking, rounds).cast_signed()]);
+        assert_eq!(more.map(|[count]| count), exactly(of_instruction), "{name}");
+        attachments.detach(probe);
+        // What is detached is out of the array, too.
+        if id == leader {
+            attachments.detach(leader);
+            assert_eq!(Arc::strong_count(&looking), 2, "the array, and what this test holds");
+        }
+    }
+    let own = Options { pid: 0, cpu: -1, ..Options::default() };
+    let own = attachments.open(&instructions(), &own, None, None).unwrap();
+    let array: Arc<dyn EventArray> = Arc::new(Looking::load("own").unwrap());
+    assert!(matches!(attachments.show(own, &array), Err(PerfError::Refused { .. })));
+}
+
+/// What a compiled script's program and this process read after so many rounds of a loop more than before it: cycles and
+/// instructions, each in the program and in userspace.
+fn script_reads(
+    script: &Script,
+    attachments: &mut Attachments,
+    ids: [AttachmentId; 2],
+    rounds: u64,
+) -> [i64; 4] {
+    let mut look = |inside: bool| {
+        // In the middle of it are only the program's reads.
+        let here = ids.map(|id| attachments.read(id).unwrap().raw.cast_signed());
+        nix::unistd::getppid();
+        let [cycles, retired] = [1, 4].map(|entry| script.entry("seen", entry).unwrap());
+        if inside {
+            iterate(rounds);
+        }
+        [cycles, retired, here[0], here[1]]
+    };
+    let [before, after] = [true, false].map(&mut look);
+    [0, 1, 2, 3].map(|number| after[number] - before[number])
+}
+
+/// A `counter` of a script, in both halves: the program is what the compiler makes of it, the events are opened and shown to it
+/// as a plugin's are.
+#[test]
+fn a_compiled_script_reads_exact_counts() {
+    if !is_emulated() {
+        eprintln!("not run here: other programs share the machine; the emulated machine runs it");
+        return;
+    }
+    let text =
+        std::fs::read_to_string("/script").expect("`tests/tests/counters.rs` gives the machine a script");
+    let script = Arc::new(Script::load(&text).expect("root may load it"));
+    let mut attachments = Attachments::new();
+    let options = Options { pid: -1, every_cpu: true, exclude_kernel: true, ..Options::default() };
+    let leader = attachments.open(&Event::named("cpu_cycles").unwrap(), &options, None, None).unwrap();
+    let member = attachments.open(&instructions(), &options, Some(leader), None).unwrap();
+    attachments.show(leader, &script.counter("cycles")).unwrap();
+    attachments.show(member, &script.counter("retired")).unwrap();
+    let call = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
+    let linked = Arc::clone(&script);
+    let link: LinkProgram = Arc::new(move |event, _| linked.link(event));
+    let everyone = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
+    attachments.open(&call, &everyone, None, Some(link)).unwrap();
+    let more = more(|rounds| script_reads(&script, &mut attachments, [leader, member], rounds));
+    assert_eq!(more.map(|[cycles, ..]| cycles), exactly(2), "in the program");
+    assert_eq!(more.map(|[_, retired, ..]| retired), exactly(1), "in the program");
+    assert_eq!(more.map(|[.., cycles, _]| cycles), exactly(2), "in userspace");
+    assert_eq!(more.map(|[.., retired]| retired), exactly(1), "in userspace");
+    // Two runs in each turn; the leader had a counter all the time.
+    let [runs, cycles, scaled, missed] = [0, 1, 2, 3].map(|entry| script.entry("seen", entry).unwrap());
+    assert_eq!((runs, scaled, missed), (2 * 3 * TURNS as i64, cycles, 0));
+}
+
+#[test]
+fn what_the_kernel_throttles_is_told() {
+    const RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+    if !is_emulated() {
+        eprintln!("not run here: it changes the machine's settings; the emulated machine runs it");
+        return;
+    }
+    let before = std::fs::read_to_string(RATE).unwrap();
+    std::fs::write(RATE, "1000").unwrap();
+    let observed = Options { pid: 0, cpu: -1, period: 10_000, ..Options::default() };
+    let (runs, counted, notices) = sampled(observed, LONG);
+    std::fs::write(RATE, before.trim()).unwrap();
+    println!("{runs} runs, {counted} cycles, {notices:?}");
+    let [Notice::Throttled { event, times }] = &notices[..] else { panic!("{notices:?}") };
+    assert!(event == "cpu_cycles" && *times > 1, "{notices:?}");
+    // While it is stopped it does not count either: the loop alone takes twice its instructions.
+    assert!(counted < PER_ROUND * LONG / 2, "{counted} cycles");
+}

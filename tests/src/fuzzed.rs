@@ -1,0 +1,186 @@
+//! Bodies for any bytes: what reads a plugin's file, a policy, a BPF object, and what a guest calls. Each must give an
+//! answer; a panic is a finding, and so is what the host calls its own defect.
+//!
+//! [`mutated`] changes inputs by chance; it does not see which code they reach.
+
+mod calls;
+
+use ks_host::bpf::{self, Object};
+use ks_host::plugin::Plugin;
+use ks_host::policy::Policy;
+use ks_wit::section::{self, Arch, BpfRecord};
+
+use crate::guest::core_module;
+use crate::{compile, component, objects};
+
+/// A target: its name, what is done with bytes, and inputs to begin with.
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// What is done with bytes.
+    pub body: fn(&[u8]),
+    /// Inputs to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 5] = [
+    Target { name: "sections", body: sections, seeds: plugins },
+    Target { name: "manifest", body: manifest, seeds: manifests },
+    Target { name: "policy", body: policy, seeds: policies },
+    Target { name: "object", body: object, seeds: elves },
+    Target { name: "calls", body: calls::run, seeds: calls::sequences },
+];
+
+/// Numbers by chance (SplitMix64), the same for the same seed.
+#[derive(Debug, Clone)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// Begins with a seed.
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The next number, below this one, which is not 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+}
+
+/// Words of 1, 2, 4 and 8 bytes at which readers go wrong.
+const EDGES: [u64; 10] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
+
+/// One of these inputs with some changes: bits, bytes, words at the edges, pieces cut, doubled, or taken from another.
+pub fn mutated(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
+    let mut bytes = corpus[chance.below(corpus.len())].clone();
+    for _ in 0..=chance.below(6) {
+        let at = chance.below(bytes.len() + 1);
+        let len = chance.below(1 + (bytes.len() - at).min(64));
+        match chance.below(7) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << chance.below(8),
+            1 if at < bytes.len() => bytes[at] = chance.below(256) as u8,
+            2 => {
+                let word = EDGES[chance.below(EDGES.len())].to_le_bytes();
+                let width = (1 << chance.below(4)).min(bytes.len() - at);
+                bytes[at..at + width].copy_from_slice(&word[..width]);
+            }
+            3 => drop(bytes.drain(at..at + len)),
+            4 => {
+                let piece = bytes[at..at + len].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            5 => {
+                let other = &corpus[chance.below(corpus.len())];
+                let from = chance.below(other.len() + 1);
+                let to = other.len().min(from + 64);
+                bytes.splice(at..at + len, other[from..to].iter().copied());
+            }
+            _ => bytes.truncate(at),
+        }
+    }
+    bytes
+}
+
+/// A file, and what is asked of it before it runs.
+pub fn sections(bytes: &[u8]) {
+    let Ok(plugin) = Plugin::from_bytes(bytes) else { return };
+    let _ = (plugin.object_for_host(), plugin.tests().count(), plugin.shared_bytes());
+    let _ = ks_host::needs(&plugin);
+}
+
+fn plugins() -> Vec<Vec<u8>> {
+    let script = "var n : u64 = 0\nconfig limits { burst: u32 = 1, ports: u16[4] = [1] }\n@perf_event fn p(ctx: *bpf_perf_event_data) -> i32 { n += 1\n \
+                  print(\"%u\", n)\n return 0 }\nfn main() -> i32 {\n load(p)\n print(\"%u %u\", n, limits.burst)\n return 0\n}\n";
+    let small = core_module(2, "(func (export \"run\") (result i32) (i32.const 0))");
+    let plain = component("small", &small, &[]).expect("it fits the world");
+    let bare = component("bare", "(module (func (export \"run\") (result i32) (i32.const 0)))", &[]);
+    vec![plain, bare.expect("it fits the world"), compile("whole", script).plugin]
+}
+
+/// A manifest in an otherwise empty component, with settings for what it says.
+pub fn manifest(bytes: &[u8]) {
+    let file = with_section(&EMPTY, section::MANIFEST, bytes);
+    let Ok(plugin) = Plugin::from_bytes(file) else { return };
+    let words = ["b.f=1", "b.f=1,2", "b.f[3]=1", "limits.burst=7", "limits.ports=1,2", "limits.ports[1]=80"];
+    for word in words {
+        let _ = ks_host::world::Settings::read(&[word.to_owned()], plugin.manifests());
+    }
+    let _ = ks_host::world::StackMap::all(plugin.manifests());
+}
+
+/// An empty component.
+const EMPTY: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
+
+fn with_section(file: &[u8], name: &str, record: &[u8]) -> Vec<u8> {
+    let mut records = Vec::new();
+    section::push_record(&mut records, record);
+    let body = [&[name.len() as u8], name.as_bytes(), &records].concat();
+    let mut file = [file, &[0]].concat();
+    let mut len = body.len();
+    while len >= 0x80 {
+        file.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    file.push(len as u8);
+    [file, body].concat()
+}
+
+fn manifests() -> Vec<Vec<u8>> {
+    let config = r#"{"format":1,"compiler":"x","project":"x","source":{"file":"x.ks","sha256":""},"programs":[{"name":"p",
+        "kind":"xdp"}],"maps":[{"name":"m","kind":"hash","key":"u64","value":"u64","max_entries":1,"key_parts":[{"name":"s",
+        "offset":0,"bytes":8,"holds":"kernel_stack","map":"t"}]}],"configs":[{"name":"b","fields":[{"name":"f","type":"u16[4]",
+        "offset":0}]}]}"#;
+    let mut all = vec![config.as_bytes().to_vec(), br#"{"format":1}"#.to_vec()];
+    for plugin in plugins() {
+        let plugin = Plugin::from_bytes(plugin).expect("a plugin");
+        all.extend(plugin.manifests().iter().map(|one| serde_json::to_vec(one).expect("JSON")));
+    }
+    all
+}
+
+/// The text of a policy; what is understood is written as it is read.
+pub fn policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(policy) = Policy::from_toml(text) {
+        let written = policy.to_toml();
+        assert_eq!(Policy::from_toml(&written).as_ref().ok(), Some(&policy), "{written}");
+    }
+    let mut policy = Policy::observing();
+    let _ = (policy.allow_word(text), policy.limit_word(text));
+}
+
+fn policies() -> Vec<Vec<u8>> {
+    let texts = [
+        Policy::everything().to_toml(),
+        Policy::observing().to_toml(),
+        "[allow]\nxdp = [\"eth0\", \"veth*\"]\npin = ['a/*']\n[limits]\nmaps = 16\nmap_bytes = 1_000\n"
+            .into(),
+        "xdp=eth0".into(),
+        "maps=16".into(),
+        "all".into(),
+    ];
+    texts.map(String::into_bytes).to_vec()
+}
+
+/// A BPF object: its instructions, then libbpf's reader. Nothing reaches the kernel.
+pub fn object(bytes: &[u8]) {
+    let record = BpfRecord { name: "fuzz".into(), arch: Arch::Any, elf: bytes.to_vec() };
+    if bpf::calls(&record).is_ok() {
+        let _ = Object::open(record).map(|object| (object.shape(), object.faults(), object.all_lost()));
+    }
+}
+
+fn elves() -> Vec<Vec<u8>> {
+    let scripts = [
+        "var n : u64 = 0\nvar m : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar r : ringbuf<Seen>(4096)\n@perf_event fn p(ctx: *bpf_perf_event_data) \
+         -> i32 { n += 1\n m[1] = n\n print(\"%u\", n)\n return 0 }\nfn main() -> i32 {\n load(p)\n return 0\n}\n",
+        "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> xdp_action { m[1] = 2\n return XDP_PASS }\n\
+         fn main() -> i32 {\n load(p)\n return 0\n}\n",
+    ];
+    scripts.iter().map(|script| objects("fuzz", &compile("fuzz", script)).swap_remove(0).elf).collect()
+}

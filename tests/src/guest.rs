@@ -1,0 +1,254 @@
+//! Guests that know the contract and not the language: every function of the world as an import of a core module, for
+//! modules that are written by hand or made by chance.
+//!
+//! [`core_module`] gives the text of a module with imports under short names (`$clock.sleep`, `$perf.attachment.read`,
+//! `$perf.attachment.drop`), a memory of two pages and a bump allocator. Results are written to [`RESULT`]; from
+//! [`DATA`] on the memory is the body's.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::{
+    Function, FunctionKind, Handle, LiftLowerAbi, ManglingAndAbi, Resolve, ResourceIntrinsic, SourceMap,
+    Type, TypeDefKind, TypeId, WasmImport, WorldItem, WorldKey,
+};
+
+/// Where results are written: 1 KiB of room.
+pub const RESULT: u32 = 1024;
+/// Where the memory of a body begins.
+pub const DATA: u32 = 2048;
+/// Where the allocator begins: the second page.
+const HEAP: u32 = 65536;
+
+/// What one core parameter, or a pair of them, means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// A handle of this resource.
+    Handle(String),
+    /// Two parameters: address and length of a text or of bytes.
+    Text,
+    /// Two parameters: address and length of a list of anything else.
+    List,
+    /// 32 bits, of which so many values mean something; 0: all.
+    Number32(u32),
+    /// 64 bits.
+    Number64,
+    /// An address of parameters, or of the room for a result.
+    Pointer,
+}
+
+/// A function that a guest can import.
+#[derive(Debug, Clone)]
+pub struct Import {
+    /// Its short name, without `$`: `perf.attachment.read`.
+    pub short: String,
+    module: String,
+    name: String,
+    /// What its parameters mean, in order; the room for the result is the last if `writes_result`.
+    pub roles: Vec<Role>,
+    /// It writes its result to an address that is its last parameter.
+    pub writes_result: bool,
+    /// The resource of which a new handle comes: 4 bytes behind the start of the result if it is written, else the result.
+    pub makes: Option<String>,
+    /// What it returns, in core types.
+    results: Vec<&'static str>,
+}
+
+impl Import {
+    /// Whether it returns a number to the core.
+    pub fn returns(&self) -> bool {
+        !self.results.is_empty()
+    }
+
+    /// The core types of its parameters.
+    fn params(&self) -> Vec<&'static str> {
+        let types = |role: &Role| match role {
+            Role::Text | Role::List => vec!["i32", "i32"],
+            Role::Number64 => vec!["i64"],
+            Role::Handle(_) | Role::Number32(_) | Role::Pointer => vec!["i32"],
+        };
+        self.roles.iter().flat_map(types).collect()
+    }
+
+    /// The text that imports it.
+    fn text(&self) -> String {
+        let list = |word: &str, types: &[&str]| match types {
+            [] => String::new(),
+            types => format!(" ({word} {})", types.join(" ")),
+        };
+        let (module, name, short) = (&self.module, &self.name, &self.short);
+        let (params, results) = (list("param", &self.params()), list("result", &self.results));
+        format!("(import \"{module}\" \"{name}\" (func ${short}{params}{results}))\n")
+    }
+}
+
+/// All functions of the world `plugin`, and the drops of its resources, in the order of the contract.
+pub fn imports() -> &'static [Import] {
+    static IMPORTS: LazyLock<Vec<Import>> = LazyLock::new(read);
+    &IMPORTS
+}
+
+/// A module with a memory of this many pages, an allocator, and these functions, one of which must export `run`. It imports
+/// what they name, and no more: each import costs the compilation time.
+pub fn core_module(pages: u32, body: &str) -> String {
+    let is_name = |char: char| char.is_ascii_alphanumeric() || "$.-".contains(char);
+    let words: BTreeSet<&str> = body.split(|char| !is_name(char)).collect();
+    let used = imports().iter().filter(|import| words.contains(format!("${}", import.short).as_str()));
+    let imported: String = used.map(Import::text).collect();
+    format!(
+        "(module\n{imported}(memory (export \"memory\") {pages})\n(global $heap (mut i32) (i32.const {HEAP}))\n\
+         (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32)\n\
+         (global.set $heap (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))\n\
+         (global.get $heap)\n\
+         (global.set $heap (i32.add (global.get $heap) (local.get 3))))\n{body})"
+    )
+}
+
+/// A data segment with these bytes.
+pub fn data(address: u32, bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\\{byte:02x}");
+    }
+    format!("(data (i32.const {address}) \"{text}\")\n")
+}
+
+fn read() -> Vec<Import> {
+    let mut resolve = Resolve::default();
+    let mut files = SourceMap::new();
+    for (name, text) in ks_wit::WIT_FILES {
+        files.push_str(name, *text);
+    }
+    let files = files.parse().map_err(|(_, error)| error).expect("the contract parses");
+    let package = resolve.push_group(files).expect("the contract resolves");
+    let world = resolve.select_world(&[package], Some("plugin")).expect("the world is there");
+    let mut found = Vec::new();
+    for (key, item) in &resolve.worlds[world].imports {
+        let WorldItem::Interface { id, .. } = item else { continue };
+        let interface = &resolve.interfaces[*id];
+        let prefix = interface.name.as_deref().unwrap_or_default();
+        for function in interface.functions.values() {
+            found.push(of_function(&resolve, key, prefix, function));
+        }
+        for (name, ty) in &interface.types {
+            if matches!(resolve.types[*ty].kind, TypeDefKind::Resource) {
+                found.push(of_drop(&resolve, key, prefix, name, *ty));
+            }
+        }
+    }
+    found
+}
+
+const MANGLING: ManglingAndAbi = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
+
+fn of_function(resolve: &Resolve, key: &WorldKey, prefix: &str, function: &Function) -> Import {
+    let import = WasmImport::Func { interface: Some(key), func: function };
+    let (module, name) = resolve.wasm_import_name(MANGLING, import);
+    let signature = resolve.wasm_signature(AbiVariant::GuestImport, function);
+    let mut roles: Vec<Role> = match signature.indirect_params {
+        true => vec![Role::Pointer],
+        false => function.params.iter().flat_map(|param| roles_of(resolve, &param.ty)).collect(),
+    };
+    if signature.retptr {
+        roles.push(Role::Pointer);
+    }
+    let short = match function.kind {
+        FunctionKind::Constructor(resource) => format!("{}.new", name_of(resolve, resource)),
+        _ => function.name.split(']').next_back().unwrap_or_default().to_owned(),
+    };
+    let core = |ty: &WasmType| if *ty == WasmType::I64 { "i64" } else { "i32" };
+    let import = Import {
+        short: format!("{prefix}.{short}"),
+        module,
+        name,
+        roles,
+        writes_result: signature.retptr,
+        makes: function.result.as_ref().and_then(|ty| made_by(resolve, ty)),
+        results: signature.results.iter().map(core).collect(),
+    };
+    let types: Vec<_> = signature.params.iter().map(core).collect();
+    assert_eq!(import.params(), types, "{}: its parameters are understood", import.short);
+    import
+}
+
+fn of_drop(resolve: &Resolve, key: &WorldKey, prefix: &str, name: &str, resource: TypeId) -> Import {
+    let intrinsic = ResourceIntrinsic::ImportedDrop;
+    let import = WasmImport::ResourceIntrinsic { interface: Some(key), resource, intrinsic };
+    let (module, import) = resolve.wasm_import_name(MANGLING, import);
+    Import {
+        short: format!("{prefix}.{name}.drop"),
+        module,
+        name: import,
+        roles: vec![Role::Handle(name.to_owned())],
+        writes_result: false,
+        makes: None,
+        results: Vec::new(),
+    }
+}
+
+fn name_of(resolve: &Resolve, resource: TypeId) -> String {
+    let mut ty = &resolve.types[resource];
+    while let TypeDefKind::Type(Type::Id(id)) = ty.kind {
+        ty = &resolve.types[id];
+    }
+    ty.name.clone().unwrap_or_default()
+}
+
+/// The resource of which this type has a new handle.
+fn made_by(resolve: &Resolve, ty: &Type) -> Option<String> {
+    let Type::Id(id) = ty else { return None };
+    match &resolve.types[*id].kind {
+        TypeDefKind::Handle(Handle::Own(resource)) => Some(name_of(resolve, *resource)),
+        TypeDefKind::Result(result) => made_by(resolve, result.ok.as_ref()?),
+        TypeDefKind::Type(ty) => made_by(resolve, ty),
+        _ => None,
+    }
+}
+
+fn roles_of(resolve: &Resolve, ty: &Type) -> Vec<Role> {
+    let Type::Id(id) = ty else {
+        return match ty {
+            Type::U64 | Type::S64 => vec![Role::Number64],
+            Type::String => vec![Role::Text],
+            Type::Bool => vec![Role::Number32(2)],
+            _ => vec![Role::Number32(0)],
+        };
+    };
+    match &resolve.types[*id].kind {
+        TypeDefKind::Handle(Handle::Own(resource) | Handle::Borrow(resource)) => {
+            vec![Role::Handle(name_of(resolve, *resource))]
+        }
+        TypeDefKind::List(Type::U8) => vec![Role::Text],
+        TypeDefKind::List(_) => vec![Role::List],
+        TypeDefKind::Record(record) => {
+            record.fields.iter().flat_map(|field| roles_of(resolve, &field.ty)).collect()
+        }
+        TypeDefKind::Option(ty) => [vec![Role::Number32(2)], roles_of(resolve, ty)].concat(),
+        TypeDefKind::Enum(cases) => vec![Role::Number32(cases.cases.len() as u32)],
+        TypeDefKind::Flags(_) => vec![Role::Number32(0)],
+        TypeDefKind::Type(ty) => roles_of(resolve, ty),
+        other => panic!("the contract has parameters of a new kind: {}", other.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_can_import_the_whole_contract() {
+        let shorts: Vec<&str> = imports().iter().map(|import| import.short.as_str()).collect();
+        for wanted in
+            ["clock.sleep", "perf.options.new", "perf.attachment.drop", "bpf.program.load", "ring.poll"]
+        {
+            assert!(shorts.contains(&wanted), "{wanted}: {shorts:?}");
+        }
+        let named: String = shorts.iter().map(|short| format!("(elem declare func ${short})\n")).collect();
+        let text = core_module(2, &format!("{named}(func (export \"run\") (result i32) (i32.const 0))"));
+        assert_eq!(text.matches("(import ").count(), shorts.len());
+        crate::component("whole", &text, &[]).expect("it fits the world");
+    }
+}

@@ -1,0 +1,176 @@
+//! A command of which one system call is refused: the kernel asks here about every call of some kinds (seccomp's
+//! notifications), and one of them gets an error for its answer. Nothing of the command is replaced.
+//!
+//! Calls are counted from the start of the command's own `main` on; what the loader does before is not its.
+//!
+//! Source: seccomp_unotify(2); include/uapi/linux/seccomp.h, v6.12.
+#![expect(unsafe_code, reason = "seccomp(2), and what a child may do between fork and exec")]
+
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::libc;
+
+use crate::{Outcome, finish};
+
+/// A kind of system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Its name.
+    pub name: &'static str,
+    /// Its number on this machine.
+    pub number: libc::c_long,
+}
+
+/// Which call is refused, and what the command is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind.
+    pub call: Call,
+    /// Which of this kind, from 0.
+    pub nth: usize,
+    /// The error.
+    pub errno: Errno,
+}
+
+/// Runs a command to its end while these kinds of calls are watched. Gives how many it made of each, in their order.
+///
+/// # Errors
+/// If the kernel has no notifications, which it has since 5.9.
+pub fn run(
+    command: &mut Command,
+    watched: &[Call],
+    refusal: Option<Refusal>,
+) -> io::Result<(Outcome, Vec<usize>)> {
+    let (ours, theirs) = UnixDatagram::pair()?;
+    let filter = filter(watched);
+    let socket = theirs.as_raw_fd();
+    // SAFETY: the closure makes only system calls, on what was allocated before the fork.
+    unsafe { command.pre_exec(move || watch(&filter, socket)) };
+    std::thread::scope(|scope| {
+        let supervisor = scope.spawn(|| supervise(&ours, watched, refusal));
+        let outcome = finish(command);
+        let counts = supervisor.join().map_err(|_| io::Error::other("the supervisor panicked"))??;
+        Ok((outcome, counts))
+    })
+}
+
+/// The first call of Rust's own start, before `main`.
+const MARK: libc::c_long = libc::SYS_sigaltstack;
+
+/// A filter that asks about these calls and lets others pass.
+fn filter(watched: &[Call]) -> Vec<libc::sock_filter> {
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The number of the call is the first word of `struct seccomp_data`.
+    let mut steps = vec![step(load, 0, 0, 0)];
+    let numbers = watched.iter().map(|call| call.number).chain([MARK]);
+    for number in numbers {
+        steps.push(step(equal, 0, 1, number as u32));
+        steps.push(step(answer, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
+    }
+    steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
+    steps
+}
+
+/// In the child: puts the filter up, tells the supervisor where its notifications are, and waits until it has them.
+fn watch(filter: &[libc::sock_filter], socket: RawFd) -> io::Result<()> {
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let mut told = [0_i32; 2];
+    // SAFETY: the program lives until the call returns; the socket is this process's; the buffers live on this frame.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        told[0] = libc::getpid();
+        told[1] = libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        ) as i32;
+        told[1] >= 0
+            && libc::send(socket, told.as_ptr().cast(), size_of_val(&told), 0) == 8
+            && libc::recv(socket, told.as_mut_ptr().cast(), 1, 0) == 1
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn supervise(socket: &UnixDatagram, watched: &[Call], refusal: Option<Refusal>) -> io::Result<Vec<usize>> {
+    let mut told = [0; 8];
+    socket.recv(&mut told)?;
+    let number = |bytes: &[u8]| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let listener = taken(number(&told[..4]), number(&told[4..]))?;
+    socket.send(&[1])?;
+    let mut counts = vec![0; watched.len()];
+    let mut started = false;
+    while let Some(asked) = next(&listener)? {
+        let kind = watched.iter().position(|call| call.number == libc::c_long::from(asked.data.nr));
+        started |= libc::c_long::from(asked.data.nr) == MARK;
+        let mut errno = None;
+        if let (Some(kind), true) = (kind, started) {
+            let refused = |one: &Refusal| one.call == watched[kind] && one.nth == counts[kind];
+            errno = refusal.filter(refused).map(|one| one.errno);
+            counts[kind] += 1;
+        }
+        answer(&listener, asked.id, errno)?;
+    }
+    Ok(counts)
+}
+
+/// A descriptor of another process, as one of ours.
+fn taken(pid: i32, descriptor: i32) -> io::Result<OwnedFd> {
+    // SAFETY: both calls take numbers; the descriptors they make are nobody's yet.
+    unsafe {
+        let process = checked(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        let process = OwnedFd::from_raw_fd(process);
+        let ours = checked(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), descriptor, 0))?;
+        Ok(OwnedFd::from_raw_fd(ours))
+    }
+}
+
+fn checked(answer: libc::c_long) -> io::Result<i32> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as i32) }
+}
+
+/// The next call that the command makes; none when it has ended.
+fn next(listener: &OwnedFd) -> io::Result<Option<libc::seccomp_notif>> {
+    loop {
+        let mut polled = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives until the call returns.
+        checked(libc::c_long::from(unsafe { libc::poll(&raw mut polled, 1, -1) }))?;
+        if polled.revents & libc::POLLIN == 0 {
+            return Ok(None);
+        }
+        // SAFETY: a struct of numbers, of which all zero is one.
+        let mut asked: libc::seccomp_notif = unsafe { zeroed() };
+        // SAFETY: the kernel writes one such struct, which it wants to be zero before.
+        let answer =
+            unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) };
+        match Errno::result(answer) {
+            Ok(_) => return Ok(Some(asked)),
+            // The thread was killed, or a signal came.
+            Err(Errno::ENOENT | Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Lets the call go on, or refuses it.
+fn answer(listener: &OwnedFd, id: u64, errno: Option<Errno>) -> io::Result<()> {
+    let error = errno.map_or(0, |errno| -(errno as i32));
+    let flags = if errno.is_none() { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 } else { 0 };
+    let mut answer = libc::seccomp_notif_resp { id, val: 0, error, flags };
+    // SAFETY: the kernel reads one such struct.
+    let sent = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
+    match Errno::result(sent) {
+        // The thread was killed meanwhile.
+        Ok(_) | Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

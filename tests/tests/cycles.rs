@@ -1,0 +1,112 @@
+//! Plugins started and stopped, and hosts killed, again and again: nothing stays in the kernel, and the host's memory does
+//! not grow. One test in a binary of its own: it looks at all descriptors and all memory of the process. It needs root.
+//!
+//! The large run: `KS_CYCLES=1000 KS_KILLS=200 cargo test --release --workspace --test cycles -- --nocapture`.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ks_host::plugin::{Outcome, Plugin};
+use ks_host::policy::Policy;
+use ks_host::{Host, RunOptions};
+use ks_tests::fuzzed::Chance;
+use ks_tests::{Folder, allowed, compile, wait_until_gone};
+
+/// What may come on top in all cycles: the allocator keeps what it was given.
+const MOST_KIB: u64 = 8 << 10;
+
+/// Attaches, counts, detaches half of it. NAME is filled in.
+const SCRIPT: &str = r#"
+var NAMEcount : u64 = 0
+var NAMEmap : hash<u32, u64>(1024)
+var memory : u8[262144]
+
+@perf_event
+fn NAMEprog(ctx: *bpf_perf_event_data) -> i32 {
+    NAMEcount += 1
+    NAMEmap[1] = NAMEcount
+    return 0
+}
+
+@raw_tracepoint("sched_switch")
+fn NAMEraw(preempt: bool) -> i32 { return 0 }
+
+fn main() -> i32 {
+    var program = load(NAMEprog)
+    var faults = attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    var clock = attach(perf_options { event: task_clock, pid: 0, cpu: -1, group: faults })
+    if (faults == null || clock == null || attach(load(NAMEraw), "", 0) != 0) { return 1 }
+    for (page in 0..16) {
+        memory[page * 4096] = 1
+    }
+    if (read(faults).raw == 0 || NAMEmap[1] == 0) { return 2 }
+    detach(program)
+    return 0
+}
+"#;
+
+/// A number of the environment, or this one.
+fn number(name: &str, otherwise: u32) -> u32 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// Resident memory of this process, and its descriptors.
+fn taken() -> (u64, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = resident.and_then(|words| words.split_whitespace().next()?.parse().ok());
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("proc is mounted").count();
+    (resident.expect("the kernel says it"), descriptors)
+}
+
+/// Runs a plugin so often in this process; gives how much memory it took on top.
+fn cycles(file: &[u8], count: u32) -> u64 {
+    let host = Host::new().expect("this machine runs plugins");
+    let prepared = host.prepare(&Plugin::from_bytes(file).expect("a plugin")).expect("a plugin");
+    let once = || {
+        let outcome = prepared.run(RunOptions {
+            policy: Policy::everything(),
+            stdout: Box::new(std::io::sink()),
+            stderr: Box::new(std::io::sink()),
+            ..RunOptions::new("cycles.wasm")
+        });
+        assert_eq!(outcome, Outcome::Returned(0));
+    };
+    // What is kept for all runs is made in the first ones.
+    (0..20).for_each(|_| once());
+    let (before, descriptors) = taken();
+    (0..count).for_each(|_| once());
+    let (after, left) = taken();
+    assert_eq!(left, descriptors, "descriptors");
+    after.saturating_sub(before)
+}
+
+/// Kills as many hosts at moments by chance.
+fn kills(plugin: &Path, count: u32) {
+    let mut chance = Chance::new(7);
+    for _ in 0..count {
+        let mut host = allowed();
+        host.arg(plugin).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = host.spawn().expect("ks-host starts");
+        std::thread::sleep(Duration::from_micros(chance.below(60_000) as u64));
+        // It may have ended by itself.
+        let _ = child.kill();
+        child.wait().expect("the child is ours");
+    }
+}
+
+#[test]
+fn root_starts_stops_and_kills_leave_nothing() {
+    let name = format!("y{}x", std::process::id());
+    let file = compile("cycles", &SCRIPT.replace("NAME", &name)).plugin;
+    let count = number("KS_CYCLES", 100);
+    let grown = cycles(&file, count);
+    assert!(grown < MOST_KIB, "{grown} KiB in {count} cycles");
+    wait_until_gone(&name);
+    let folder = Folder::new();
+    let killed = number("KS_KILLS", 20);
+    kills(&folder.write("cycles.wasm", file), killed);
+    wait_until_gone(&name);
+    eprintln!("{count} cycles took {grown} KiB; {killed} hosts were killed");
+}

@@ -1,0 +1,94 @@
+//! Handles that were dropped, guessed, or belong to something else.
+
+use std::collections::BTreeSet;
+
+use ks_tests::guest::{Role, imports};
+
+use super::{ended, function, run, run_here, trapped};
+
+/// Every function that takes a handle, with numbers that nobody gave: all trap, none has an effect.
+#[test]
+fn guessed_handles_trap_in_every_function() {
+    for import in imports() {
+        let Some(Role::Handle(_)) = import.roles.first() else { continue };
+        for guess in ["0", "1", "7", "65536", "0x3fffffff", "0x7fffffff", "-1"] {
+            let arguments: Vec<String> = import
+                .roles
+                .iter()
+                .flat_map(|role| match role {
+                    Role::Handle(_) => vec![format!("(i32.const {guess})")],
+                    Role::Text | Role::List => vec!["(i32.const 2048)".into(), "(i32.const 0)".into()],
+                    Role::Pointer => vec!["(i32.const 1024)".into()],
+                    Role::Number64 => vec!["(i64.const 0)".into()],
+                    Role::Number32(_) => vec!["(i32.const 0)".into()],
+                })
+                .collect();
+            let call = format!("(call ${} {})", import.short, arguments.join(" "));
+            let call = if import.returns() { format!("(drop {call})") } else { call };
+            let outcome = run_here(&function(&format!("{call} (i32.const 0)")));
+            let reason = trapped(&outcome);
+            assert!(reason.contains("handle"), "{}: {reason}", import.short);
+        }
+    }
+}
+
+/// A handle of one resource is none of another, though the numbers are of one table.
+#[test]
+fn a_handle_of_one_kind_is_none_of_another() {
+    let kinds: BTreeSet<&str> = imports()
+        .iter()
+        .filter(|import| import.short.ends_with(".drop") && import.short != "perf.options.drop")
+        .map(|import| import.short.as_str())
+        .collect();
+    assert!(kinds.len() > 5, "{kinds:?}");
+    for kind in kinds {
+        let body = format!("(call ${kind} (call $perf.options.new)) (i32.const 0)");
+        ended(&run(&function(&body)), &["handle"]);
+    }
+}
+
+#[test]
+fn what_was_dropped_is_not_used_again() {
+    let options = "(local.set $a (call $perf.options.new)) (call $perf.options.drop (local.get $a))";
+    for again in [
+        "(call $perf.options.drop (local.get $a))",
+        "(call $perf.options.set-pid (local.get $a) (i32.const 1))",
+        "(call $perf.options.set-process (local.get $a) (i32.const 2048) (i32.const 1))",
+    ] {
+        ended(&run(&function(&format!("{options} {again} (i32.const 0)"))), &["handle"]);
+    }
+    // The next handle may have the number of the last: it is another thing, not the one that was dropped.
+    let reused = format!("{options} (i32.eq (call $perf.options.new) (local.get $a))");
+    assert_eq!(run(&function(&reused)).code, 1);
+}
+
+/// The event and the options are borrowed for the call, and may go right after it; the leader may go first.
+#[test]
+fn an_attachment_outlives_what_it_was_made_of_and_not_its_leader() {
+    let open = |leader: &str| {
+        format!(
+            "(call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024))
+             (local.set $a (i32.load (i32.const 1028)))
+             (local.set $b (call $perf.options.new))
+             (call $perf.options.set-pid (local.get $b) (i32.const 0))
+             (call $perf.options.set-cpu (local.get $b) (i32.const -1))
+             (call $perf.options.set-exclude-kernel (local.get $b) (i32.const 1))
+             (call $perf.open (local.get $a) (local.get $b) {leader} (i32.const 0) (i32.const 0) (i32.const 1024))
+             (if (i32.load8_u (i32.const 1024)) (then (return (i32.const 50))))
+             (call $perf.event.drop (local.get $a)) (call $perf.options.drop (local.get $b))"
+        )
+    };
+    let first = open("(i32.const 0) (i32.const 0)");
+    let second = open("(i32.const 1) (local.get $n)");
+    // Kind `stale` is 5.
+    let body = format!(
+        "{first} (local.set $n (i32.load (i32.const 1028)))
+         {second} (local.set $a (i32.load (i32.const 1028)))
+         (call $perf.attachment.drop (local.get $n))
+         (call $perf.attachment.read (local.get $a) (i32.const 1024))
+         (if (i32.eqz (i32.load8_u (i32.const 1024))) (then (return (i32.const 51))))
+         (i32.load8_u (i32.const 1032))"
+    );
+    let outcome = run(&function(&body));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (5, ""), "{outcome:#?}");
+}

@@ -1,0 +1,105 @@
+//! Plugins that mean harm: each is contained, each is told why, and the host takes a bounded amount of memory for it.
+//!
+//! They run in `ks-host`, as a person starts it. What hurts the host would end it by a signal or a panic; both have exit
+//! codes that no plugin has. Hostile objects and policies: `policy` of the host's own tests; hostile shared memories:
+//! `shared_memory`.
+
+mod calls;
+mod files;
+mod handles;
+mod objects;
+mod pointers;
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use ks_host::plugin::{self, Plugin};
+use ks_host::{Host, RunOptions};
+use ks_tests::guest::core_module;
+use ks_tests::{Folder, Outcome, command, component, finish};
+use nix::sys::resource::{UsageWho, getrusage};
+
+/// KiB of resident memory that no `ks-host` of these tests may come to: the guests' own memories (64 MiB each), and what
+/// is copied of them.
+const MOST_KIB: i64 = 1200 << 10;
+
+/// Runs a file as a plugin that may observe, with these options.
+fn run_file(file: &[u8], options: &[&str]) -> Outcome {
+    let folder = Folder::new();
+    let path = folder.write("hostile.wasm", file);
+    let outcome = finish(command("ks-host").arg("--no-cache").args(options).arg(path));
+    contained(&outcome);
+    outcome
+}
+
+/// Runs the guest of these functions, one of which exports `run`.
+fn run_with(body: &str, options: &[&str]) -> Outcome {
+    run_module(&core_module(2, body), options)
+}
+
+/// The same, with the usual options.
+fn run(body: &str) -> Outcome {
+    run_with(body, &[])
+}
+
+fn run_module(text: &str, options: &[&str]) -> Outcome {
+    let file = component("hostile", text, &[]).unwrap_or_else(|error| panic!("{error:#}"));
+    run_file(&file, options)
+}
+
+/// Runs the guest of these functions in this process, for what is tried a thousand times: a panic is an outcome, a signal
+/// ends the test. It may observe, and has as long as a machine with no time for it may need.
+fn run_here(body: &str) -> plugin::Outcome {
+    run_here_for(body, Duration::from_secs(20))
+}
+
+/// The same for what may wait for ever: it has so long.
+fn run_here_for(body: &str, limit: Duration) -> plugin::Outcome {
+    static HOST: LazyLock<Host> = LazyLock::new(|| Host::new().expect("this machine runs plugins"));
+    let file = component("hostile", &core_module(2, body), &[]).unwrap_or_else(|error| panic!("{error:#}"));
+    let plugin = Plugin::from_bytes(file).expect("a plugin");
+    let outcome = HOST.prepare(&plugin).expect("a plugin for this host").run(RunOptions {
+        stdout: Box::new(std::io::sink()),
+        stderr: Box::new(std::io::sink()),
+        timeout: Some(limit),
+        grace: Duration::from_millis(500),
+        ..RunOptions::new("hostile.wasm")
+    });
+    let failed = matches!(outcome, plugin::Outcome::Failed(_));
+    assert!(!failed, "{outcome:?}:\n{body}");
+    outcome
+}
+
+/// Why a guest trapped that was run here.
+#[track_caller]
+fn trapped(outcome: &plugin::Outcome) -> &str {
+    let plugin::Outcome::Trapped(reason) = outcome else { panic!("it has not trapped: {outcome:?}") };
+    reason
+}
+
+/// A `run` of these instructions, with some locals of each type.
+fn function(instructions: &str) -> String {
+    format!(
+        "(func (export \"run\") (result i32) (local $a i32) (local $b i32) (local $n i32) (local $l i64)\n{instructions})\n"
+    )
+}
+
+/// No signal, no panic, and not all of the machine's memory.
+#[track_caller]
+fn contained(outcome: &Outcome) {
+    let signalled = outcome.code > 128 && outcome.code != 130 && outcome.code != 255;
+    assert!(!signalled && outcome.code != 101, "{outcome:#?}");
+    let panicked = ["panicked", "has a defect", "SIGSEGV"].iter().any(|word| outcome.stderr.contains(word));
+    assert!(!panicked, "{outcome:#?}");
+    let most = getrusage(UsageWho::RUSAGE_CHILDREN).expect("a process may ask").max_rss();
+    assert!(most < MOST_KIB, "the host took {most} KiB");
+}
+
+/// The plugin was ended, and the reason has all these words.
+#[track_caller]
+fn ended(outcome: &Outcome, words: &[&str]) {
+    assert_eq!(outcome.code, 125, "{outcome:#?}");
+    for word in words {
+        assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
+    }
+}
