@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ks_benches::machine::Machine;
+use ks_benches::record::{self, Record};
 use ks_benches::script;
 use ks_compiler::{fmt, pipeline};
 
@@ -25,13 +26,15 @@ const STAGES: [Stage; 3] = [("parse", parse), ("check", check), ("fmt", format)]
 fn main() -> Result<()> {
     println!("{}\n", Machine::here());
     println!("{:<8} {:>8} {:>12} {:>10} {:>9}", "stage", "lines", "time", "per line", "per line");
+    let mut records = Vec::new();
     for (name, run) in STAGES {
         let mut shortest = None;
-        for lines in LINES {
-            let text = script::of_lines(lines);
+        for wanted in LINES {
+            let text = script::of_lines(wanted);
             let lines = text.lines().count();
             let time = best(|| run(&text), LINES[2] / lines + 3)?;
             let per_line = time.as_nanos() as f64 / lines as f64;
+            records.push(Record::new(format!("{name}/line/of-{wanted}"), per_line, "ns"));
             let ratio = per_line / *shortest.get_or_insert(per_line);
             println!(
                 "{name:<8} {lines:>8} {:>9.2} ms {per_line:>7.0} ns {ratio:>8.2}x",
@@ -39,7 +42,7 @@ fn main() -> Result<()> {
             );
         }
     }
-    Ok(())
+    record::leave("check", &records)
 }
 
 /// The shortest time of so many runs.

@@ -5,6 +5,7 @@
 //! - instructions of the object;
 //! - nanoseconds of a run on demand (BPF_PROG_TEST_RUN), the best of several rounds in turn;
 //! - what a first run of both left in maps and global variables, and its result: `same`, or what differs;
+//!   `same but times` where both keep what the clock said;
 //! - the time to compile, as a part of clang's from the start of its process to its exit with one object written, the
 //!   shortest of several each: `half` is the script to one object in process, the work that clang does; `lib` is the whole
 //!   plugin in process, so also the userspace half, the component and the manifest, for which the C file has nothing;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use ks_benches::commands;
 use ks_benches::machine::Machine;
+use ks_benches::record::{self, Record};
 use ks_benches::twin::{self, Twin};
 use ks_compiler::kernel::{self, Checks, Listings};
 use ks_compiler::pipeline::{Options, Target, parse};
@@ -47,6 +49,7 @@ fn main() -> Result<()> {
 fn all(root: &Path, work: &Path) -> Result<()> {
     let mut sums = (0, 0);
     let mut ratios = Vec::new();
+    let mut records = Vec::new();
     let mut largest = [0.0f64; 3];
     let wanted = std::env::var("KS_TWIN").unwrap_or_default();
     for c in twin::sources(root)? {
@@ -59,9 +62,15 @@ fn all(root: &Path, work: &Path) -> Result<()> {
         let ((), lib) = best(|| plugin(&script))?;
         let (clang_elf, clang) = best(|| clang(&c, work))?;
         let ((), command) = best(|| ks(&script, work))?;
-        let twin = Twin { elf: &elf, clang: &clang_elf };
+        let times = twin::times(&c)?;
+        let twin = Twin { elf: &elf, clang: &clang_elf, times: &times };
         let (ours, theirs) = twin.instructions()?;
         sums = (sums.0 + ours, sums.1 + theirs);
+        let times = [("half", half), ("in-process", lib), ("process", command), ("clang", clang)];
+        let figure = |(who, time): (&str, Duration)| {
+            Record::new(format!("compile/{name}/{who}"), time.as_secs_f64() * 1e3, "ms")
+        };
+        records.extend(times.map(figure));
         let parts = [half, lib, command].map(|time| 100.0 * time.as_secs_f64() / clang.as_secs_f64());
         largest.iter_mut().zip(parts).for_each(|(largest, part)| *largest = largest.max(part));
         let [half, lib, command] = parts;
@@ -95,7 +104,7 @@ fn all(root: &Path, work: &Path) -> Result<()> {
         largest[2],
     );
     println!("sums of instructions, geometric mean of runs, the largest part of clang's time to compile");
-    Ok(())
+    record::leave("kernel_half", &records)
 }
 
 /// The result of the last run and the shortest time.

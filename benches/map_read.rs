@@ -5,26 +5,23 @@
 //! - `called-variable`, `called-element`: the same scripts with `--no-shared-memory`;
 //! - `lookup`: the system call that reads an element, from native code.
 //!
+//! And walks over a hash map, a turn being a whole walk: `for (k, v in counts)` in a script beside a native batch lookup of
+//! all entries in one system call.
+//!
 //! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not measured.
-
-use std::time::Duration;
 
 use anyhow::Result;
 use criterion::Criterion;
+use ks_benches::baseline::hash::Hash;
 use ks_benches::baseline::map::Array;
 use ks_benches::machine::Machine;
 use ks_benches::plugin::Script;
-use ks_benches::report::Report;
+use ks_benches::report::{self, Report};
 
 fn main() -> Result<()> {
     let script = Script::compile("map_read.ks", include_str!("map_read.ks"))?;
     let array = Array::new()?;
-    let mut criterion = Criterion::default()
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2))
-        .sample_size(50)
-        .without_plots()
-        .configure_from_args();
+    let mut criterion = report::criterion();
     let mut report = Report::default();
     report.bench(&mut criterion, "map/read/native", |turns| array.read(turns).check_calls(turns));
     for (how, shared) in [("shared", true), ("called", false)] {
@@ -36,7 +33,19 @@ fn main() -> Result<()> {
         }
     }
     report.bench(&mut criterion, "map/read/lookup", |turns| array.look_up(turns)?.check_calls(turns));
+    walk(&mut criterion, &mut report)?;
     criterion.final_summary();
     println!("\n{}\n\n{report}", Machine::here());
+    report.leave("map_read")
+}
+
+/// Walks over all entries of a hash map.
+fn walk(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
+    let script = Script::compile("map_walk.ks", include_str!("map_walk.ks"))?;
+    let mut hash = Hash::new()?;
+    report.bench(criterion, "map/walk/native", |turns| hash.walk(turns)?.check_calls(turns));
+    report.bench(criterion, "map/walk/plugin", |turns| {
+        script.run(&[format!("--turns={turns}")])?.check_calls(turns)
+    });
     Ok(())
 }

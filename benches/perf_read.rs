@@ -9,26 +9,19 @@
 //! The loop and the clock of the plugin's benches are inside the plugin; opening the group and starting the plugin are
 //! not measured.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use criterion::Criterion;
 use ks_benches::baseline::perf::Group;
 use ks_benches::machine::Machine;
 use ks_benches::plugin::Script;
-use ks_benches::report::Report;
+use ks_benches::report::{self, Report};
 
 /// Sizes of the groups.
 const MEMBERS: [u32; 3] = [1, 4, 16];
 
 fn main() -> Result<()> {
     let script = Script::compile("perf_read.ks", include_str!("perf_read.ks"))?;
-    let mut criterion = Criterion::default()
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(2))
-        .sample_size(50)
-        .without_plots()
-        .configure_from_args();
+    let mut criterion = report::criterion();
     let mut report = Report::default();
     for members in MEMBERS {
         read_natively(&mut criterion, &mut report, members)?;
@@ -40,7 +33,7 @@ fn main() -> Result<()> {
     });
     criterion.final_summary();
     println!("\n{}\n\n{report}", Machine::here());
-    Ok(())
+    report.leave("perf_read")
 }
 
 fn read_natively(criterion: &mut Criterion, report: &mut Report, members: u32) -> Result<()> {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use ks_benches::commands;
 use ks_benches::machine::Machine;
+use ks_benches::record::{self, Record};
 use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_host::perf::{Attachments, Catalog, LinkProgram, Options as EventOptions};
 use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
@@ -90,7 +91,7 @@ fn main(args: Args) -> i32 {
 
 fn main() -> Result<()> {
     println!("{}\n", Machine::here());
-    let held = if std::env::args().any(|word| word == "--bench") { HELD } else { HELD / 50 };
+    let held = if record::is_measured() { HELD } else { HELD / 50 };
     stay_on(1).context("the consumer has a CPU of its own")?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let script = compile(SCRIPT)?;
@@ -103,11 +104,16 @@ fn main() -> Result<()> {
     // The rows at which each lost nothing, up to the first at which it did.
     let mut lossless = [const { Vec::new() }; 2];
     let mut still = [true; 2];
+    let mut records = Vec::new();
     for rate in RATES.map(Some).into_iter().chain([None]) {
         let pace = Pace::new(rate, held);
         let rows = [run_plugin(&host, &plugin, &pace)?, run_libbpf(object.elf(), &pace)?];
         let name = rate.map_or("full speed".to_owned(), |rate| format!("{:.2} M", rate as f64 / 1e3));
         println!("{name:>14} {:>30} {:>30}", rows[0].shown(&pace), rows[1].shown(&pace));
+        let case = rate.map_or("full-speed".to_owned(), |rate| format!("{rate}-thousand"));
+        for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
+            records.push(Record::new(format!("ring/{case}/{who}"), row.rate(), "records/s"));
+        }
         for (column, row) in rows.iter().enumerate() {
             still[column] &= row.handled == pace.records();
             lossless[column].extend(still[column].then(|| name.clone()));
@@ -115,7 +121,7 @@ fn main() -> Result<()> {
     }
     let [ours, theirs] = lossless.map(|rates| rates.last().map_or("none".to_owned(), String::clone));
     println!("\n{:>14} {ours:>30} {theirs:>30}", "nothing lost to");
-    Ok(())
+    record::leave("rings", &records)
 }
 
 /// How fast records are made, and how many.
@@ -145,9 +151,14 @@ struct Row {
 }
 
 impl Row {
+    /// Records a second.
+    fn rate(&self) -> f64 {
+        self.handled as f64 / self.took.as_secs_f64()
+    }
+
     fn shown(&self, pace: &Pace) -> String {
         let lost = (pace.records() - self.handled) as f64 / pace.records() as f64 * 100.0;
-        let rate = self.handled as f64 / self.took.as_secs_f64() / 1e6;
+        let rate = self.rate() / 1e6;
         format!("{lost:.2} %  {rate:.2} M/s")
     }
 }

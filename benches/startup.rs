@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use ks_benches::commands;
 use ks_benches::machine::Machine;
+use ks_benches::record::{self, Record};
 use ks_compiler::pipeline::{self, Options, Target};
 
 /// Starts of each in a measurement; a test starts each once.
@@ -51,26 +52,30 @@ fn main() -> i32 {
 /// A command that prints a line once its event is attached.
 struct Row {
     name: &'static str,
+    /// In the records.
+    short: &'static str,
     words: Vec<OsString>,
 }
 
 fn main() -> Result<()> {
-    let starts = if std::env::args().any(|word| word == "--bench") { STARTS } else { 1 };
+    let starts = if record::is_measured() { STARTS } else { 1 };
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
     println!("{}\n", Machine::here());
     println!("{:<36} {:>12} {:>9}", "start to first attach", "median", "ratio");
     let mut first = None;
+    let mut records = Vec::new();
     for row in rows {
         let Some(median) = median(&row, starts)? else {
             println!("{:<36} {:>12}", row.name, "not installed");
             continue;
         };
         let ms = median.as_secs_f64() * 1e3;
+        records.push(Record::new(format!("start/{}", row.short), ms, "ms"));
         let ratio = ms / *first.get_or_insert(ms);
         println!("{:<36} {ms:>9.2} ms {ratio:>8.2}x", row.name);
     }
-    Ok(())
+    record::leave("startup", &records)
 }
 
 fn rows(folder: &Path) -> Result<Vec<Row>> {
@@ -84,16 +89,22 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
         |file: &Path| vec![host.clone().into(), "--cache".into(), cache.clone().into(), OsString::from(file)];
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     Ok(vec![
-        Row { name: "ks-host, counting", words: with_cache(&counts) },
-        Row { name: "ks-host, with a BPF program", words: with_cache(&runs) },
-        Row { name: "ks-host, from the script", words: with_cache(&script) },
-        Row { name: "ks-host, without cache", words: vec![host.into(), "--no-cache".into(), runs.into()] },
+        Row { name: "ks-host, counting", short: "ks-host", words: with_cache(&counts) },
+        Row { name: "ks-host, with a BPF program", short: "ks-host-with-program", words: with_cache(&runs) },
+        Row { name: "ks-host, from the script", short: "ks-host-from-script", words: with_cache(&script) },
+        Row {
+            name: "ks-host, without cache",
+            short: "ks-host-without-cache",
+            words: vec![host.into(), "--no-cache".into(), runs.into()],
+        },
         Row {
             name: "perf stat",
+            short: "perf-stat",
             words: words(&["perf", "stat", "-e", "page-faults", "-o", "/dev/null", "echo", "attached"]),
         },
         Row {
             name: "bpftrace",
+            short: "bpftrace",
             words: words(&["bpftrace", "-e", "BEGIN { printf(\"attached\\n\"); exit(); }"]),
         },
     ])

@@ -1,3 +1,4 @@
+/* Keeps times: averages, last */
 #include "common.h"
 
 struct average {

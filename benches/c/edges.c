@@ -1,3 +1,4 @@
+/* Keeps times: edges */
 #include "common.h"
 
 struct edge {

@@ -3,7 +3,8 @@
 //!
 //! A bench measures so many turns at a time, outside of which it sets up, and checks what the turns answered. It hands
 //! each measurement to criterion and to a [`report::Report`], which ends the run with one table: the ratio between a
-//! subject and its baseline is the result. No absolute time is asserted.
+//! subject and its baseline is the result. No absolute time is asserted. What all benches [leave](record) is held
+//! against what is [promised](target) by the bench `summary`, the last of `make bench`.
 
 #![deny(unsafe_code)]
 
@@ -12,6 +13,8 @@ pub mod baseline;
 pub mod commands;
 pub mod machine;
 pub mod plugin;
+pub mod record;
 pub mod report;
 pub mod script;
+pub mod target;
 pub mod twin;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use criterion::Criterion;
 
+use crate::record::{self, Record};
+
 /// The implementation, the last part of a name, that the others of the same case are held against.
 const BASELINE: &str = "native";
 /// Fewer turns, as when each bench runs only once, make no figure.
@@ -30,6 +32,16 @@ struct Sample {
     elapsed: Duration,
 }
 
+/// How long criterion measures each read path.
+pub fn criterion() -> Criterion {
+    Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .sample_size(50)
+        .without_plots()
+        .configure_from_args()
+}
+
 impl Report {
     /// Lets criterion measure `loop_for`, which takes a number of turns and gives the time of these turns alone.
     /// Panics, which ends the run with an exit code, if a loop fails.
@@ -50,6 +62,15 @@ impl Report {
             });
         });
         self.rows.push(Row { name: name.into(), samples });
+    }
+
+    /// Leaves the medians for the summary.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn leave(&self, bench: &str) -> Result<()> {
+        let figure = |row: &Row| Some(Record::new(&row.name, row.median()?, "ns"));
+        record::leave(bench, &self.rows.iter().filter_map(figure).collect::<Vec<_>>())
     }
 }
 

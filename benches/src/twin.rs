@@ -38,8 +38,21 @@ pub fn script(root: &Path, name: &str) -> Result<PathBuf> {
     files.find(|file| file.exists()).with_context(|| format!("no script for {name}.c"))
 }
 
+/// Maps and variables in which a C program says, in a line `/* Keeps times: NAME, NAME */`, that it keeps what the clock said.
+/// Two runs never leave the same there.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn times(c: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(c).with_context(|| format!("cannot read {}", c.display()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("/* Keeps times: ")?.strip_suffix(" */"));
+    Ok(line.map_or(Vec::new(), |names| names.split(", ").map(str::to_owned).collect()))
+}
+
 /// The two objects.
 pub struct Twin<'a> {
+    /// Where the two differ because they keep times, see [`times`].
+    pub times: &'a [String],
     /// The script's.
     pub elf: &'a [u8],
     /// clang's.
@@ -68,7 +81,7 @@ impl Twin<'_> {
             return Ok(Measured { times: None, verdict: "not run".into() });
         };
         let verdict = if one == other {
-            difference(&left(&ours, self.elf)?, &left(&theirs, self.clang)?)
+            self.difference(&left(&ours, self.elf)?, &left(&theirs, self.clang)?)
         } else {
             format!("results {} and {}", one.0, other.0)
         };
@@ -80,20 +93,28 @@ impl Twin<'_> {
         // The kernel counts whole nanoseconds; a run that takes none is one of less than one.
         Ok(Measured { times: Some((best.0.max(0.5), best.1.max(0.5))), verdict })
     }
+
+    fn difference(&self, ours: &BTreeMap<String, Left>, theirs: &BTreeMap<String, Left>) -> String {
+        let differ =
+            |(name, value): &(&String, &Left)| theirs.get(*name).is_some_and(|other| other != *value);
+        let names = ours.iter().filter(differ).map(|(name, _)| name);
+        let (times, others): (Vec<_>, Vec<_>) = names.partition(|name| self.times.contains(name));
+        match (others.as_slice(), times.as_slice()) {
+            ([], []) => "same".into(),
+            ([], _) => "same but times".into(),
+            (others, _) => {
+                format!("differ: {}", others.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
 }
 
 /// What runs of both have shown.
 pub struct Measured {
     /// Nanoseconds of a run of both, if they can be run.
     pub times: Option<(f64, f64)>,
-    /// `same`, or what a first run of both left that differs.
+    /// `same`, `same but times`, or what a first run of both left that differs.
     pub verdict: String,
-}
-
-fn difference(ours: &BTreeMap<String, Left>, theirs: &BTreeMap<String, Left>) -> String {
-    let differ = |(name, value): &(&String, &Left)| theirs.get(*name).is_some_and(|other| other != *value);
-    let names: Vec<_> = ours.iter().filter(differ).map(|(name, _)| name.as_str()).collect();
-    if names.is_empty() { "same".into() } else { format!("differ: {}", names.join(", ")) }
 }
 
 fn instructions(elf: &[u8]) -> Result<u32> {

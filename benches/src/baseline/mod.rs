@@ -1,4 +1,5 @@
 //! What the benches hold their subjects against: the bare system call, without a host.
 
+pub mod hash;
 pub mod map;
 pub mod perf;

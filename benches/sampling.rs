@@ -1,0 +1,122 @@
+//! What sampling costs the sampled: a loop that keeps a CPU busy, alone and while a profiler takes the stacks of all CPUs
+//! 99 and 999 times a second: `profile.ks`, `perf record -a -g`, and bpftrace, where they are installed.
+//!
+//! The figure is the CPU time of the loop's thread, interrupts included, beside that of the same loop alone in the same
+//! turn; the median over several turns. Needs root.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ks_benches::commands;
+use ks_benches::machine::Machine;
+use ks_benches::record::{self, Record};
+use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+/// Turns of a measurement; a test has one.
+const TURNS: usize = 9;
+
+/// Rounds of the loop: some tenths of a second.
+const ROUNDS: u64 = 200_000_000;
+
+/// How long a profiler may take until it samples; bpftrace compiles first.
+const START: Duration = Duration::from_millis(1500);
+
+/// A profiler, by its name and words.
+struct Row {
+    name: String,
+    words: Vec<String>,
+}
+
+fn main() -> Result<()> {
+    let turns = if record::is_measured() { TURNS } else { 1 };
+    let mut records = Vec::new();
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    println!("{}\n", Machine::here());
+    println!("{:<28} {:>12} {:>10}", "a busy loop beside", "median", "more than");
+    println!("{:<28} {:>12} {:>10}", "", "", "alone");
+    for row in rows(folder.path())? {
+        let mut measured = Vec::new();
+        for _ in 0..turns {
+            let alone = busy();
+            let Some(profiler) = start(&row)? else { break };
+            let began = Instant::now();
+            while began.elapsed() < START {
+                busy();
+            }
+            let beside = busy();
+            stop(profiler)?;
+            measured.push((beside / alone, beside));
+        }
+        measured.sort_by(|one, other| one.0.total_cmp(&other.0));
+        match measured.get(measured.len() / 2) {
+            Some((ratio, time)) => {
+                let name = format!("sampled/{}", row.name.replace(", ", "-").replace(' ', "-"));
+                records.push(Record::new(format!("{name}/beside"), time * 1e9, "ns"));
+                records.push(Record::new(format!("{name}/alone"), time / ratio * 1e9, "ns"));
+                println!("{:<28} {:>9.1} ms {:>8.2} %", row.name, time * 1e3, (ratio - 1.0) * 100.0);
+            }
+            None => println!("{:<28} {:>12}", row.name, "not installed"),
+        }
+    }
+    record::leave("sampling", &records)
+}
+
+fn rows(folder: &Path) -> Result<Vec<Row>> {
+    let host = commands::path("ks-host")?.display().to_string();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/perf/profile.ks");
+    let script = script.display().to_string();
+    let data = folder.join("perf.data").display().to_string();
+    let folded = format!("folded={}", folder.join("folded").display());
+    let row = |name: &str, freq: u32, words: Vec<String>| Row { name: format!("{name}, {freq} Hz"), words };
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let mut rows = vec![Row { name: "nothing".into(), words: words(&["sleep", "60"]) }];
+    for freq in [99, 999] {
+        let of_script = format!("--freq={freq}");
+        rows.push(row("ks-host", freq, words(&[&host, "--stacks", &folded, &script, "--", &of_script])));
+        let of_perf = freq.to_string();
+        let perf = ["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", &of_perf, "-o", &data];
+        rows.push(row("perf record", freq, words(&perf)));
+        let program = format!("profile:hz:{freq} {{ @[kstack, ustack, comm] = count(); }}");
+        rows.push(row("bpftrace", freq, words(&["bpftrace", "-o", "/dev/null", "-e", &program])));
+    }
+    Ok(rows)
+}
+
+/// Starts a profiler; none if it is not installed.
+fn start(row: &Row) -> Result<Option<Child>> {
+    let (program, words) = row.words.split_first().context("a command has a name")?;
+    let command = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match command {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        child => child.map(Some).with_context(|| format!("cannot start {}", row.name)),
+    }
+}
+
+fn stop(mut profiler: Child) -> Result<()> {
+    let pid = Pid::from_raw(i32::try_from(profiler.id())?);
+    kill(pid, Signal::SIGINT).context("the profiler has ended by itself")?;
+    profiler.wait()?;
+    Ok(())
+}
+
+/// Keeps the CPU busy, and gives the seconds that this took of the thread's time.
+fn busy() -> f64 {
+    let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
+    let before = now();
+    let mut sum = 0_u64;
+    for round in 0..ROUNDS {
+        sum = sum.wrapping_add(black_box(round));
+    }
+    assert_eq!(sum, ROUNDS / 2 * (ROUNDS - 1));
+    (now() - before).as_secs_f64()
+}

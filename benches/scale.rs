@@ -1,0 +1,131 @@
+//! What many plugins in one `ks-host` cost: memory and time for each, and how both grow with their number.
+//!
+//! Memory is the process's proportional share (Pss), less that of a process with one plugin, by plugins beyond the first.
+//! Time is from the start of the process until all plugins have attached, with a warm cache. Every plugin has a kernel half
+//! and an attached event. Needs root.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ks_benches::commands;
+use ks_benches::machine::Machine;
+use ks_benches::record::{self, Record};
+use ks_compiler::pipeline::{self, Options, Target};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// How many plugins run at once.
+const PLUGINS: [usize; 3] = [10, 100, 1000];
+/// In a test.
+const FEW: [usize; 1] = [2];
+/// How many different files are among them.
+const FILES: usize = 8;
+
+/// Counts page faults of its own thread; the program runs at one in a hundred million.
+const SCRIPT: &str = "\
+var hits : u64 = 0
+
+@perf_event
+fn on_fault(ctx: *bpf_perf_event_data) -> i32 {
+    hits += 1
+    return 0
+}
+
+fn main() -> i32 {
+    var program = load(on_fault)
+    var faults = attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 100000000 }, 0)
+    print(\"plugin NUMBER counts\")
+    sleep(600000)
+    if (read(faults).raw < 0) {
+        return 1
+    }
+    return 0
+}
+";
+
+/// What so many plugins took together.
+struct Taken {
+    bytes: u64,
+    time: Duration,
+}
+
+fn main() -> Result<()> {
+    println!("{}\n", Machine::here());
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let files = (0..FILES).map(|number| plugin(folder.path(), number)).collect::<Result<Vec<_>>>()?;
+    let run = |plugins: usize| run(folder.path(), files.iter().cycle().take(plugins).cloned().collect());
+    // Fills the cache with every file.
+    run(FILES)?;
+    let one = run(1)?;
+    println!("{:>8} {:>16} {:>16}", "plugins", "memory of each", "time of each");
+    println!("{:>8} {:>12} KiB {:>13.2} ms", 1, one.bytes >> 10, one.time.as_secs_f64() * 1e3);
+    let mut records = Vec::new();
+    for plugins in if record::is_measured() { &PLUGINS[..] } else { &FEW } {
+        let all = run(*plugins)?;
+        let more = *plugins as f64 - 1.0;
+        let bytes = all.bytes.saturating_sub(one.bytes) as f64 / more;
+        let ms = all.time.saturating_sub(one.time).as_secs_f64() * 1e3 / more;
+        println!("{plugins:>8} {:>12.0} KiB {ms:>13.2} ms", bytes / 1024.0);
+        let record =
+            |what, who, value, unit| Record::new(format!("{what}/{plugins}-plugins/{who}"), value, unit);
+        records.extend([
+            record("memory", "plugin", bytes, "bytes"),
+            record("memory", "mebibyte", f64::from(1 << 20), "bytes"),
+            record("start", "plugin", ms, "ms"),
+            record("start", "first-plugin", one.time.as_secs_f64() * 1e3, "ms"),
+        ]);
+    }
+    record::leave("scale", &records)
+}
+
+fn plugin(folder: &std::path::Path, number: usize) -> Result<PathBuf> {
+    let text = SCRIPT.replace("NUMBER", &number.to_string());
+    let mut checked = pipeline::parse("scale.ks", text.as_bytes(), Options::new("scale"))?.check();
+    let built = checked.build(Target::default()).map_err(|_| anyhow!("scale.ks has errors"))?;
+    let file = folder.join(format!("scale{number}.wasm"));
+    std::fs::write(&file, built.plugin)?;
+    Ok(file)
+}
+
+/// Runs these in one process until all have attached, and looks at what that took.
+fn run(folder: &std::path::Path, files: Vec<PathBuf>) -> Result<Taken> {
+    let began = Instant::now();
+    let mut child = Command::new(commands::path("ks-host")?)
+        .arg("--cache")
+        .arg(folder.join("cache"))
+        .args(&files)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .context("cannot start ks-host")?;
+    // Whoever reads no more would ask the plugins to stop: the pipe is kept until they have ended.
+    let mut stdout = BufReader::new(child.stdout.take().context("piped")?);
+    let attached = wait_for_lines(&mut stdout, files.len());
+    let time = began.elapsed();
+    let bytes = attached.and_then(|()| memory(child.id()));
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
+    let status = child.wait()?;
+    ensure!(bytes.is_err() || status.success(), "ks-host ended with {status}");
+    Ok(Taken { bytes: bytes?, time })
+}
+
+fn wait_for_lines(stdout: &mut impl BufRead, lines: usize) -> Result<()> {
+    for place in 0..lines {
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        ensure!(line.ends_with(" counts\n"), "line {place} of {lines}: {line:?}");
+    }
+    Ok(())
+}
+
+/// Bytes that a process holds: anonymous memory, and its share of what is mapped from files.
+fn memory(pid: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = text.lines().find(|line| line.starts_with("Pss:")).context("the kernel says the share")?;
+    let kib: u64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
+    Ok(kib << 10)
+}
