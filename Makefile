@@ -12,7 +12,7 @@ INPUTS ?= 100000
 # Scripts of `make random-kernels`, for each kernel.
 SCRIPTS ?= 500
 
-.PHONY: all run test halves oracles random-kernels check bench packages test-packages clean
+.PHONY: all run test halves oracles random-kernels refused-calls check bench packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -26,7 +26,7 @@ run: all
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace --no-fail-fast
-	$(CARGO) test --release --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings
+	$(CARGO) test --release --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings --bench sampling --bench scale
 
 # The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages
@@ -44,6 +44,11 @@ oracles: test-packages
 	$(CARGO) build --release --workspace
 	KS_ORACLES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test oracles -- --nocapture --test-threads=1
 
+# The large run of tests/tests/refused_calls.rs: every system call of a run of the host, refused with every error. Needs root.
+refused-calls: test-packages
+	$(CARGO) build --release --workspace
+	KS_REFUSED=all $(CARGO) test --release --workspace --test refused_calls -- --nocapture
+
 # Formatting, lints, and the documentation of what plugin authors use; a warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
@@ -51,12 +56,15 @@ check: packages
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps -p ks-guest -p ks-guest-macros
 
 # The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
-# beside perf stat and bpftrace, ring buffers beside libbpf-rs, and the kernel half beside C (which needs clang and root).
+# beside perf stat and bpftrace, ring buffers beside libbpf-rs, many plugins in one host, and the kernel half beside C (which
+# needs clang and root). The end is one table: each promised ratio beside the measured one. It fails if one does not hold;
+# `cargo bench --workspace --bench summary -- --json` says the same to programs.
 bench: packages
 	@scripts/packages clang libbpf
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	$(CARGO) build --release --workspace
-	$(CARGO) bench --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings --bench kernel_half
+	$(CARGO) bench --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings --bench sampling --bench scale --bench kernel_half
+	@$(CARGO) bench -q --workspace --bench summary
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib
