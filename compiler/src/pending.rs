@@ -166,6 +166,7 @@ impl Pending<'_> {
                 | UserBuiltin::ReadCpu(_)
                 | UserBuiltin::ShowCounter(..)
                 | UserBuiltin::Events(_)
+                | UserBuiltin::Histogram { .. }
                 | UserBuiltin::Detach(_)
                 | UserBuiltin::DetachProgram(_)
                 | UserBuiltin::Enable(_)
@@ -214,7 +215,12 @@ impl Pending<'_> {
             | ExprKind::Call { .. }
             | ExprKind::CallValue { .. }
             | ExprKind::CallExtern { .. }
-            | ExprKind::Shared(SharedBuiltin::Len(_) | SharedBuiltin::SwapBytes(_))
+            | ExprKind::Shared(
+                SharedBuiltin::Len(_)
+                | SharedBuiltin::SwapBytes(_)
+                | SharedBuiltin::Log2Slot(_)
+                | SharedBuiltin::LinearSlot(_),
+            )
             | ExprKind::Struct(_)
             | ExprKind::Array(_)
             | ExprKind::Repeat(_)

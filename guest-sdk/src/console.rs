@@ -51,6 +51,39 @@ pub fn warn_once(key: u64, message: &str) {
     console::warn_once(key, message);
 }
 
+/// Which values belong to a slot of a histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Slot 0 has 0, slot n the values of n bits: 1, 2 and 3, 4 to 7.
+    Log2,
+    /// The first slot has what is below `low`, the next `low` to `low + step - 1`, and so on; the last what is above.
+    Linear {
+        /// The lowest value of the second slot.
+        low: u64,
+        /// How many values each slot has.
+        step: u64,
+    },
+}
+
+/// Writes a histogram to standard output: a line with the title, and one with a bar for each slot from the first that is not
+/// empty to the last; with `ks-host --json` as an object. More than 4096 slots end the plugin.
+///
+/// ```no_run
+/// use ks_guest::console::{Scale, histogram};
+///
+/// let mut waits = [0; 65];
+/// let took: u64 = 900;
+/// waits[(u64::BITS - took.leading_zeros()) as usize] += 1;
+/// histogram("microseconds", Scale::Log2, &waits);
+/// ```
+pub fn histogram(title: &str, scale: Scale, counts: &[u64]) {
+    let scale = match scale {
+        Scale::Log2 => console::Scale::Log2,
+        Scale::Linear { low, step } => console::Scale::Linear(console::Linear { low, step }),
+    };
+    console::histogram(title.as_bytes(), scale, counts);
+}
+
 /// Ends the plugin now as a trap does, with this message. What it attached is detached.
 pub fn abort(message: &str) -> ! {
     console::abort(message);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
-use crate::world::{Audit, Settings, Share, StackRequest};
+use crate::world::{Audit, HistogramSink, Settings, Share, StackRequest};
 
 /// How a plugin is run.
 pub struct RunOptions {
@@ -19,6 +19,8 @@ pub struct RunOptions {
     pub settings: Settings,
     /// Where `print` writes.
     pub stdout: Box<dyn Write + Send>,
+    /// Who takes histograms; none: their text goes to `stdout`.
+    pub histograms: Option<HistogramSink>,
     /// Where warnings go.
     pub stderr: Box<dyn Write + Send>,
     /// How to stop it.
@@ -58,6 +60,7 @@ impl RunOptions {
             words: Vec::new(),
             settings: Settings::default(),
             stdout: Box::new(io::stdout()),
+            histograms: None,
             stderr: Box::new(io::stderr()),
             stop: StopHandle::new(),
             timeout: None,

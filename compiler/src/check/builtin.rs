@@ -77,6 +77,10 @@ const BUILTINS: &[Builtin] = &[
     weak("read_cpu", USER, &["read_cpu(attachment, cpu)"], |body, args, span| body.read_cpu_call(args, span)),
     weak("id", USER, &["id(attachment)"], |body, args, span| body.id_call(args, span)),
     weak("ratio", BOTH, &["ratio(a, b, scale)"], |body, args, span| body.ratio_call(args, span)),
+    weak("log2_slot", BOTH, &["log2_slot(value)"], |body, args, span| body.log2_slot_call(args, span)),
+    weak("linear_slot", BOTH, &["linear_slot(value, low, step, slots)"], |body, args, span| body.linear_slot_call(args, span)),
+    weak("print_log2_hist", USER, &["print_log2_hist(title, counts)"], |body, args, span| body.print_log2_call(args, span)),
+    weak("print_linear_hist", USER, &["print_linear_hist(title, counts, low, step)"], |body, args, span| body.print_linear_call(args, span)),
     weak("rate", BOTH, &["rate(before, now)"], |body, args, span| body.rate_call(args, span)),
 
     weak("per_cpu", USER, &["per_cpu(map, key, cpu)"], |body, args, span| body.per_cpu_call(args, span)),

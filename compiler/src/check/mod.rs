@@ -26,6 +26,7 @@ mod format;
 mod function;
 mod globals;
 mod helper;
+mod histogram;
 mod impls;
 mod items;
 mod kernel_structs;

@@ -34,6 +34,11 @@ pub enum SharedBuiltin {
     Has(MapId, Box<Expr>),
     /// `ratio(a, b, scale) -> u64`: a * scale / b, worked out in 128 bits; 0 if b is 0. All u64.
     Ratio(Box<[Expr; 3]>),
+    /// `log2_slot(value) -> u32`: how many bits the u64 has.
+    Log2Slot(Box<Expr>),
+    /// `linear_slot(value, low, step, slots) -> u32`: 0 below `low`, else 1 + (value - low) / step, at most slots - 1; a
+    /// step of 0 is as wide as all numbers. All u64.
+    LinearSlot(Box<[Expr; 4]>),
     /// `rate(before, now) -> u64`: difference of `scaled` per second between two `perf_read`s; 0 if no time passed.
     Rate(Box<[Expr; 2]>),
 }
@@ -191,6 +196,15 @@ pub enum UserBuiltin {
     Count(MapId),
     /// `events(glob) -> u32`: a string; prints the events and gives their number.
     Events(Box<Expr>),
+    /// `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`: void.
+    Histogram {
+        /// A string.
+        title: Box<Expr>,
+        /// A `u64[N]`.
+        counts: Box<Expr>,
+        /// The low end and the step of a linear scale, u64; none: log2.
+        linear: Option<Box<[Expr; 2]>>,
+    },
     /// `symbol(addr) -> str(128)` and `symbol(pid, addr)`: an i32 and a u64.
     Symbol {
         /// The process; none: the kernel.

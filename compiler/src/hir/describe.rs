@@ -26,6 +26,7 @@ impl SharedBuiltin {
             SharedBuiltin::Push(..) => "a queue or stack is",
             SharedBuiltin::Add(..) | SharedBuiltin::Has(..) => "a bloom filter is",
             SharedBuiltin::Ratio(_) => "`ratio` is",
+            SharedBuiltin::Log2Slot(_) | SharedBuiltin::LinearSlot(_) => "the slot of a histogram is",
             SharedBuiltin::Rate(_) => "`rate` is",
             _ => "this builtin is",
         }

@@ -224,12 +224,15 @@ fn event_spec(visitor: &mut impl Visitor, event: &EventSpec) {
 fn shared(visitor: &mut impl Visitor, builtin: &SharedBuiltin) {
     match builtin {
         SharedBuiltin::Print { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
-        SharedBuiltin::Len(one) | SharedBuiltin::SwapBytes(one) => expr(visitor, one),
+        SharedBuiltin::Len(one) | SharedBuiltin::SwapBytes(one) | SharedBuiltin::Log2Slot(one) => {
+            expr(visitor, one);
+        }
         SharedBuiltin::Push(map, value) | SharedBuiltin::Add(map, value) | SharedBuiltin::Has(map, value) => {
             visitor.map(*map);
             expr(visitor, value);
         }
         SharedBuiltin::Ratio(args) => args.iter().for_each(|arg| expr(visitor, arg)),
+        SharedBuiltin::LinearSlot(args) => args.iter().for_each(|arg| expr(visitor, arg)),
         SharedBuiltin::Rate(args) => args.iter().for_each(|arg| expr(visitor, arg)),
     }
 }
@@ -299,6 +302,11 @@ fn user(visitor: &mut impl Visitor, builtin: &UserBuiltin) {
         UserBuiltin::Symbol { pid, address } => {
             pid.iter().for_each(|one| expr(visitor, one));
             expr(visitor, address);
+        }
+        UserBuiltin::Histogram { title, counts, linear } => {
+            expr(visitor, title);
+            expr(visitor, counts);
+            linear.iter().flat_map(|numbers| numbers.iter()).for_each(|one| expr(visitor, one));
         }
         UserBuiltin::Read { attachment: one, .. }
         | UserBuiltin::Id(one)

@@ -153,11 +153,13 @@ fn shared(visitor: &mut impl VisitorMut, builtin: &mut SharedBuiltin) {
     match builtin {
         SharedBuiltin::Print { args, .. } => all(visitor, args),
         SharedBuiltin::Len(one)
+        | SharedBuiltin::Log2Slot(one)
         | SharedBuiltin::SwapBytes(one)
         | SharedBuiltin::Push(_, one)
         | SharedBuiltin::Add(_, one)
         | SharedBuiltin::Has(_, one) => expr(visitor, one),
         SharedBuiltin::Ratio(args) => all(visitor, &mut **args),
+        SharedBuiltin::LinearSlot(args) => all(visitor, &mut **args),
         SharedBuiltin::Rate(args) => all(visitor, &mut **args),
     }
 }
@@ -191,6 +193,11 @@ fn user(visitor: &mut impl VisitorMut, builtin: &mut UserBuiltin) {
         UserBuiltin::Symbol { pid, address } => {
             pid.iter_mut().for_each(|one| expr(visitor, one));
             expr(visitor, address);
+        }
+        UserBuiltin::Histogram { title, counts, linear } => {
+            expr(visitor, title);
+            expr(visitor, counts);
+            linear.iter_mut().for_each(|numbers| all(visitor, &mut **numbers));
         }
         UserBuiltin::ReadCounter(_, Some(one))
         | UserBuiltin::ShowCounter(_, one)

@@ -91,6 +91,9 @@ impl FnCx<'_, '_> {
             UserBuiltin::Dispatch { rings, timeout_ms } => {
                 self.dispatch(rings, timeout_ms.as_deref(), span)?;
             }
+            UserBuiltin::Histogram { title, counts, linear } => {
+                self.print_histogram(title, counts, linear.as_deref())?;
+            }
             UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
             UserBuiltin::ShowCounter(counter, attachment) => self.show_counter(*counter, attachment, span)?,
             UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } | UserBuiltin::ReadCpu(_) => {

@@ -74,6 +74,8 @@ impl FnCx<'_, '_> {
             SharedBuiltin::Len(text) => self.len(text),
             SharedBuiltin::SwapBytes(value) => self.swap_bytes(value),
             SharedBuiltin::Ratio(args) => self.ratio(args),
+            SharedBuiltin::Log2Slot(value) => self.log2_slot(value),
+            SharedBuiltin::LinearSlot(args) => self.linear_slot(args),
             SharedBuiltin::Rate(args) => self.rate(args),
             SharedBuiltin::Push(map, value) | SharedBuiltin::Add(map, value) => {
                 self.push_value(*map, value, expr.span)

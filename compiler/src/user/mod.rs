@@ -26,6 +26,7 @@ mod exec;
 mod expr;
 mod func;
 mod heap;
+mod histogram;
 mod link;
 mod load;
 mod loops;

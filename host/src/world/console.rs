@@ -1,15 +1,31 @@
 //! `console`: text for the person who runs the plugin.
 
-use super::bindings::kernelscript::host::console::{Host, Value};
+use super::bindings::kernelscript::host::console::{Host, Scale, Value};
 use super::format;
+use super::histogram::Histogram;
 use super::state::State;
 use crate::plugin::Abort;
+
+/// Most slots of a histogram. Guards against a line for each of what a plugin's memory can hold.
+const MAX_SLOTS: usize = 4096;
 
 impl Host for State {
     fn print(&mut self, format: Vec<u8>, values: Vec<Value>) -> wasmtime::Result<()> {
         let line = format::line(&format, &values);
         self.show_prints();
         self.write_out(&line);
+        Ok(())
+    }
+
+    fn histogram(&mut self, title: Vec<u8>, scale: Scale, counts: Vec<u64>) -> wasmtime::Result<()> {
+        if counts.len() > MAX_SLOTS {
+            let text = format!("a histogram has at most {MAX_SLOTS} slots, not {}", counts.len());
+            return Err(wasmtime::Error::new(Abort(text)));
+        }
+        let title = String::from_utf8_lossy(&title).into_owned();
+        let histogram = Histogram::new(title, scale, &counts);
+        self.show_prints();
+        self.show_histogram(&histogram);
         Ok(())
     }
 

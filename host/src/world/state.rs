@@ -15,6 +15,7 @@ use super::attached::AttachedPrograms;
 use super::audit::Audit;
 use super::budget::Budget;
 use super::error::HostError;
+use super::histogram::{Histogram, HistogramSink};
 use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
@@ -66,6 +67,7 @@ pub struct State {
     pub(super) audit: Option<Audit>,
     pub(super) budget: Option<Budget>,
     stdout: Box<dyn Write + Send>,
+    histograms: Option<HistogramSink>,
     stderr: Box<dyn Write + Send>,
     /// Why standard output takes nothing any more.
     output_lost: Option<String>,
@@ -126,6 +128,7 @@ impl State {
             audit: options.audit,
             budget: options.bpf_share.map(Budget::new),
             stdout: options.stdout,
+            histograms: options.histograms,
             stderr: options.stderr,
             output_lost: None,
             limiter: Limiter::new(limits),
@@ -274,16 +277,27 @@ impl State {
         may
     }
 
-    /// Writes to standard output, at once. A reader that has gone asks the plugin to stop, as SIGPIPE would another
-    /// program; so does any other failure, which is kept: output with a gap is worse than none.
+    /// Writes to standard output, at once.
     pub(super) fn write_out(&mut self, text: &[u8]) {
-        if !self.may_write(text.len()) {
+        self.put_out(text.len(), |state| state.stdout.write_all(text).and_then(|()| state.stdout.flush()));
+    }
+
+    /// Gives a histogram to whoever takes it, or writes it to standard output.
+    pub(super) fn show_histogram(&mut self, histogram: &Histogram) {
+        let text = histogram.to_string();
+        self.put_out(text.len(), |state| match &mut state.histograms {
+            Some(sink) => sink(histogram),
+            None => state.stdout.write_all(text.as_bytes()).and_then(|()| state.stdout.flush()),
+        });
+    }
+
+    /// Puts so many bytes out. A reader that has gone asks the plugin to stop, as SIGPIPE would another program; so does any
+    /// other failure, which is kept: output with a gap is worse than none.
+    fn put_out(&mut self, bytes: usize, put: impl FnOnce(&mut State) -> io::Result<()>) {
+        if !self.may_write(bytes) || self.output_lost.is_some() {
             return;
         }
-        if self.output_lost.is_some() {
-            return;
-        }
-        match self.stdout.write_all(text).and_then(|()| self.stdout.flush()) {
+        match put(self) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.stop.ask(StopReason::OutputClosed)

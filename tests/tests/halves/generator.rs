@@ -375,7 +375,9 @@ impl Generator {
             return self.name();
         }
         let (a, of) = self.expression(depth - 1);
-        match self.below(10) {
+        match self.below(11) {
+            10 if of.1 => (format!("log2_slot({a} as u64)"), U32),
+            10 => (format!("linear_slot({a}, 3, 7, 1000)"), U32),
             0 => match of.negated() {
                 Some(kind) => (format!("(-{a})"), kind),
                 None => (format!("(~{a})"), of),

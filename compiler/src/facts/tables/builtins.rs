@@ -166,6 +166,26 @@ pub const BUILTINS: &[Builtin] = &[
         "Difference per second of two readings of one attachment.",
     ),
     both("ratio", &["(a: u64, b: u64, scale: u64) -> u64"], "`a * scale / b` without overflow; 0 if b is 0."),
+    both(
+        "log2_slot",
+        &["(value: u64) -> u32"],
+        "The slot of a value in a histogram of powers of two: 0 of 0, else how many bits it has, at most 64.",
+    ),
+    both(
+        "linear_slot",
+        &["(value: u64, low: u64, step: u64, slots: u64) -> u32"],
+        "The slot of a value in a histogram of equal steps: 0 below `low`, `slots - 1` for all that is above the others.",
+    ),
+    user(
+        "print_log2_hist",
+        &["(title: str, counts: u64[N]) -> void"],
+        "Prints what was counted in the slots of `log2_slot`, with bars.",
+    ),
+    user(
+        "print_linear_hist",
+        &["(title: str, counts: u64[N], low: u64, step: u64) -> void"],
+        "Prints what was counted in the slots of `linear_slot`, with bars.",
+    ),
     user("clear", &["(map) -> void"], "Deletes every entry."),
     user("count", &["(map) -> u32"], "How many entries there are."),
     both("sizeof", &["(type) -> u32"], "Bytes of a type."),

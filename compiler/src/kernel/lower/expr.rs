@@ -87,6 +87,8 @@ impl Lowerer<'_> {
             ExprKind::Shared(SharedBuiltin::Has(map, value)) => self.has(*map, value),
             ExprKind::Shared(SharedBuiltin::Print { args, .. }) => self.print(args, expr.span),
             ExprKind::Shared(SharedBuiltin::Len(text)) => self.length(text),
+            ExprKind::Shared(SharedBuiltin::Log2Slot(value)) => self.log2_slot(value),
+            ExprKind::Shared(SharedBuiltin::LinearSlot(args)) => self.linear_slot(args),
             ExprKind::Shared(SharedBuiltin::SwapBytes(value)) => {
                 let int = self.int(value.ty, value.span)?;
                 let value = self.scalar(value)?;

@@ -22,6 +22,7 @@ mod defer;
 mod errors;
 mod expr;
 mod external;
+mod histogram;
 mod inline;
 mod kernel_memory;
 mod loops;

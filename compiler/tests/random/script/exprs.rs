@@ -25,6 +25,7 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (2, call),
     (1, selection),
     (1, builtin),
+    (1, slot),
     (1, struct_literal),
     (3, forms::packet),
 ];
@@ -424,6 +425,18 @@ fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     };
     let call = *generator.numbers.pick(calls);
     Some(Node::expr(ty, call, Vec::new()))
+}
+
+/// The slot of a histogram.
+fn slot(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Int(U32) {
+        return None;
+    }
+    if generator.numbers.one_in(2) {
+        return Some(Node::expr(ty, "log2_slot($)", vec![generator.expr(&Ty::Int(U64))]));
+    }
+    let numbers = (0..4).map(|_| generator.expr(&Ty::Int(U64))).collect();
+    Some(Node::expr(ty, "linear_slot($, $, $, $)", numbers))
 }
 
 fn struct_literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {

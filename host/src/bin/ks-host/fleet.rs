@@ -169,6 +169,7 @@ impl Fleet {
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
                 stdout: member.form.writer(&member.name),
+                histograms: member.form.histograms(&member.name),
                 stop: stop.clone(),
                 timeout: member.timeout,
                 ..RunOptions::new(member.name.clone())

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use anyhow::Context;
+use ks_host::world::{Histogram, HistogramSink};
 use serde::Serialize;
 
 /// In which form a plugin's prints reach standard output.
@@ -25,6 +26,17 @@ impl Form {
             form => Box::new(Lines { form, name: name.into(), rest: Vec::new(), out: io::stdout() }),
         }
     }
+
+    /// What takes the histograms of the plugin of this name; none if they are lines as its prints are.
+    pub(crate) fn histograms(self, name: &str) -> Option<HistogramSink> {
+        let name = name.to_owned();
+        let object = move |histogram: &Histogram| {
+            let mut line = serde_json::to_vec(&Counted { time: now(), plugin: &name, histogram })?;
+            line.push(b'\n');
+            io::stdout().write_all(&line)
+        };
+        (self == Form::Json).then(|| Box::new(object) as HistogramSink)
+    }
 }
 
 /// Changes the form of whole lines.
@@ -43,13 +55,23 @@ struct Printed<'a> {
     line: &'a str,
 }
 
+#[derive(Serialize)]
+struct Counted<'a> {
+    time: String,
+    plugin: &'a str,
+    histogram: &'a Histogram,
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+}
+
 impl<W: Write> Lines<W> {
     fn formed(&self, line: &[u8]) -> io::Result<Vec<u8>> {
         let mut formed = match self.form {
             Form::Json => {
-                let time = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
                 let line = String::from_utf8_lossy(line);
-                serde_json::to_vec(&Printed { time, plugin: &self.name, line: &line })?
+                serde_json::to_vec(&Printed { time: now(), plugin: &self.name, line: &line })?
             }
             Form::Named | Form::Plain => [self.name.as_bytes(), b": ", line].concat(),
         };

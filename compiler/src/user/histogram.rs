@@ -1,0 +1,67 @@
+//! Histograms: the slot of a value, and printing of what was counted in slots.
+
+use wasm_encoder::{Instruction as I, ValType};
+
+use super::cx::Lower;
+use super::func::FnCx;
+use crate::hir::Expr;
+use crate::types::TypeKind;
+
+impl FnCx<'_, '_> {
+    /// `log2_slot(value)`: how many bits the number has.
+    pub fn log2_slot(&mut self, value: &Expr) -> Lower<()> {
+        self.code.i64(64);
+        self.scalar(value)?;
+        self.code.ops_of([I::I64Clz, I::I64Sub, I::I32WrapI64]);
+        Ok(())
+    }
+
+    /// `linear_slot(value, low, step, slots)`: 0 below `low`, at most `slots - 1`; a step of 0 is as wide as all numbers.
+    pub fn linear_slot(&mut self, args: &[Expr; 4]) -> Lower<()> {
+        let [value, low, step, last] = [(); 4].map(|()| self.temp(ValType::I64));
+        for (arg, var) in args.iter().zip([value, low, step, last]) {
+            self.scalar(arg)?;
+            self.code.set(var);
+        }
+        let slot = self.temp(ValType::I64);
+        self.code.get(last).i64(1).op(I::I64Sub).set(last);
+        self.code.get(value).get(low).op(I::I64LtU).if_value(ValType::I64);
+        self.code.i64(0).else_();
+        self.code.get(step).op(I::I64Eqz).if_value(ValType::I64);
+        self.code.i64(0).else_();
+        self.code.get(value).get(low).op(I::I64Sub).get(step).op(I::I64DivU).end();
+        // A quotient of 64 ones would begin again at 0.
+        self.code.tee(slot).get(last).get(slot).get(last).ops_of([I::I64LtU, I::Select]);
+        self.code.tee(slot).get(last).op(I::I64LtU).op(I::I64ExtendI32U).get(slot).op(I::I64Add).end();
+        self.code.op(I::I32WrapI64);
+        Ok(())
+    }
+
+    /// `print_log2_hist(title, counts)` and `print_linear_hist(title, counts, low, step)`.
+    pub fn print_histogram(&mut self, title: &Expr, counts: &Expr, linear: Option<&[Expr; 2]>) -> Lower<()> {
+        let print = self.cx.host("console", "histogram");
+        let later: Vec<Expr> = std::iter::once(counts).chain(linear.into_iter().flatten()).cloned().collect();
+        let text = self.stable_addr(title, &later)?;
+        let slots = self.stable_addr(counts, &later[1..])?;
+        self.push_text_at(text, title.ty);
+        let scale = self.cx.abi.named("console", "scale");
+        let (case, _) = scale.case(if linear.is_some() { "linear" } else { "log2" });
+        self.code.u32(case);
+        match linear {
+            Some(numbers) => numbers.iter().try_for_each(|number| self.scalar(number))?,
+            None => {
+                self.code.i64(0).i64(0);
+            }
+        }
+        self.push_addr(slots);
+        self.code.u32(self.slots(counts)).call(print);
+        Ok(())
+    }
+
+    fn slots(&self, counts: &Expr) -> u32 {
+        match *self.cx.hir.types.kind(counts.ty) {
+            TypeKind::Array(_, slots) => slots as u32,
+            _ => 0,
+        }
+    }
+}

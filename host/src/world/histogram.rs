@@ -1,0 +1,139 @@
+//! Histograms: counts in slots, as rows of aligned bars.
+
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+
+use super::bindings::kernelscript::host::console::Scale;
+
+/// Columns of the longest bar.
+const BAR: usize = 40;
+
+/// Who takes the histograms of a plugin in place of their text on standard output.
+pub type HistogramSink = Box<dyn FnMut(&Histogram) -> io::Result<()> + Send>;
+
+/// Counts of values, from the lowest slot to the highest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Histogram {
+    /// What the values are.
+    pub title: String,
+    /// From the first slot that is not empty to the last; none if all are.
+    pub slots: Vec<Slot>,
+}
+
+/// How many values were in a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Slot {
+    /// The lowest of them.
+    pub low: u64,
+    /// The highest of them; none if there is no limit.
+    pub high: Option<u64>,
+    /// How many.
+    pub count: u64,
+}
+
+impl Histogram {
+    /// The counts in the slots of a scale. A slot that no number of 64 bits is in is left out.
+    pub(super) fn new(title: String, scale: Scale, counts: &[u64]) -> Histogram {
+        let range = |slot| match scale {
+            Scale::Log2 => log2_range(slot),
+            Scale::Linear(linear) => linear_range(linear.low, linear.step, slot, counts.len() as u64),
+        };
+        let first = counts.iter().position(|count| *count > 0).unwrap_or(counts.len());
+        let behind = counts.iter().rposition(|count| *count > 0).map_or(first, |last| last + 1);
+        let slots = (first..behind).filter_map(|slot| {
+            let (low, high) = range(slot as u64)?;
+            Some(Slot { low, high, count: counts[slot] })
+        });
+        Histogram { title, slots: slots.collect() }
+    }
+}
+
+/// Slot 0 has 0, slot n the numbers of n bits.
+fn log2_range(slot: u64) -> Option<(u64, Option<u64>)> {
+    match slot {
+        0 => Some((0, Some(0))),
+        1..=64 => Some((1 << (slot - 1), Some(u64::MAX >> (64 - slot)))),
+        _ => None,
+    }
+}
+
+/// The first slot has what is below `low`, the last of all what is above the others.
+fn linear_range(low: u64, step: u64, slot: u64, slots: u64) -> Option<(u64, Option<u64>)> {
+    if slot == 0 {
+        return Some((0, Some(low.checked_sub(1)?)));
+    }
+    let from = (slot - 1).checked_mul(step)?.checked_add(low)?;
+    let to = from.checked_add(step.checked_sub(1)?).filter(|_| slot + 1 < slots);
+    Some((from, to))
+}
+
+impl fmt::Display for Histogram {
+    /// A line with the title, then one for each slot.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let low = |slot: &Slot| slot.low.to_string();
+        let high = |slot: &Slot| slot.high.map_or_else(|| "above".to_owned(), |high| high.to_string());
+        let widest = |text: &dyn Fn(&Slot) -> String| self.slots.iter().map(|slot| text(slot).len()).max();
+        let (lows, highs) = (widest(&low).unwrap_or(0), widest(&high).unwrap_or(0));
+        let counts = widest(&|slot| slot.count.to_string()).unwrap_or(0).max("count".len());
+        let ranges = (lows + " - ".len() + highs).max(self.title.chars().count());
+        let (title, count) = (&self.title, "count");
+        writeln!(f, "{title:<ranges$}  {count:>counts$}")?;
+        let most = self.slots.iter().map(|slot| slot.count).max().unwrap_or(0);
+        for slot in &self.slots {
+            let range = format!("{:>lows$} - {:<highs$}", low(slot), high(slot));
+            let bar = "#".repeat(columns(slot.count, most));
+            writeln!(f, "{range:>ranges$}  {:>counts$}  |{bar:<BAR$}|", slot.count)?;
+        }
+        Ok(())
+    }
+}
+
+/// The length of a bar: its part of the longest, at least 1 if there is anything.
+fn columns(count: u64, most: u64) -> usize {
+    let part = u128::from(count) * BAR as u128 / u128::from(most.max(1));
+    (part as usize).max(usize::from(count > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bindings::kernelscript::host::console::Linear;
+    use super::*;
+
+    #[test]
+    fn rows_of_powers_of_two_are_aligned() {
+        let mut counts = [0; 65];
+        (counts[0], counts[2], counts[11]) = (1000, 500, 1);
+        let shown = Histogram::new("ns".into(), Scale::Log2, &counts).to_string();
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[0], "ns           count");
+        assert_eq!(lines[1], format!("   0 - 0      1000  |{}|", "#".repeat(40)));
+        assert_eq!(lines[2], format!("   1 - 1         0  |{}|", " ".repeat(40)));
+        assert_eq!(lines[3], format!("   2 - 3       500  |{}{}|", "#".repeat(20), " ".repeat(20)));
+        assert_eq!(lines[12], format!("1024 - 2047      1  |#{}|", " ".repeat(39)));
+        assert_eq!(lines.len(), 13);
+    }
+
+    #[test]
+    fn the_ends_of_a_linear_scale_are_open() {
+        let linear = |low, step, counts: &[u64]| {
+            let histogram = Histogram::new("ms".into(), Scale::Linear(Linear { low, step }), counts);
+            histogram.slots.iter().map(|slot| (slot.low, slot.high, slot.count)).collect::<Vec<_>>()
+        };
+        let all = [(0, Some(9), 1), (10, Some(14), 2), (15, Some(19), 3), (20, None, 4)];
+        assert_eq!(linear(10, 5, &[1, 2, 3, 4]), all);
+        // No number is below 0, and none in a slot of no width or beyond 64 bits.
+        assert_eq!(linear(0, 5, &[1, 1, 1]), [(0, Some(4), 1), (5, None, 1)]);
+        assert_eq!(linear(1, 0, &[1, 1, 1]), [(0, Some(0), 1), (1, None, 1)]);
+        assert_eq!(linear(1, u64::MAX, &[1, 1, 1, 1]), [(0, Some(0), 1), (1, Some(u64::MAX), 1)]);
+    }
+
+    #[test]
+    fn nothing_counted_is_a_title() {
+        assert_eq!(Histogram::new("none".into(), Scale::Log2, &[0; 65]).to_string(), "none  count\n");
+        let largest = Histogram::new("x".into(), Scale::Log2, &[u64::MAX; 65]);
+        assert_eq!(largest.slots.last().map(|slot| (slot.low, slot.high)), Some((1 << 63, Some(u64::MAX))));
+        assert_eq!(largest.to_string().lines().count(), 66);
+    }
+}
