@@ -12,7 +12,7 @@ INPUTS ?= 100000
 # Scripts of `make random-kernels`, for each kernel.
 SCRIPTS ?= 500
 
-.PHONY: all run test halves oracles random-kernels refused-calls check bench packages test-packages clean
+.PHONY: all run test halves oracles random-kernels refused-calls policy-cost check bench packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -48,6 +48,12 @@ oracles: test-packages
 refused-calls: test-packages
 	$(CARGO) build --release --workspace
 	KS_REFUSED=all $(CARGO) test --release --workspace --test refused_calls -- --nocapture
+
+# What a policy and the confinement cost a read, in instructions that an emulated arm64 machine counts: tests/tests/policy_cost.rs.
+# Builds the host for arm64 first, which takes minutes.
+policy-cost: test-packages
+	$(CARGO) build --release --workspace
+	KS_POLICY_COST=1 $(CARGO) test --release --workspace --test policy_cost -- --nocapture
 
 # Formatting, lints, and the documentation of what plugin authors use; a warning is an error.
 check: packages

@@ -15,7 +15,7 @@ use libbpf_rs::{MapCore as _, MapType};
 /// it takes seconds, after the first time.
 fn run_on(kernel: Kernel, file: &str, script: &str) {
     let built = finish_within(
-        Command::new(repository().join("scripts/arm64-test")).arg(file),
+        Command::new(repository().join("scripts/arm64-build")).arg(file),
         Duration::from_secs(600),
     );
     assert_eq!(built.code, 0, "the tests cannot be built for arm64: {}", built.stderr);
