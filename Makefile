@@ -44,7 +44,7 @@ oracles: test-packages
 	$(CARGO) build --release --workspace
 	KS_ORACLES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test oracles -- --nocapture --test-threads=1
 
-# The large run of tests/tests/refused_calls.rs: every system call of a run of the host, refused with every error. Needs root.
+# The large run of tests/tests/refused_calls: every system call of a run of the host, refused with every error. Needs root.
 refused-calls: test-packages
 	$(CARGO) build --release --workspace
 	KS_REFUSED=all $(CARGO) test --release --workspace --test refused_calls -- --nocapture

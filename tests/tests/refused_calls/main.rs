@@ -1,25 +1,32 @@
-//! Each system call by which the host reaches the kernel is refused once, in a run of a plugin that uses all of it: there
-//! is always an end that is told, never a panic, a signal, or a number that is wrong. These tests need root.
+//! Each system call by which the host reaches the kernel is refused once, in runs of plugins that use all of it between
+//! them: there is always an end that is told, never a panic, a signal, or a number that is wrong. These tests need root.
 //!
 //! `make test` has a part of all calls and errors; `make refused-calls` has all of them.
 
+mod scenarios;
+
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ks_tests::cgroup::Group;
 use ks_tests::refused::{Call, Refusal, run};
-use ks_tests::{Folder, Outcome, allowed, compile, wait_until_gone};
+use ks_tests::{Folder, Outcome, compile, wait_until_gone};
 use nix::errno::Errno::{self, *};
 use nix::libc;
-use nix::sched::{CloneFlags, unshare};
+use scenarios::{SCENARIOS, Scenario};
 
-/// Runs without KS_REFUSED=all.
-const SOME: usize = 400;
+/// Runs at a time. Each has names of its own: there is one list of congestion controls.
+const WORKERS: usize = 3;
+
+/// By which the C library makes folders.
+#[cfg(target_arch = "x86_64")]
+const MKDIR: libc::c_long = libc::SYS_mkdir;
+#[cfg(not(target_arch = "x86_64"))]
+const MKDIR: libc::c_long = libc::SYS_mkdirat;
 
 /// Kinds of calls, and errors that they may have.
-const CALLS: [(Call, &[Errno]); 22] = [
+const CALLS: [(Call, &[Errno]); 34] = [
     (Call { name: "bpf", number: libc::SYS_bpf }, &[EPERM, ENOMEM, EINVAL, EMFILE, EBUSY, ENOENT]),
     (
         Call { name: "perf_event_open", number: libc::SYS_perf_event_open },
@@ -45,76 +52,19 @@ const CALLS: [(Call, &[Errno]); 22] = [
     (Call { name: "prlimit64", number: libc::SYS_prlimit64 }, &[EPERM]),
     (Call { name: "sched_getaffinity", number: libc::SYS_sched_getaffinity }, &[EINVAL]),
     (Call { name: "clock_gettime", number: libc::SYS_clock_gettime }, &[EINVAL]),
+    (Call { name: "mremap", number: libc::SYS_mremap }, &[ENOMEM]),
+    (Call { name: "memfd_create", number: libc::SYS_memfd_create }, &[EMFILE, ENOMEM]),
+    (Call { name: "dup3", number: libc::SYS_dup3 }, &[EBUSY, EMFILE]),
+    (Call { name: "mkdir", number: MKDIR }, &[EACCES, ENOSPC]),
+    (Call { name: "fsopen", number: libc::SYS_fsopen }, &[EPERM, ENODEV]),
+    (Call { name: "fsmount", number: libc::SYS_fsmount }, &[EPERM]),
+    (Call { name: "faccessat2", number: libc::SYS_faccessat2 }, &[EACCES]),
+    (Call { name: "capset", number: libc::SYS_capset }, &[EPERM]),
+    (Call { name: "seccomp", number: libc::SYS_seccomp }, &[ENOMEM]),
+    (Call { name: "pipe2", number: libc::SYS_pipe2 }, &[EMFILE, ENFILE]),
+    (Call { name: "waitid", number: libc::SYS_waitid }, &[EINTR, ECHILD]),
+    (Call { name: "kill", number: libc::SYS_kill }, &[EPERM, ESRCH]),
 ];
-
-/// Loads, attaches, counts, reads, waits, detaches: what it prints is the same in every run. NAME is filled in.
-const SCRIPT: &str = r#"
-struct Seen { number: u64 }
-var NAMEhits : u64 = 0
-var NAMEmap : hash<u32, u64>(16)
-var NAMEring : ringbuf<Seen>(4096)
-var memory : u8[1048576]
-
-@perf_event
-fn NAMEprog(ctx: *bpf_perf_event_data) -> i32 {
-    NAMEhits += 1
-    NAMEmap[1] = 7
-    var record = NAMEring.reserve()
-    if (record != null) {
-        record->number = NAMEhits
-        NAMEring.submit(record)
-    }
-    return 0
-}
-
-@raw_tracepoint("sched_switch")
-fn NAMEraw(preempt: bool) -> i32 { return 0 }
-
-@xdp
-fn NAMExdp(ctx: *xdp_md) -> xdp_action { return XDP_PASS }
-
-@socket_filter
-fn NAMEsock(ctx: *__sk_buff) -> i32 { return 0 }
-
-fn taken(record: *Seen) {
-}
-
-fn main() -> i32 {
-    var program = load(NAMEprog)
-    var faults = attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
-    var clock = attach(perf_options { event: task_clock, pid: 0, cpu: -1, group: faults })
-    if (faults == null || clock == null) { return 11 }
-    var raw = load(NAMEraw)
-    if (attach(raw, "sched_switch", 0) != 0) { return 12 }
-    var packets = load(NAMExdp)
-    if (attach(packets, "lo", 2) != 0) { return 13 }
-    var sock = load(NAMEsock)
-    if (attach(sock, "lo", 0) != 0) { return 14 }
-    for (page in 0..32) {
-        memory[page * 4096] = 1
-    }
-    sleep(1)
-    var own = read(faults)
-    detach(packets)
-    detach(sock)
-    detach(raw)
-    detach(program)
-    print("faults %u, hits %u, entry %lu, positive %u", own.raw >= 32, NAMEhits >= 32, NAMEmap[1], own.time_running > 0)
-    return 0
-}
-"#;
-
-/// The plugin in a network of its own, so that `lo` is its own.
-fn host(plugin: &std::path::Path) -> Command {
-    let mut host = allowed();
-    host.arg("--no-cache").arg(plugin);
-    // SAFETY: unshare(2) is one system call.
-    #[expect(unsafe_code, reason = "between fork and exec")]
-    unsafe {
-        host.pre_exec(|| Ok(unshare(CloneFlags::CLONE_NEWNET)?))
-    };
-    host
-}
 
 /// What the standard library and the engine say where a thread gets no memory for its signal stack. Both end the process or
 /// the plugin there, before any code of the host's own runs on the thread.
@@ -142,14 +92,14 @@ fn judge(refusal: Refusal, clean: &Outcome, outcome: &Outcome) -> Result<(), Str
         }
         0 => Ok(()),
         _ if outcome.stderr.is_empty() => wrong("no reason"),
-        // 1 is a failure that the script did not catch, 11 to 14 are its own words for one.
-        1 | 11..=14 | 125..=127 => Ok(()),
+        // 1 is a failure that the script did not catch, 11 to 15 are its own words for one.
+        1 | 11..=15 | 125..=127 => Ok(()),
         _ => wrong("an exit code that is not documented"),
     }
 }
 
-/// Every call with every error, or as many as there is time for, spread over all.
-fn refusals(counts: &[usize]) -> Vec<Refusal> {
+/// Every call with every error, or `some` of them, spread over all.
+fn refusals(counts: &[usize], some: usize) -> Vec<Refusal> {
     let mut all = Vec::new();
     for ((call, errors), count) in CALLS.iter().zip(counts) {
         for nth in 0..*count {
@@ -159,11 +109,12 @@ fn refusals(counts: &[usize]) -> Vec<Refusal> {
     if std::env::var("KS_REFUSED").as_deref() == Ok("all") {
         return all;
     }
-    // Those that reach events and programs first, then the others, evenly.
+    // Those that reach events and programs, and each kind once, then the others, evenly.
     let (mut own, other): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| {
-        ["bpf", "perf_event_open", "ioctl"].contains(&one.call.name) && one.errno == first_error(one.call)
+        let first = one.errno == first_error(one.call);
+        first && (one.nth == 0 || ["bpf", "perf_event_open", "ioctl"].contains(&one.call.name))
     });
-    let step = other.len().div_ceil(SOME.saturating_sub(own.len()).max(1)).max(1);
+    let step = other.len().div_ceil(some.saturating_sub(own.len()).max(1)).max(1);
     own.extend(other.into_iter().step_by(step));
     own
 }
@@ -173,31 +124,44 @@ fn first_error(call: Call) -> Errno {
     known.map_or(EPERM, |(_, errors)| errors[0])
 }
 
-#[test]
-fn root_every_refused_call_has_an_end_that_is_told() {
-    let (folder, name) = (Folder::new(), format!("f{}x", std::process::id()));
-    let plugin = folder.write("refused.wasm", compile("refused", &SCRIPT.replace("NAME", &name)).plugin);
+/// Refuses the calls of a scenario, each in a run of its own; gives what was wrong.
+fn refuse(scenario: &Scenario) -> Vec<String> {
+    let folder = Folder::new();
+    let name = |worker: usize| format!("f{}x{worker}", std::process::id() % 100_000);
+    let group = Group::new();
+    let plugins: [_; WORKERS] = std::array::from_fn(|worker| {
+        let name = name(worker);
+        folder.write(&format!("{name}.wasm"), compile(&name, &scenario.script(&name, &group)).plugin)
+    });
     let watched: Vec<Call> = CALLS.iter().map(|(call, _)| *call).collect();
-    let (clean, counts) = run(&mut host(&plugin), &watched, None).expect("the kernel has notifications");
-    assert_eq!((clean.code, clean.stderr.as_str()), (0, ""), "{clean:#?}");
-    assert_eq!(clean.stdout, "faults 1, hits 1, entry 7, positive 1\n");
-    let refusals = refusals(&counts);
+    let (clean, counts) =
+        run(&mut scenario.host(&plugins[0]), &watched, None).expect("the kernel has notifications");
+    assert_eq!((clean.code, clean.stderr.as_str()), (0, ""), "{}: {clean:#?}", scenario.name);
+    assert_eq!(clean.stdout, scenario.expected, "{}", scenario.name);
+    let refusals = refusals(&counts, scenario.some);
     let made: BTreeMap<&str, usize> = watched.iter().map(|call| call.name).zip(counts).collect();
-    eprintln!("calls of a run: {made:?}; runs: {}", refusals.len());
+    eprintln!("{}: calls of a run: {made:?}; runs: {}", scenario.name, refusals.len());
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
+        for plugin in &plugins {
+            let (refusals, watched, next, wrong, clean) = (&refusals, &watched, &next, &wrong, &clean);
+            scope.spawn(move || {
                 while let Some(refusal) = refusals.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (outcome, _) = run(&mut host(&plugin), &watched, Some(*refusal)).expect("as before");
-                    if let Err(reason) = judge(*refusal, &clean, &outcome) {
-                        wrong.lock().expect("nobody panics").push(reason);
+                    let (outcome, _) =
+                        run(&mut scenario.host(plugin), watched, Some(*refusal)).expect("as before");
+                    if let Err(reason) = judge(*refusal, clean, &outcome) {
+                        wrong.lock().expect("nobody panics").push(format!("{}: {reason}", scenario.name));
                     }
                 }
             });
         }
     });
-    let wrong = wrong.into_inner().expect("nobody panics");
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), refusals.len(), wrong.join("\n"));
-    wait_until_gone(&name);
+    (0..WORKERS).for_each(|worker| wait_until_gone(&name(worker)));
+    wrong.into_inner().expect("nobody panics")
+}
+
+#[test]
+fn root_every_refused_call_has_an_end_that_is_told() {
+    let wrong: Vec<String> = SCENARIOS.iter().flat_map(refuse).collect();
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
