@@ -83,6 +83,62 @@ fn root_every_act_is_written_with_what_was_decided_and_answered() {
     );
 }
 
+/// What is switched on and off, shown to programs, or looked at beside the plugin's own; looks are written once.
+#[test]
+fn root_switches_and_looks_are_acts() {
+    let script = r#"
+counter ksauscount : page_faults
+var ksausseen : u64 = 0
+@raw_tracepoint("sched_switch")
+fn ksausp(preempt: bool) -> i32 {
+    ksausseen = read(ksauscount).raw as u64
+    return 0
+}
+fn main() -> i32 {
+    var program = load(ksausp)
+    var own = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })
+    disable(own)
+    enable(own)
+    var host = pid_of("ks-host")
+    for (turn in 0..3) {
+        print("%s %s %s", comm_of(host), symbol(0xffffffff81000100), symbol(1, 0x1000))
+    }
+    print("%d", pid_of("no such task"))
+    return 0
+}
+"#;
+    let folder = Folder::new();
+    let plugin = folder.write("ksaus.wasm", compile("ksaus", script).plugin);
+    let audit = folder.path("audit.jsonl");
+    let policy = folder.write(
+        "policy.toml",
+        "[allow]\nimport = [\"*\"]\ntracing = [\"*\"]\nevent = [\"software\"]\nscope = [\"*\"]\nsymbols = [\"kernel\"]\n",
+    );
+    let mut host = command("ks-host");
+    let outcome = finish(host.arg("--policy").arg(&policy).arg("--audit").arg(&audit).arg(&plugin));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let written = lines(&audit);
+    in_order(
+        &written,
+        &[
+            ("show", "ksauscount", true, Some("ok")),
+            ("open", "page_faults of own", true, Some("ok")),
+            ("disable", "event", true, Some("ok")),
+            ("enable", "event", true, Some("ok")),
+            ("find", "ks-host", true, Some("ok")),
+            ("names", "tasks", true, Some("ok")),
+            ("symbols", "kernel", true, Some("ok")),
+            ("symbols", "task 1", false, None),
+            ("find", "no such task", true, Some("none")),
+            ("end", "", true, Some("exit code 0")),
+        ],
+    );
+    for act in ["symbols", "names"] {
+        let times = written.iter().filter(|line| line["act"] == act).count();
+        assert_eq!(times, if act == "symbols" { 2 } else { 1 }, "{written:#?}");
+    }
+}
+
 #[test]
 fn root_a_plugin_whose_acts_cannot_be_written_down_is_ended() {
     let folder = Folder::new();

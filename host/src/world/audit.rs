@@ -2,8 +2,10 @@
 //! kernel answered.
 //!
 //! Acts change what the kernel holds for the plugin, or what the plugin gets to see: `ask` (what its file needs, judged at the
-//! start), `load`, `map`, `ring`, `attach`, `register`, `open`, `test-run`, `detach`, `over-budget`, `end`. Reads and
-//! writes of what is open already are none: they are as many as the plugin likes.
+//! start), `load`, `program`, `map`, `ring`, `attach`, `register`, `open`, `enable`, `disable`, `show` (an event to programs),
+//! `test-run`, `detach`, `find` (a process by its name), `over-budget`, `end`. Reads and writes of what is open already are
+//! none: they are as many as the plugin likes. Nor is each look at what is not the plugin's own: `symbols` (of the kernel or of
+//! a task) and `names` (of tasks) are written when the plugin first looks there. `exec` is always denied.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,9 @@ use super::bindings::kernelscript::host::types::ErrorKind;
 use super::error::HostError;
 use super::state::State;
 use crate::plugin::Abort;
+
+/// Most targets that are remembered as looked at; later ones are written each time. Guards the host's memory.
+const MAX_LOOKS: usize = 1 << 16;
 
 /// Where the lines go; clones write to the same place.
 #[derive(Clone)]
@@ -103,6 +108,25 @@ impl State {
         let id = result.as_ref().ok().and_then(id);
         self.note(act, target, id, allowed, answer)?;
         result
+    }
+
+    /// Writes that the plugin looks at something for the first time, and whether it may.
+    ///
+    /// # Errors
+    /// A trap if it cannot be written.
+    pub(super) fn note_look(
+        &mut self,
+        act: &'static str,
+        target: &str,
+        allowed: bool,
+    ) -> wasmtime::Result<()> {
+        if self.audit.is_none() || self.looked.contains(&(act, target.to_owned())) {
+            return Ok(());
+        }
+        if self.looked.len() < MAX_LOOKS {
+            self.looked.insert((act, target.to_owned()));
+        }
+        self.note(act, target, None, allowed, allowed.then(|| "ok".into()))
     }
 
     /// Writes one line, if somebody wants it.

@@ -8,17 +8,20 @@ use super::state::State;
 
 impl Host for State {
     fn run(&mut self, file: String) -> Result<(), HostError> {
-        Err(denied(&format!("run `{file}`")))
+        self.refused(&format!("run `{file}`"))
     }
 
     fn call(&mut self, module: String, function: String, _args: Vec<Value>) -> Result<u64, HostError> {
-        Err(denied(&format!("call `{function}` of the Python module `{module}`")))
+        self.refused(&format!("call `{function}` of the Python module `{module}`"))
     }
 }
 
-fn denied(what: &str) -> HostError {
-    HostError::denied(format!(
-        "cannot {what}\n  because: a plugin runs nothing outside of its sandbox\n  do: start it yourself, beside \
-         the plugin; pinned maps are the data that both can see"
-    ))
+impl State {
+    fn refused<T>(&mut self, what: &str) -> Result<T, HostError> {
+        self.note("exec", what, None, false, None)?;
+        Err(HostError::denied(format!(
+            "cannot {what}\n  because: a plugin runs nothing outside of its sandbox\n  do: start it yourself, beside \
+             the plugin; pinned maps are the data that both can see"
+        )))
+    }
 }

@@ -241,12 +241,12 @@ impl HostAttachment for State {
 
     fn enable(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
         let id = self.table.get(&this)?.0;
-        Ok(self.attachments.enable(id)?)
+        self.audited("enable", "event", |()| Some(id.get()), |state| Ok(state.attachments.enable(id)?))
     }
 
     fn disable(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
         let id = self.table.get(&this)?.0;
-        Ok(self.attachments.disable(id)?)
+        self.audited("disable", "event", |()| Some(id.get()), |state| Ok(state.attachments.disable(id)?))
     }
 
     fn reset(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
@@ -256,10 +256,18 @@ impl HostAttachment for State {
 
     fn show(&mut self, this: Resource<AttachmentHandle>, array: String) -> Result<(), HostError> {
         let id = self.table.get(&this)?.0;
-        let array: Arc<dyn perf::EventArray> = Arc::new(Events(self.object()?.event_array(&array)?));
-        let shown = self.attachments.show(id, &array);
+        let shown = self.audited(
+            "show",
+            &array,
+            |()| Some(id.get()),
+            |state| {
+                let events: Arc<dyn perf::EventArray> =
+                    Arc::new(Events(state.object()?.event_array(&array)?));
+                Ok(state.attachments.show(id, &events)?)
+            },
+        );
         self.tell_notices();
-        Ok(shown?)
+        shown
     }
 
     fn detach(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {

@@ -65,6 +65,8 @@ pub struct State {
     pub(super) symbols: Symbols,
     pub(super) stop: StopHandle,
     pub(super) audit: Option<Audit>,
+    /// What the audit has of the plugin's looks.
+    pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
     stdout: Box<dyn Write + Send>,
     histograms: Option<HistogramSink>,
@@ -126,6 +128,7 @@ impl State {
             symbols: Symbols::default(),
             stop: options.stop,
             audit: options.audit,
+            looked: BTreeSet::new(),
             budget: options.bpf_share.map(Budget::new),
             stdout: options.stdout,
             histograms: options.histograms,

@@ -7,8 +7,11 @@ use crate::policy::Class;
 impl Host for State {
     fn name(&mut self, process: Option<i32>, address: u64) -> wasmtime::Result<String> {
         let owner = if process.is_some() { "process" } else { "kernel" };
-        if let Err(denied) = self.policy.check(Class::Symbols, owner) {
-            self.warn_once(0, &denied.to_string());
+        let decided = self.policy.check(Class::Symbols, owner).map_err(|denied| denied.to_string());
+        let whose = process.map_or_else(|| owner.to_owned(), |pid| format!("task {pid}"));
+        self.note_look("symbols", &whose, decided.is_ok())?;
+        if let Err(denied) = decided {
+            self.warn_once(0, &denied);
             return Ok(format!("{address:#x}"));
         }
         let name = self.symbols.name(process, address).unwrap_or_else(|error| {

@@ -10,10 +10,14 @@ impl Host for State {
     }
 
     fn pid_of(&mut self, name: Vec<u8>) -> wasmtime::Result<Option<i32>> {
-        Ok(tasks::pid_of(&name))
+        let pid = tasks::pid_of(&name);
+        let answer = if pid.is_some() { "ok" } else { "none" };
+        self.note("find", &String::from_utf8_lossy(&name), None, true, Some(answer.into()))?;
+        Ok(pid)
     }
 
     fn comm_of(&mut self, pid: i32) -> wasmtime::Result<Vec<u8>> {
+        self.note_look("names", "tasks", true)?;
         Ok(tasks::comm_of(pid).unwrap_or_default())
     }
 }
