@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
 use ks_wit::section::BpfRecord;
@@ -40,6 +41,12 @@ impl Host {
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Host {
         Host { cache: Some(cache), ..self }
+    }
+
+    /// With another time that compiling the code of one plugin may take: else it is that of a policy that says nothing of it.
+    #[must_use]
+    pub fn with_compile_time(self, compile_time: Duration) -> Host {
+        Host { engine: self.engine.with_compile_time(compile_time), ..self }
     }
 
     /// Compiles a plugin, or takes its code from the cache, and finds its imports.

@@ -4,8 +4,9 @@ mod support;
 
 use std::time::Duration;
 
+use ks_host::Host;
 use ks_host::bpf::{MapSize, ObjectShape};
-use ks_host::plugin::Outcome;
+use ks_host::plugin::{Outcome, Plugin};
 use ks_host::policy::{Limit, Policy};
 use support::{Ran, component, run_with};
 
@@ -58,8 +59,11 @@ fn a_memory_that_may_not_grow_is_named_when_the_guest_gives_up() {
     assert_eq!(run(grows, &[]).outcome, Outcome::Returned(0));
     // The word raises what holds without it, too.
     let larger = grows.replace("1022", "2000");
-    ended_by(&run(&larger, &[]), "memory_bytes", "67108864");
-    assert_eq!(run(&larger, &["memory_bytes=268435456"]).outcome, Outcome::Returned(0));
+    ended_by(&run(&larger, &["memory_bytes=67108864"]), "memory_bytes", "67108864");
+    assert_eq!(run(&larger, &[]).outcome, Outcome::Returned(0));
+    let largest = grows.replace("1022", "3000");
+    ended_by(&run(&largest, &[]), "memory_bytes", "134217728");
+    assert_eq!(run(&largest, &["memory_bytes=268435456"]).outcome, Outcome::Returned(0));
     // The two pages with which it starts.
     ended_by(&run(grows, &["memory_bytes=65536"]), "memory_bytes", "65536");
 }
@@ -82,6 +86,37 @@ fn a_table_that_may_not_grow_is_named() {
           (i32.const 0))"#;
     ended_by(&run(grows, &["table_elements=500"]), "table_elements", "500");
     assert_eq!(run(grows, &["table_elements=5000"]).outcome, Outcome::Returned(0));
+}
+
+/// What several memories and tables have is one sum; what is refused takes nothing of it.
+#[test]
+fn memories_and_tables_are_limited_together() {
+    let memories = |pages: u32| {
+        format!(
+            r#"(memory $second 1) (memory $third 0 4)
+            (func (export "run") (result i32)
+              (drop (memory.grow $third (i32.const 5)))
+              (drop (memory.grow $second (i32.const 9)))
+              (if (i32.eq (memory.grow $second (i32.const {pages})) (i32.const -1)) (then (unreachable)))
+              (if (i32.eq (memory.grow $third (i32.const 2)) (i32.const -1)) (then (unreachable)))
+              (i32.const 0))"#
+        )
+    };
+    // Two pages that every guest has, one at the start, then 5 and 2.
+    assert_eq!(run(&memories(5), &["memory_bytes=655360"]).outcome, Outcome::Returned(0));
+    ended_by(&run(&memories(6), &["memory_bytes=655360"]), "memory_bytes", "655360");
+    let tables = |elements: u32| {
+        format!(
+            r#"(table $first 100 funcref) (table $second 0 funcref) (table $third 100 funcref)
+            (func (export "run") (result i32)
+              (if (i32.eq (table.grow $second (ref.null func) (i32.const {elements})) (i32.const -1))
+                (then (unreachable)))
+              (i32.const 0))"#
+        )
+    };
+    // The component has a small table of its own beside them.
+    assert_eq!(run(&tables(350), &["table_elements=600"]).outcome, Outcome::Returned(0));
+    ended_by(&run(&tables(401), &["table_elements=600"]), "table_elements", "600");
 }
 
 #[test]
@@ -126,6 +161,20 @@ fn whatever_is_written_counts_as_output() {
         let unlimited = run(&body, &[]);
         assert_eq!(unlimited.stdout.matches(line).count() + unlimited.stderr.matches(line).count(), 1000);
     }
+}
+
+/// No compiler is done in no time.
+#[test]
+fn compiling_has_an_end() {
+    let plugin = Plugin::from_bytes(component(r#"(func (export "run") (result i32) (i32.const 0))"#));
+    let plugin = plugin.expect("a plugin");
+    let host = Host::new().expect("an engine");
+    let error =
+        host.with_compile_time(Duration::ZERO).prepare(&plugin).err().expect("it takes longer").to_string();
+    assert!(error.contains("the limit `compile_ms` of the plugin is 0\n"), "{error}");
+    assert!(error.contains("--limit compile_ms=.. allows more"), "{error}");
+    let host = Host::new().expect("an engine").with_compile_time(Duration::MAX);
+    assert!(host.prepare(&plugin).is_ok());
 }
 
 #[test]

@@ -80,9 +80,9 @@ fn endless_recursion_is_a_trap() {
 
 #[test]
 fn memory_beyond_the_limit_is_refused_to_the_guest() {
-    // 64 MiB are 1024 pages; memory.grow answers -1 above it.
+    // 128 MiB are 2048 pages; memory.grow answers -1 above it.
     let ran = run(r#"
-        (func (export "run") (result i32) (memory.grow (i32.const 1023)))"#);
+        (func (export "run") (result i32) (memory.grow (i32.const 2047)))"#);
     assert_eq!(ran.outcome, Outcome::Returned(-1));
 }
 

@@ -107,7 +107,7 @@ fn full_memory_is_told() {
             "traps.ks:5:19: KS-TRAP memory: the memory of the plugin is full",
             "  in grow at traps.ks:5",
             "  in main at traps.ks:11",
-            "  because: the limit `memory_bytes` of the plugin is 67108864",
+            "  because: the limit `memory_bytes` of the plugin is 134217728",
             "  do: --limit memory_bytes=.. allows more"
         ]
     );

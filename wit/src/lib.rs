@@ -9,9 +9,12 @@ pub mod manifest;
 pub mod object;
 pub mod section;
 
-/// Bytes of linear memory that a host gives a plugin unless it is told otherwise. The compiler refuses variables that
-/// would not fit.
-pub const MEMORY_BYTES: usize = 64 << 20;
+/// Bytes that a host gives a plugin for all its memories together unless it is told otherwise.
+pub const MEMORY_BYTES: usize = 128 << 20;
+
+/// What of [`MEMORY_BYTES`] a script has for its stack, variables and objects; the rest is for pages of maps. The compiler
+/// refuses variables that would not fit.
+pub const OWN_MEMORY_BYTES: usize = MEMORY_BYTES / 2;
 
 /// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.
 pub const WIT_FILES: &[(&str, &str)] = &[

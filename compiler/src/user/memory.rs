@@ -16,9 +16,9 @@ pub const STACK_BOTTOM: u32 = 16;
 pub const STACK_TOP: u32 = STACK_BOTTOM + (1 << 20);
 /// Bytes of a page of linear memory.
 pub const PAGE: u32 = 1 << 16;
-/// Where variables and constants must end: what a host gives a plugin, but for 8 MiB that are left for objects and for
+/// Where variables and constants must end: what a host gives a script, but for 8 MiB that are left for objects and for
 /// what the host answers.
-pub const MAX_STATIC: u64 = (ks_wit::MEMORY_BYTES - (8 << 20)) as u64;
+pub const MAX_STATIC: u64 = (ks_wit::OWN_MEMORY_BYTES - (8 << 20)) as u64;
 
 /// Constants and variables at fixed addresses behind the stack.
 #[derive(Debug)]

@@ -25,10 +25,13 @@ use super::scalar::{self, push_const, val_type};
 use crate::hir::{GlobalId, Hir, MapKind};
 use crate::types::IntType;
 
-/// Pages that a module may ask for: half of what a host gives any memory unless it is told otherwise.
-const MOST_PAGES: u32 = ks_wit::MEMORY_BYTES as u32 / PAGE / 2;
+/// Pages that a module may ask for, for arrays and for variables each: what a host gives a plugin unless it is told otherwise,
+/// but for the script's own memory.
+const MOST_PAGES: u32 = (ks_wit::MEMORY_BYTES - ks_wit::OWN_MEMORY_BYTES) as u32 / PAGE / 2;
 /// The sections that variables lie in (`.data`, `.bss`, `.rodata`, the pinned ones), each a map of its own.
 const SECTIONS: u32 = 4;
+/// Nothing lies in the first page: address 0 is no place.
+const FIRST_PAGES: u32 = 1;
 /// For what the compiler adds to the sections: counters of faults and of losses.
 const ADDED_BYTES: u64 = 4096;
 const U8: IntType = IntType { bits: 8, signed: false };
@@ -88,13 +91,13 @@ fn pages(cx: &Cx<'_>) -> u32 {
     let variables = match cx.shared_variables().is_empty() {
         true => 0,
         false => {
-            (cx.object_bytes() + ADDED_BYTES).div_ceil(PAGE.into()).min(MOST_PAGES.into()) as u32 + SECTIONS
+            let most = MOST_PAGES - SECTIONS - FIRST_PAGES;
+            (cx.object_bytes() + ADDED_BYTES).div_ceil(PAGE.into()).min(most.into()) as u32 + SECTIONS
         }
     };
     match variables + cx.array_pages {
         0 => 0,
-        // Nothing lies in the first page: address 0 is no place.
-        pages => pages + 1,
+        pages => pages + FIRST_PAGES,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use wasmtime::component::Component;
 use wasmtime::component::types::ComponentItem;
@@ -13,15 +15,21 @@ use super::cache::{Cache, CacheError, EntryName};
 use super::file::{Plugin, PluginError};
 use super::memory;
 use super::sys;
+use crate::policy::{Limit, Policy};
 
 /// Deepest stack of a guest, in bytes. A guest that recurses without end traps here, long before the thread's own
 /// stack ends. Scripts have a stack of half as many bytes in their memory, which is full before this one is.
 const MAX_WASM_STACK_BYTES: usize = 2 << 20;
 
+/// Stack of the thread that compiles. Guards against code that is nested deep: the compiler's own limits are counted in
+/// levels, not in bytes.
+const COMPILER_STACK_BYTES: usize = 64 << 20;
+
 /// The engine; one per process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
     inner: wasmtime::Engine,
+    compile_time: Duration,
 }
 
 /// The engine refuses its configuration on this machine.
@@ -59,16 +67,40 @@ impl Engine {
             // Images are for memories that the engine makes itself.
             .memory_init_cow(false);
         let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
-        Ok(Engine { inner })
+        Ok(Engine { inner, compile_time: Policy::observing().compile_time() })
     }
 
-    /// Compiles the code of a plugin.
+    /// With another time that compiling the code of one plugin may take.
+    #[must_use]
+    pub fn with_compile_time(self, compile_time: Duration) -> Engine {
+        Engine { compile_time, ..self }
+    }
+
+    /// Compiles the code of a plugin, on a thread of its own: the compiler cannot be interrupted. One that is not waited for
+    /// any more goes on until it is done or the process ends.
     ///
     /// # Errors
-    /// [`PluginError::Component`] if the component is not valid.
+    /// [`PluginError::Component`] if the component is not valid, [`PluginError::CompileTime`] if it takes too long.
     pub fn compile(&self, plugin: &Plugin) -> Result<Component, PluginError> {
-        Component::new(&self.inner, plugin.bytes())
-            .map_err(|error| PluginError::Component(format!("the component is not valid: {error:#}")))
+        let (done, result) = mpsc::channel();
+        let (engine, bytes) = (self.inner.clone(), plugin.bytes().to_vec());
+        // Nobody takes the result of one that took too long.
+        let compile = move || drop(done.send(Component::new(&engine, bytes)));
+        let compiler = thread::Builder::new().name("compiler".into()).stack_size(COMPILER_STACK_BYTES);
+        compiler.spawn(compile).map_err(|error| {
+            PluginError::Component(format!("cannot start the thread that compiles the component: {error}"))
+        })?;
+        match result.recv_timeout(self.compile_time) {
+            Ok(compiled) => compiled
+                .map_err(|error| PluginError::Component(format!("the component is not valid: {error:#}"))),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let number = u64::try_from(self.compile_time.as_millis()).unwrap_or(u64::MAX);
+                Err(PluginError::CompileTime(Limit::CompileMs.reached(number)))
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(PluginError::Component("the compiler of the component has a defect: it panicked".into()))
+            }
+        }
     }
 
     /// The code of a plugin: from the cache if it is there, else compiled and put there.

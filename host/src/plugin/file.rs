@@ -94,6 +94,9 @@ pub enum PluginError {
     /// A shared memory that cannot be shared safely.
     #[error("the memory of section `kernelscript:shared-memory` cannot be shared: {0}")]
     SharedMemory(String),
+    /// Its code was not compiled in the time that it has for that.
+    #[error("its code is not compiled yet\n  because: {0}")]
+    CompileTime(String),
     /// The component does not fit the engine or the world of plugins.
     #[error("{0}")]
     Component(String),

@@ -11,9 +11,9 @@ use crate::policy::{Limit, Policy};
 /// What a plugin may take of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of each linear memory. Guards against `memory.grow` without end.
+    /// Bytes of all linear memories. Guards against `memory.grow` without end, in however many memories.
     pub memory_bytes: usize,
-    /// Elements of each table. A table element costs the host a pointer, a Wasm page costs the guest nothing.
+    /// Elements of all tables. A table element costs the host a pointer, a Wasm page costs the guest nothing.
     pub table_elements: usize,
     /// Core instances, memories and tables each.
     pub instances: usize,
@@ -43,17 +43,21 @@ impl Limits {
     }
 }
 
-/// Answers the engine when a plugin wants more, and remembers what it refused.
+/// Answers the engine when a plugin wants more, and remembers what it has and what was refused.
+///
+/// What was given is never given back: memories and tables do not shrink, and live as long as the plugin.
 #[derive(Debug)]
 pub struct Limiter {
     limits: Limits,
+    memory_bytes: usize,
+    table_elements: usize,
     refused: Option<Limit>,
 }
 
 impl Limiter {
-    /// With nothing refused yet.
+    /// With nothing given or refused yet.
     pub fn new(limits: Limits) -> Limiter {
-        Limiter { limits, refused: None }
+        Limiter { limits, memory_bytes: 0, table_elements: 0, refused: None }
     }
 
     /// The outcome, with the limit that led to it if one did: `memory.grow` answers -1, and only the guest knows why it
@@ -72,12 +76,29 @@ impl Limiter {
         Outcome::Trapped(format!("{words}\n  because: {}", limit.reached(number as u64)))
     }
 
-    fn decide(&mut self, limit: Limit, fits: bool) -> wasmtime::Result<bool> {
-        if !fits {
-            self.refused = Some(limit);
+    fn decide(&mut self, limit: Limit, growth: Growth) -> wasmtime::Result<bool> {
+        let (given, most) = match limit {
+            Limit::TableElements => (&mut self.table_elements, self.limits.table_elements),
+            _ => (&mut self.memory_bytes, self.limits.memory_bytes),
+        };
+        // The engine refuses by itself what is more than the plugin declares: nothing is given for it.
+        if growth.maximum.is_some_and(|maximum| growth.desired > maximum) {
+            return Ok(false);
         }
-        Ok(fits)
+        let sum = given.checked_add(growth.desired.saturating_sub(growth.current)).filter(|sum| *sum <= most);
+        match sum {
+            Some(sum) => *given = sum,
+            None => self.refused = Some(limit),
+        }
+        Ok(sum.is_some())
     }
+}
+
+/// A memory or table that wants to grow, and the most that it declares.
+struct Growth {
+    current: usize,
+    desired: usize,
+    maximum: Option<usize>,
 }
 
 /// The limits that the engine itself watches, which have no type of their own there (wasmtime 48:
@@ -91,12 +112,22 @@ fn limit_of_words(words: &str) -> Option<Limit> {
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        self.decide(Limit::MemoryBytes, desired <= self.limits.memory_bytes)
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        self.decide(Limit::MemoryBytes, Growth { current, desired, maximum })
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        self.decide(Limit::TableElements, desired <= self.limits.table_elements)
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        self.decide(Limit::TableElements, Growth { current, desired, maximum })
     }
 
     fn instances(&self) -> usize {

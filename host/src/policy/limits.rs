@@ -20,9 +20,9 @@ pub enum Limit {
     Attachments,
     /// Handles of all kinds that it holds at a time.
     Handles,
-    /// Bytes of each of its memories.
+    /// Bytes of all its memories.
     MemoryBytes,
-    /// Elements of each of its tables.
+    /// Elements of all its tables.
     TableElements,
     /// Core instances, memories and tables, each. Guards against a component that instantiates a large module a
     /// thousand times: each memory reserves 4 GiB of address space.
@@ -32,13 +32,15 @@ pub enum Limit {
     CallBytes,
     /// Milliseconds that it may compute (time of its thread on a CPU) without calling the host.
     ComputeMs,
+    /// Milliseconds that compiling its code may take. Guards against code that is made to be slow to compile.
+    CompileMs,
     /// Milliseconds that it may run.
     RunMs,
 }
 
 impl Limit {
     /// All.
-    pub const ALL: [Limit; 12] = [
+    pub const ALL: [Limit; 13] = [
         Limit::Maps,
         Limit::MapBytes,
         Limit::RingBytes,
@@ -50,6 +52,7 @@ impl Limit {
         Limit::Instances,
         Limit::CallBytes,
         Limit::ComputeMs,
+        Limit::CompileMs,
         Limit::RunMs,
     ];
 
@@ -67,6 +70,7 @@ impl Limit {
             Limit::Instances => "instances",
             Limit::CallBytes => "call_bytes",
             Limit::ComputeMs => "compute_ms",
+            Limit::CompileMs => "compile_ms",
             Limit::RunMs => "run_ms",
         }
     }
@@ -88,6 +92,8 @@ impl Limit {
             Limit::Instances => 64,
             Limit::CallBytes => 16 << 20,
             Limit::ComputeMs => 30_000,
+            // An interpreter as a component, of 18 MB, takes 10 to 15 seconds.
+            Limit::CompileMs => 120_000,
             // Whoever started it knows how long.
             Limit::RunMs => u64::MAX,
         }

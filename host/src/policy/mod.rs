@@ -150,6 +150,11 @@ impl Policy {
         (limit != u64::MAX).then(|| Duration::from_millis(limit))
     }
 
+    /// How long compiling its code may take.
+    pub fn compile_time(&self) -> Duration {
+        Duration::from_millis(self.limit(Limit::CompileMs))
+    }
+
     /// Whether an act is allowed.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ fn an_allocator_may_do_anything() {
 #[test]
 fn memories_and_tables_grow_to_their_limits() {
     // Each answers -1 above the limit; the plugin goes on.
-    let outcome = run(&function("(drop (memory.grow (i32.const 65000))) (memory.grow (i32.const 1023))"));
+    let outcome = run(&function("(drop (memory.grow (i32.const 65000))) (memory.grow (i32.const 2047))"));
     assert_eq!(outcome.code, 255, "{outcome:#?}");
     let table = format!(
         "(table $t 1 funcref)\n{}",
@@ -113,7 +113,7 @@ fn memories_and_tables_grow_to_their_limits() {
     assert_eq!(run(&table).code, 1);
     // What is too large from the start is not started.
     let large =
-        "(module (memory (export \"memory\") 1025) (func (export \"run\") (result i32) (i32.const 0)))";
+        "(module (memory (export \"memory\") 2049) (func (export \"run\") (result i32) (i32.const 0)))";
     ended(&run_module(large, &[]), &["memory"]);
     let large = "(module (memory (export \"memory\") 1) (table 0x7fffffff funcref)
         (func (export \"run\") (result i32) (i32.const 0)))";

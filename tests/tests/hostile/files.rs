@@ -146,13 +146,15 @@ fn components_in_components_have_an_end() {
 #[test]
 fn many_instances_of_a_large_module_are_not_made() {
     let instances: String = (0..200).map(|_| "(core instance (instantiate $m))\n").collect();
-    let text = format!(
-        "(component (core module $m (memory 1024)) {instances}
-         (core module $r (func (export \"run\") (result i32) (i32.const 0))) (core instance $i (instantiate $r))
-         (func (export \"run\") (result s32) (canon lift (core func $i \"run\"))))"
-    );
-    let outcome = run_file(&wat::parse_str(&text).expect("a component"), &[]);
-    assert!(outcome.code == 125 && outcome.stderr.contains("instance"), "{outcome:#?}");
+    for (pages, limit) in [(1, "--limit instances="), (1024, "--limit memory_bytes=")] {
+        let text = format!(
+            "(component (core module $m (memory {pages})) {instances}
+             (core module $r (func (export \"run\") (result i32) (i32.const 0))) (core instance $i (instantiate $r))
+             (func (export \"run\") (result s32) (canon lift (core func $i \"run\"))))"
+        );
+        let outcome = run_file(&wat::parse_str(&text).expect("a component"), &[]);
+        assert!(outcome.code == 125 && outcome.stderr.contains(limit), "{outcome:#?}");
+    }
 }
 
 #[test]

@@ -246,6 +246,8 @@ fn read_script(path: &Path, _: Entry) -> Result<Plugin, u8> {
 
 /// Says why a file is not a plugin, and gives the exit code for it.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
-    eprintln!("ks-host: {} is not a plugin: {error}", path.display());
+    let what =
+        if matches!(error, PluginError::CompileTime(_)) { "is not started" } else { "is not a plugin" };
+    eprintln!("ks-host: {} {what}: {error}", path.display());
     NOT_A_PLUGIN
 }

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     signer: Vec<String>,
     /// Limits what each plugin takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
     /// `attachments`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `compute_ms` (time on a CPU
-    /// between two calls of the host), `run_ms`. May be given several times.
+    /// between two calls of the host), `compile_ms`, `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
@@ -133,7 +133,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
-    let host = Host::new()?;
+    let host = Host::new()?.with_compile_time(policy.compile_time());
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
     let form = match (args.json, several) {

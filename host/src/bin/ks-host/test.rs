@@ -33,7 +33,7 @@ pub(crate) struct Args {
     allow: Vec<String>,
     /// Limits what each test takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
     /// `attachments`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `compute_ms` (time on a CPU
-    /// between two calls of the host), `run_ms`. May be given several times.
+    /// between two calls of the host), `compile_ms`, `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
     /// Ends a test after so many seconds: it has failed then.
@@ -67,7 +67,7 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
         eprintln!("ks-host: {name} holds no tests: compile the script with `ks build --test`");
         return Ok(crate::NOT_A_PLUGIN);
     }
-    let host = cache::use_in(Host::new()?, None);
+    let host = cache::use_in(Host::new()?.with_compile_time(policy.compile_time()), None);
     let prepared = match progress::during(&format!("compiling {name}"), || host.prepare(&plugin)) {
         Ok(prepared) => prepared,
         Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
