@@ -73,7 +73,7 @@ impl Import {
     }
 
     /// The text that imports it.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let list = |word: &str, types: &[&str]| match types {
             [] => String::new(),
             types => format!(" ({word} {})", types.join(" ")),

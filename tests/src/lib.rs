@@ -196,7 +196,14 @@ pub fn run_plugin<S: AsRef<OsStr>>(project: &str, plugin: &[u8], words: &[S]) ->
 /// # Errors
 /// If the text is no module, or the module does not fit the world.
 pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<u8>> {
-    let core = wat::parse_str(wat)?;
+    component_of(project, &wat::parse_str(wat)?, objects)
+}
+
+/// The same from the module itself.
+///
+/// # Errors
+/// If the module does not fit the world.
+pub fn component_of(project: &str, core: &[u8], objects: &[BpfRecord]) -> Result<Vec<u8>> {
     let manifest = Manifest {
         format: FORMAT,
         compiler: "wat".into(),
@@ -210,7 +217,7 @@ pub fn component(project: &str, wat: &str, objects: &[BpfRecord]) -> Result<Vec<
         tests: Vec::new(),
         configs: Vec::new(),
     };
-    Ok(ks_compiler::plugin::assemble(&core, objects, &manifest, Checks::EveryStage)?)
+    Ok(ks_compiler::plugin::assemble(core, objects, &manifest, Checks::EveryStage)?)
 }
 
 /// The BPF objects of a script as they travel in a plugin.

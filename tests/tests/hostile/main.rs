@@ -6,6 +6,7 @@
 
 mod calls;
 mod files;
+mod generated;
 mod handles;
 mod objects;
 mod pointers;
@@ -13,13 +14,14 @@ mod pointers;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use ks_host::plugin::{self, Plugin};
-use ks_host::{Host, RunOptions};
+use ks_host::plugin::{self, Plugin, PluginError};
+use ks_host::policy::Policy;
+use ks_host::{Host, PreparedPlugin, RunOptions};
 use ks_tests::guest::core_module;
 use ks_tests::{Folder, Outcome, command, component, finish};
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// KiB of resident memory that no `ks-host` of these tests may come to: the guests' own memories (64 MiB each), and what
+/// KiB of resident memory that no `ks-host` of these tests may come to: the guest's own memories (128 MiB), and what
 /// is copied of them.
 const MOST_KIB: i64 = 1200 << 10;
 
@@ -55,19 +57,34 @@ fn run_here(body: &str) -> plugin::Outcome {
 
 /// The same for what may wait for ever: it has so long.
 fn run_here_for(body: &str, limit: Duration) -> plugin::Outcome {
-    static HOST: LazyLock<Host> = LazyLock::new(|| Host::new().expect("this machine runs plugins"));
     let file = component("hostile", &core_module(2, body), &[]).unwrap_or_else(|error| panic!("{error:#}"));
-    let plugin = Plugin::from_bytes(file).expect("a plugin");
-    let outcome = HOST.prepare(&plugin).expect("a plugin for this host").run(RunOptions {
-        stdout: Box::new(std::io::sink()),
-        stderr: Box::new(std::io::sink()),
-        timeout: Some(limit),
-        grace: Duration::from_millis(500),
-        ..RunOptions::new("hostile.wasm")
-    });
+    let prepared = prepare(file).expect("a plugin for this host");
+    let outcome = run_prepared(&prepared, &[], limit);
     let failed = matches!(outcome, plugin::Outcome::Failed(_));
     assert!(!failed, "{outcome:?}:\n{body}");
     outcome
+}
+
+/// Compiles a file in this process.
+fn prepare(file: Vec<u8>) -> Result<PreparedPlugin, PluginError> {
+    static HOST: LazyLock<Host> = LazyLock::new(|| Host::new().expect("this machine runs plugins"));
+    HOST.prepare(&Plugin::from_bytes(file)?)
+}
+
+/// Runs it with these limits, for so long.
+fn run_prepared(prepared: &PreparedPlugin, limits: &[&str], time: Duration) -> plugin::Outcome {
+    let mut policy = Policy::observing();
+    for limit in limits {
+        policy.limit_word(limit).expect("a limit");
+    }
+    prepared.run(RunOptions {
+        policy,
+        stdout: Box::new(std::io::sink()),
+        stderr: Box::new(std::io::sink()),
+        timeout: Some(time),
+        grace: Duration::from_millis(500),
+        ..RunOptions::new("hostile.wasm")
+    })
 }
 
 /// Why a guest trapped that was run here.
