@@ -228,6 +228,12 @@ fn roles_of(resolve: &Resolve, ty: &Type) -> Vec<Role> {
         }
         TypeDefKind::Option(ty) => [vec![Role::Number32(2)], roles_of(resolve, ty)].concat(),
         TypeDefKind::Enum(cases) => vec![Role::Number32(cases.cases.len() as u32)],
+        TypeDefKind::Variant(variant) => {
+            // The cases share their parameters, of which the longest has all.
+            let payloads = variant.cases.iter().filter_map(|case| case.ty.as_ref());
+            let longest = payloads.map(|ty| roles_of(resolve, ty)).max_by_key(Vec::len);
+            [vec![Role::Number32(variant.cases.len() as u32)], longest.unwrap_or_default()].concat()
+        }
         TypeDefKind::Flags(_) => vec![Role::Number32(0)],
         TypeDefKind::Type(ty) => roles_of(resolve, ty),
         other => panic!("the contract has parameters of a new kind: {}", other.as_str()),
