@@ -44,13 +44,14 @@ oracles: test-packages
 	$(CARGO) build --release --workspace
 	KS_ORACLES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test oracles -- --nocapture --test-threads=1
 
-# The large run of tests/tests/refused_calls: every system call of a run of the host, refused with every error. Needs root.
+# The large run of tests/tests/refused_calls: every system call of a run of the host, refused with every error. Needs
+# root.
 refused-calls: test-packages
 	$(CARGO) build --release --workspace
 	KS_REFUSED=all $(CARGO) test --release --workspace --test refused_calls -- --nocapture
 
-# What a policy and the confinement cost a read, in instructions that an emulated arm64 machine counts: tests/tests/policy_cost.rs.
-# Builds the host for arm64 first, which takes minutes.
+# What a policy and the confinement cost a read, in instructions that an emulated arm64 machine counts:
+# tests/tests/policy_cost.rs. Builds the host for arm64 first, which takes minutes.
 policy-cost: test-packages
 	$(CARGO) build --release --workspace
 	KS_POLICY_COST=1 $(CARGO) test --release --workspace --test policy_cost -- --nocapture

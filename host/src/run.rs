@@ -43,7 +43,8 @@ impl Host {
         Host { cache: Some(cache), ..self }
     }
 
-    /// With another time that compiling the code of one plugin may take: else it is that of a policy that says nothing of it.
+    /// With another time that compiling the code of one plugin may take: else it is that of a policy that says
+    /// nothing of it.
     #[must_use]
     pub fn with_compile_time(self, compile_time: Duration) -> Host {
         Host { engine: self.engine.with_compile_time(compile_time), ..self }

@@ -1,5 +1,5 @@
-//! What a policy costs the read path: instructions of one read, counted on the emulated arm64 machine, whose PMU counts them
-//! exactly.
+//! What a policy costs the read path: instructions of one read, counted on the emulated arm64 machine, whose PMU
+//! counts them exactly.
 //!
 //! The host is built for that machine first, which takes minutes, so only `make policy-cost` runs this.
 
@@ -13,8 +13,8 @@ use ks_tests::{Folder, compile, finish_within, repository};
 /// Reads in the first loop; the second makes twice as many.
 const READS: u32 = 20_000;
 
-/// Prints whether a policy denied it the events of a CPU, and what its thread executed before, between and after two loops of
-/// reads, in user code and with the kernel. READS and TWICE are filled in.
+/// Prints whether a policy denied it the events of a CPU, and what its thread executed before, between and after two
+/// loops of reads, in user code and with the kernel. READS and TWICE are filled in.
 const SCRIPT: &str = r#"
 fn main() -> i32 {
     var every = attach(perf_options { event: page_faults, pid: -1, cpu: 0 })

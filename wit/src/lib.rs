@@ -12,8 +12,8 @@ pub mod section;
 /// Bytes that a host gives a plugin for all its memories together unless it is told otherwise.
 pub const MEMORY_BYTES: usize = 128 << 20;
 
-/// What of [`MEMORY_BYTES`] a script has for its stack, variables and objects; the rest is for pages of maps. The compiler
-/// refuses variables that would not fit.
+/// What of [`MEMORY_BYTES`] a script has for its stack, variables and objects; the rest is for pages of maps. The
+/// compiler refuses variables that would not fit.
 pub const OWN_MEMORY_BYTES: usize = MEMORY_BYTES / 2;
 
 /// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.

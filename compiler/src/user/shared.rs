@@ -25,8 +25,8 @@ use super::scalar::{self, push_const, val_type};
 use crate::hir::{GlobalId, Hir, MapKind};
 use crate::types::IntType;
 
-/// Pages that a module may ask for, for arrays and for variables each: what a host gives a plugin unless it is told otherwise,
-/// but for the script's own memory.
+/// Pages that a module may ask for, for arrays and for variables each: what a host gives a plugin unless it is told
+/// otherwise, but for the script's own memory.
 const MOST_PAGES: u32 = (ks_wit::MEMORY_BYTES - ks_wit::OWN_MEMORY_BYTES) as u32 / PAGE / 2;
 /// The sections that variables lie in (`.data`, `.bss`, `.rodata`, the pinned ones), each a map of its own.
 const SECTIONS: u32 = 4;

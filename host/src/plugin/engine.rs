@@ -76,8 +76,8 @@ impl Engine {
         Engine { compile_time, ..self }
     }
 
-    /// Compiles the code of a plugin, on a thread of its own: the compiler cannot be interrupted. One that is not waited for
-    /// any more goes on until it is done or the process ends.
+    /// Compiles the code of a plugin, on a thread of its own: the compiler cannot be interrupted. One that is not
+    /// waited for any more goes on until it is done or the process ends.
     ///
     /// # Errors
     /// [`PluginError::Component`] if the component is not valid, [`PluginError::CompileTime`] if it takes too long.

@@ -1,11 +1,12 @@
 //! The audit: a line of JSON for every act of a plugin that faces the kernel: what was asked, what was decided, what the
 //! kernel answered.
 //!
-//! Acts change what the kernel holds for the plugin, or what the plugin gets to see: `ask` (what its file needs, judged at the
-//! start), `load`, `program`, `map`, `ring`, `attach`, `register`, `open`, `enable`, `disable`, `show` (an event to programs),
-//! `test-run`, `detach`, `find` (a process by its name), `over-budget`, `end`. Reads and writes of what is open already are
-//! none: they are as many as the plugin likes. Nor is each look at what is not the plugin's own: `symbols` (of the kernel or of
-//! a task) and `names` (of tasks) are written when the plugin first looks there. `exec` is always denied.
+//! Acts change what the kernel holds for the plugin, or what the plugin gets to see: `ask` (what its file needs,
+//! judged at the start), `load`, `program`, `map`, `ring`, `attach`, `register`, `open`, `enable`, `disable`, `show`
+//! (an event to programs), `test-run`, `detach`, `find` (a process by its name), `over-budget`, `end`. Reads and
+//! writes of what is open already are none: they are as many as the plugin likes. Nor is each look at what is not the
+//! plugin's own: `symbols` (of the kernel or of a task) and `names` (of tasks) are written when the plugin first
+//! looks there. `exec` is always denied.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
-//! Guests made by chance (`wasm-smith`): any valid code with the contract's functions to call, in memories and tables of any
-//! shape, and an allocator that does anything; and whole components that want what no host has.
+//! Guests made by chance (`wasm-smith`): any valid code with the contract's functions to call, in memories and tables
+//! of any shape, and an allocator that does anything; and whole components that want what no host has.
 //!
-//! Each is refused or run, for a reason that is told. The seed is printed; `KS_SEED` gives another, and the large run is
-//! `KS_GENERATED=10000 cargo test --release --workspace --test hostile generated -- --nocapture`.
+//! Each is refused or run, for a reason that is told. The seed is printed; `KS_SEED` gives another, and the large run
+//! is `KS_GENERATED=10000 cargo test --release --workspace --test hostile generated -- --nocapture`.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Each system call by which the host reaches the kernel is refused once, in runs of plugins that use all of it between
-//! them: there is always an end that is told, never a panic, a signal, or a number that is wrong. These tests need root.
+//! Each system call by which the host reaches the kernel is refused once, in runs of plugins that use all of it
+//! between them: there is always an end that is told, never a panic, a signal, or a number that is wrong. These tests
+//! need root.
 //!
 //! `make test` has a part of all calls and errors; `make refused-calls` has all of them.
 

@@ -42,8 +42,8 @@ pub const SCENARIOS: [Scenario; 4] = [
     Scenario { name: "command", script: COMMAND, expected: "ran 1\n", exec: &["/bin/true"], some: 100 },
 ];
 
-/// Loads, attaches, counts, reads, waits, detaches: what it prints is the same in every run. A page or two of those that it
-/// touches may be there already.
+/// Loads, attaches, counts, reads, waits, detaches: what it prints is the same in every run. A page or two of those
+/// that it touches may be there already.
 const EVENTS: &str = r#"
 struct Seen { number: u64 }
 var NAMEhits : u64 = 0
@@ -97,8 +97,8 @@ fn main() -> i32 {
 }
 "#;
 
-/// Pins, pages of maps, batches, records, counters that programs read, and the places that steer: uprobe, tcx, control group,
-/// struct_ops.
+/// Pins, pages of maps, batches, records, counters that programs read, and the places that steer: uprobe, tcx,
+/// control group, struct_ops.
 const PLACES: &str = r#"
 struct Seen { number: u64 }
 pin var NAMEkept : u64 = 5

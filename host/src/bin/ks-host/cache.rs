@@ -42,8 +42,8 @@ pub(crate) struct PrecompileArgs {
     cache: Option<PathBuf>,
 }
 
-/// Fills the cache, so that the first run starts as fast as all others, however long it takes. Exit code 127 if a file is no
-/// plugin.
+/// Fills the cache, so that the first run starts as fast as all others, however long it takes. Exit code 127 if a
+/// file is no plugin.
 pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = open(args.cache.as_deref());
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
