@@ -21,6 +21,8 @@
 //! ```
 //!
 //! `ks init rust NAME` starts a project; it is built for `wasm32-unknown-unknown` and linked by `wasm-component-ld`.
+//! Where it is not built for Wasm, its unit tests run on a host of their own
+//! (`testing`).
 //!
 //! What holds a thing of the kernel's gives it back when it is dropped: an [`Attachment`] detaches, a [`Link`] too. Units:
 //! times are [`core::time::Duration`] of CLOCK_MONOTONIC, sizes are bytes. Every call that can fail gives [`Error`], whose
@@ -57,6 +59,8 @@ mod ring;
 pub mod symbols;
 pub mod system;
 mod termination;
+#[cfg(all(feature = "std", not(target_family = "wasm")))]
+pub mod testing;
 
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Access, Event};
@@ -73,9 +77,12 @@ pub use queue::{Bloom, Queue};
 pub use ring::{Records, Ring};
 pub use termination::Termination;
 
-/// The contract's calls, under short names.
+/// The contract's calls, under short names: the host's on Wasm, elsewhere those of the test's host.
 mod sys {
+    #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
     pub(crate) use crate::bindings::kernelscript::host::{
         args, bpf, clock, console, globals, maps, perf, ring, symbols, system, types,
     };
+    #[cfg(all(feature = "std", not(target_family = "wasm")))]
+    pub(crate) use crate::testing::world::*;
 }

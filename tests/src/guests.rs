@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use crate::{binary, finish_within, repository};
 
+/// What plugins are built for.
+const TARGET: &str = "wasm32-unknown-unknown";
+
 /// Where cargo keeps what it makes of plugins: the next run is short.
 pub fn target_folder() -> PathBuf {
     let folder = binary("ks").with_file_name("guests");
@@ -19,7 +22,11 @@ pub fn target_folder() -> PathBuf {
 pub fn rust(folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u8> {
     let target = target_folder();
     let mut cargo = Command::new(repository().join("scripts/guest-cargo"));
-    cargo.args(["build", "--release"]).current_dir(folder).env("CARGO_TARGET_DIR", &target).envs(variable);
+    cargo
+        .args(["build", "--release", "--target", TARGET])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", &target)
+        .envs(variable);
     if folder.join("Cargo.lock").exists() {
         cargo.arg("--locked");
     }
@@ -28,6 +35,16 @@ pub fn rust(folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u
     // The first time the compiler is fetched, and the standard library is built.
     let outcome = finish_within(&mut cargo, Duration::from_secs(900));
     assert_eq!(outcome.code, 0, "{}: {}{}", folder.display(), outcome.stdout, outcome.stderr);
-    let file = target.join("wasm32-unknown-unknown/release").join(name);
+    let file = target.join(TARGET).join("release").join(name);
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// Runs the unit tests of a Rust plugin, which need no kernel: `cargo test` in this folder. Panics with what it says.
+pub fn rust_tests(folder: &Path) {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.arg("test").current_dir(folder).env("CARGO_TARGET_DIR", target_folder());
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let outcome = finish_within(&mut cargo, Duration::from_secs(900));
+    assert_eq!(outcome.code, 0, "{}: {}{}", folder.display(), outcome.stdout, outcome.stderr);
+    assert!(outcome.stdout.contains("test result: ok. 1 passed"), "{outcome:#?}");
 }

@@ -138,7 +138,7 @@ fn root_a_plugin_without_std_counts() {
     assert!(outcome.stderr.contains("no event named `page_fault`"), "{outcome:#?}");
 }
 
-/// What `ks init rust` starts is built as it is, and counts until it is stopped.
+/// What `ks init rust` starts is tested and built as it is, and counts until it is stopped.
 #[test]
 fn root_what_ks_init_starts_counts() {
     let folder = Folder::new();
@@ -147,6 +147,7 @@ fn root_what_ks_init_starts_counts() {
     let readme = std::fs::read_to_string(folder.path("ks-hello/README.md")).expect("it is among the files");
     assert!(readme.contains("ks-host target/wasm32-unknown-unknown/release/ks_hello.wasm\n"), "{readme}");
 
+    guests::rust_tests(&folder.path("ks-hello"));
     let file = folder.write("ks_hello.wasm", guests::rust(&folder.path("ks-hello"), "ks_hello.wasm", None));
     let outcome = finish(command("ks-host").args(["--timeout", "5"]).arg(file));
     assert_eq!(outcome.code, 124, "{outcome:#?}");

@@ -24,10 +24,7 @@ strip = "debuginfo"
 [workspace]
 "#;
 
-const CARGO_CONFIG: &str = r#"[build]
-target = "wasm32-unknown-unknown"
-
-# Comes with the compiler. What it makes is a component, which is what ks-host runs.
+const CARGO_CONFIG: &str = r#"# Comes with the compiler. What it makes is a component, which is what ks-host runs.
 [target.wasm32-unknown-unknown]
 linker = "wasm-component-ld"
 "#;
@@ -48,6 +45,23 @@ fn main() -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ks_guest::testing::Host;
+
+    /// Needs no kernel: the host says what the test tells it to say.
+    #[test]
+    fn a_line_is_printed_every_second() {
+        let host = Host::new();
+        host.counter("page_faults", [3, 8]);
+        host.counter("task_clock", [1000, 2500]);
+        host.stop_after(Duration::from_millis(2500));
+        assert_eq!(host.run(main), 0);
+        assert_eq!(host.output(), "3 page faults in 1000 ns\n8 page faults in 2500 ns\n");
+    }
+}
 "#;
 
 const README: &str = r"# {name}
@@ -57,7 +71,8 @@ Counts the page faults of its own thread, once a second.
 Made by `ks init rust {name}`.
 
     rustup target add wasm32-unknown-unknown
-    cargo build --release
+    cargo test
+    cargo build --release --target wasm32-unknown-unknown
     ks-host target/wasm32-unknown-unknown/release/{file}.wasm
 
 The documentation of what a plugin can do: `cargo doc --open -p ks-guest`.

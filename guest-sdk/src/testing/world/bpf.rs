@@ -1,0 +1,78 @@
+//! `bpf`: programs and links. They are known, and do not run.
+
+use std::string::{String, ToString};
+
+pub(crate) use crate::bindings::kernelscript::host::bpf::{ProgramInfo, ProgramKind, TestInput};
+use crate::bindings::kernelscript::host::types::Error;
+use crate::error::ErrorKind;
+
+use super::super::state::{Linked, error, if_there, missing, with};
+
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(super) name: String,
+}
+
+impl Program {
+    pub(crate) fn load(name: &str) -> Result<Program, Error> {
+        with(|state| {
+            state.permit(name)?;
+            match state.programs.contains(name) {
+                true => Ok(Program { name: name.to_string() }),
+                false => Err(missing("program", name, "program(..)")),
+            }
+        })
+    }
+
+    pub(crate) fn info(&self) -> Result<ProgramInfo, Error> {
+        let kind = ProgramKind::Other(0);
+        Ok(ProgramInfo { name: self.name.clone(), kind, id: 1, instructions: 0 })
+    }
+
+    pub(crate) fn attach(&self, target: &str, _flags: u32) -> Result<Link, Error> {
+        Ok(link(&self.name, target))
+    }
+
+    pub(crate) fn test_run(&self, _input: &TestInput) -> Result<u32, Error> {
+        Err(error(ErrorKind::Unsupported, "the host of a test runs no programs".to_string()))
+    }
+
+    pub(crate) fn detach_all(&self) {
+        with(|state| {
+            state.links.retain(|_, link| link.program != self.name);
+            let own = |id: &u64| state.opened[id].program.as_ref() == Some(&self.name);
+            let own: std::vec::Vec<u64> = state.opened.keys().copied().filter(own).collect();
+            own.into_iter().for_each(|id| state.close(id));
+        });
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    id: u64,
+}
+
+fn link(program: &str, target: &str) -> Link {
+    with(|state| {
+        let id = state.new_id();
+        let linked = Linked { program: program.to_string(), target: target.to_string() };
+        state.links.insert(id, linked);
+        Link { id }
+    })
+}
+
+impl Link {
+    pub(crate) fn register(name: &str) -> Result<Link, Error> {
+        Program::load(name).map(|program| link(&program.name, ""))
+    }
+
+    pub(crate) fn detach(&self) {
+        if_there(|state| drop(state.links.remove(&self.id)));
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}

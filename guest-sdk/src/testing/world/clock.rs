@@ -1,0 +1,17 @@
+//! `clock`: the time of the test, which moves when the plugin waits.
+
+use crate::bindings::kernelscript::host::types::Error;
+
+use super::super::state::with;
+
+pub(crate) fn now() -> u64 {
+    with(|state| state.now)
+}
+
+pub(crate) fn sleep(duration: u64) -> Result<(), Error> {
+    with(|state| state.wait(state.now.saturating_add(duration)))
+}
+
+pub(crate) fn stopping() -> bool {
+    with(|state| state.now >= state.stop)
+}

@@ -1,0 +1,156 @@
+//! `maps`: entries, as bytes.
+
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+pub(crate) use crate::bindings::kernelscript::host::maps::{MapInfo, UpdateMode};
+use crate::bindings::kernelscript::host::types::Error;
+use crate::error::ErrorKind;
+
+use super::super::state::{FakeMap, Kind, error, missing, with};
+
+#[derive(Debug)]
+pub(crate) struct Map {
+    name: String,
+}
+
+impl Map {
+    pub(crate) fn open(name: &str) -> Result<Map, Error> {
+        with(|state| {
+            state.permit(name)?;
+            match state.maps.contains_key(name) {
+                true => Ok(Map { name: name.to_string() }),
+                false => Err(missing("map", name, "map::<K, V>(..)")),
+            }
+        })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut FakeMap) -> T) -> T {
+        with(|state| act(state.maps.get_mut(&self.name).expect("what was declared stays")))
+    }
+
+    pub(crate) fn info(&self) -> MapInfo {
+        self.with(|map| MapInfo {
+            // BPF_MAP_TYPE_HASH, ARRAY, QUEUE, STACK, BLOOM_FILTER; the two first with values for each CPU.
+            type_: match (map.kind, map.per_cpu) {
+                (Kind::Hash, None) => 1,
+                (Kind::Array, None) => 2,
+                (Kind::Hash, Some(_)) => 5,
+                (Kind::Array, Some(_)) => 6,
+                (Kind::Queue, _) => 22,
+                (Kind::Stack, _) => 23,
+                (Kind::Bloom, _) => 30,
+            },
+            key_size: map.key_size as u32,
+            value_size: map.value_size as u32,
+            max_entries: map.max_entries,
+            per_cpu: map.per_cpu.is_some(),
+        })
+    }
+
+    pub(crate) fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.with(|map| match map.kind {
+            Kind::Hash | Kind::Array => map.entries.get(key).cloned(),
+            Kind::Stack => map.values.back().cloned(),
+            Kind::Queue | Kind::Bloom => map.values.front().cloned(),
+        }))
+    }
+
+    pub(crate) fn update(&self, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), Error> {
+        let name = &self.name;
+        self.with(|map| match map.kind {
+            Kind::Hash | Kind::Array => put(map, name, key, value, mode),
+            _ if map.values.len() >= map.max_entries as usize => Err(full(name)),
+            _ => {
+                map.values.push_back(value.to_vec());
+                Ok(())
+            }
+        })
+    }
+
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        self.with(|map| match map.kind {
+            Kind::Array => Err(no_removal()),
+            _ => Ok(map.entries.remove(key).is_some()),
+        })
+    }
+
+    pub(crate) fn take(&self) -> Result<Option<Vec<u8>>, Error> {
+        self.with(|map| match map.kind {
+            Kind::Queue => Ok(map.values.pop_front()),
+            Kind::Stack => Ok(map.values.pop_back()),
+            _ => Err(error(ErrorKind::Unsupported, "nothing is taken out of this kind of map".to_string())),
+        })
+    }
+
+    pub(crate) fn contains(&self, value: &[u8]) -> Result<bool, Error> {
+        Ok(self.with(|map| map.values.iter().any(|known| known == value)))
+    }
+
+    pub(crate) fn walk(&self, values: bool) -> Result<Cursor, Error> {
+        let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| match values {
+            true => [key.as_slice(), value].concat(),
+            false => key.clone(),
+        };
+        let entries = self.with(|map| map.entries.iter().map(entry).collect());
+        Ok(Cursor { entries: core::cell::RefCell::new(entries) })
+    }
+
+    pub(crate) fn count(&self) -> Result<u32, Error> {
+        Ok(self.with(|map| map.entries.len() as u32))
+    }
+
+    pub(crate) fn clear(&self) -> Result<(), Error> {
+        self.with(|map| match map.kind {
+            Kind::Array => Err(no_removal()),
+            _ => {
+                map.entries.clear();
+                Ok(())
+            }
+        })
+    }
+}
+
+fn put(map: &mut FakeMap, name: &str, key: &[u8], value: &[u8], mode: UpdateMode) -> Result<(), Error> {
+    let there = map.entries.contains_key(key);
+    match mode {
+        UpdateMode::NoExist if there => {
+            return Err(error(ErrorKind::Busy, format!("the key is in map `{name}`")));
+        }
+        UpdateMode::Exist if !there => {
+            return Err(error(ErrorKind::NotFound, format!("the key is not in map `{name}`")));
+        }
+        _ => {}
+    }
+    if !there && (map.kind == Kind::Array || map.entries.len() >= map.max_entries as usize) {
+        return Err(full(name));
+    }
+    // One value is the first CPU's.
+    let mut slot = value.to_vec();
+    slot.resize(map.slot_bytes(), 0);
+    map.entries.insert(key.to_vec(), slot);
+    Ok(())
+}
+
+fn full(name: &str) -> Error {
+    error(ErrorKind::Limit, format!("map `{name}` is full, or the index is beyond its end"))
+}
+
+fn no_removal() -> Error {
+    error(ErrorKind::Invalid, "elements of arrays cannot be removed".to_string())
+}
+
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    entries: core::cell::RefCell<Vec<Vec<u8>>>,
+}
+
+impl Cursor {
+    pub(crate) fn next(&self, most: u32) -> Result<Vec<u8>, Error> {
+        let mut entries = self.entries.borrow_mut();
+        let size = entries.first().map_or(1, Vec::len);
+        let count = (most as usize / size).min(entries.len());
+        Ok(entries.drain(..count).flatten().collect())
+    }
+}

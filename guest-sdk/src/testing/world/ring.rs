@@ -1,0 +1,93 @@
+//! `ring`: records that the test put in, in the form of the contract's batches.
+
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use crate::bindings::kernelscript::host::types::Error;
+use crate::plain::Plain;
+
+use super::super::state::{State, missing, with};
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    name: String,
+}
+
+impl Ring {
+    pub(crate) fn open(name: &str) -> Result<Ring, Error> {
+        with(|state| {
+            state.permit(name)?;
+            match state.rings.contains_key(name) {
+                true => Ok(Ring { name: name.to_string() }),
+                false => Err(missing("ring buffer", name, "ring(..)")),
+            }
+        })
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        with(|state| state.ring(&self.name).map_or(0, |ring| ring.bytes))
+    }
+
+    pub(crate) fn waiting(&self) -> u64 {
+        with(|state| {
+            let now = state.now;
+            state.ring(&self.name).map_or(0, |ring| ring.waiting(now))
+        })
+    }
+
+    pub(crate) fn lost(&self) -> Option<u64> {
+        with(|state| state.ring(&self.name).map(|ring| ring.lost))
+    }
+}
+
+pub(crate) fn poll(rings: &[&Ring], timeout: Option<u64>, most: u32) -> Result<Vec<u8>, Error> {
+    with(|state| {
+        let first =
+            rings.iter().filter_map(|ring| Some(state.rings.get(&ring.name)?.records.front()?.0)).min();
+        let over = state.now.saturating_add(timeout.unwrap_or(u64::MAX));
+        match first.is_some_and(|due| due <= state.now) {
+            true => {}
+            // Nothing comes before the time is over.
+            false => state.wait(first.map_or(over, |due| due.min(over)))?,
+        }
+        Ok(batch(state, rings, most as usize))
+    })
+}
+
+fn batch(state: &mut State, rings: &[&Ring], most: usize) -> Vec<u8> {
+    let now = state.now;
+    let mut batch = Vec::new();
+    for (position, ring) in (0_u32..).zip(rings) {
+        let Some(ring) = state.ring(&ring.name) else { continue };
+        while let Some((due, record)) = ring.records.front() {
+            let room = record.len().next_multiple_of(8) + 8;
+            if *due > now || batch.len() + room > most {
+                break;
+            }
+            batch.extend(position.to_le_bytes());
+            batch.extend((record.len() as u32).to_le_bytes());
+            batch.extend(record);
+            batch.resize(batch.len().next_multiple_of(8), 0);
+            ring.records.pop_front();
+        }
+    }
+    batch
+}
+
+pub(crate) fn put_back(rings: &[&Ring], records: &[u8]) -> Result<(), Error> {
+    let mut rest = records;
+    let mut entries = Vec::new();
+    while rest.len() >= 8 {
+        let (position, len) = (u32::from_bytes(rest) as usize, u32::from_bytes(&rest[4..]) as usize);
+        entries.push((position, rest[8..8 + len].to_vec()));
+        rest = rest.get(8 + len.next_multiple_of(8)..).unwrap_or_default();
+    }
+    with(|state| {
+        for (position, record) in entries.into_iter().rev() {
+            if let Some(ring) = state.ring(&rings[position].name) {
+                ring.records.push_front((0, record));
+            }
+        }
+    });
+    Ok(())
+}
