@@ -185,6 +185,29 @@ pub struct Built {
 }
 
 impl Checked {
+    /// Compiles the kernel half alone, for a plugin whose other half is no script: its programs, and the maps, ring buffers
+    /// and variables that they use.
+    ///
+    /// # Errors
+    /// If it cannot be compiled, or has none; the reasons are added to the diagnostics.
+    pub fn build_kernel(&mut self, target: Target) -> Result<KernelHalf, Failed> {
+        let Some(hir) = &mut self.hir else { return Err(Failed) };
+        hir.main = None;
+        hir.tests.clear();
+        let split = split::split(hir);
+        let mut found = pending::check(hir, &split);
+        // Nobody would write its defaults: that is the other half's part.
+        found.extend(split.configs.iter().map(|id| userless_config(&hir.configs[*id])));
+        if found.is_empty() {
+            match kernel_half(hir, &split, &self.sources, target) {
+                Ok(objects) => return Ok(KernelHalf { split, objects }),
+                Err(reasons) => found = reasons,
+            }
+        }
+        found.into_iter().for_each(|one| self.diagnostics.report(one));
+        Err(Failed)
+    }
+
     /// Compiles both halves and puts them into one file.
     ///
     /// # Errors
@@ -219,6 +242,20 @@ impl Checked {
             .expect("a module that the userspace back end made is a valid plugin");
         Ok(Built { plugin, core, objects })
     }
+}
+
+/// A kernel half without a userspace half.
+#[derive(Debug)]
+pub struct KernelHalf {
+    /// What the object has.
+    pub split: Split,
+    /// One object for each architecture; empty if the script has no programs.
+    pub objects: Vec<(Arch, kernel::Object)>,
+}
+
+fn userless_config(config: &hir::Config) -> Diagnostic {
+    Diagnostic::not_yet(config.span, "a config block in a kernel half without a script is")
+        .help("use global variables, which the plugin can set")
 }
 
 /// A half could not be compiled; the diagnostics say why.

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! `ks init rust NAME` starts a project; it is built for `wasm32-unknown-unknown` and linked by `wasm-component-ld`.
-//! Where it is not built for Wasm, its unit tests run on a host of their own
+//! [`kernel!`] compiles its kernel half with it; where it is not built for Wasm, its unit tests run on a host of their own
 //! (`testing`).
 //!
 //! What holds a thing of the kernel's gives it back when it is dropped: an [`Attachment`] detaches, a [`Link`] too. Units:
@@ -67,6 +67,8 @@ pub use event::{Access, Event};
 pub use global::Global;
 pub use group::{Group, Member};
 pub use iter::{Entries, Keys};
+#[cfg(feature = "kernel")]
+pub use ks_guest_macros::kernel;
 pub use ks_guest_macros::{Plain, main};
 pub use map::{Map, PerCpuMap};
 pub use options::PerfOptions;
@@ -76,6 +78,21 @@ pub use program::{Link, Packet, Program, ProgramInfo, ProgramKind};
 pub use queue::{Bloom, Queue};
 pub use ring::{Records, Ring};
 pub use termination::Termination;
+
+/// Items that are there where the host of a test is. For [`kernel!`].
+#[cfg(all(feature = "std", not(target_family = "wasm")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_tests {
+    ($($item:item)*) => { $($item)* };
+}
+/// The same where it is not.
+#[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_tests {
+    ($($item:item)*) => {};
+}
 
 /// The contract's calls, under short names: the host's on Wasm, elsewhere those of the test's host.
 mod sys {

@@ -138,6 +138,20 @@ fn root_a_plugin_without_std_counts() {
     assert!(outcome.stderr.contains("no event named `page_fault`"), "{outcome:#?}");
 }
 
+/// A kernel half in KernelScript is compiled with the plugin, whose types are those of the script.
+#[test]
+fn root_a_kernel_half_goes_with_the_plugin() {
+    let built = guests::rust(&repository().join("tests/guests/kernel"), "guest_kernel.wasm", None);
+    let outcome = run_plugin::<&str>("kernel", &built, &[]);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let faults = outcome.numbers("faults")[0];
+    assert!(faults >= 64, "{outcome:#?}");
+    assert_eq!(outcome.numbers("counted"), [2 * faults], "each was counted twice: {outcome:#?}");
+    let rest = "last Some((3, Kind(2)))\nrecord Fault { cpu: 3, number: 2, kind: Kind(1) }\n\
+                record Fault { cpu: 3, number: 4, kind: Kind(2) }\nfirst 1\n";
+    assert!(outcome.stdout.ends_with(rest), "{outcome:#?}");
+}
+
 /// What `ks init rust` starts is tested and built as it is, and counts until it is stopped.
 #[test]
 fn root_what_ks_init_starts_counts() {

@@ -25,7 +25,8 @@
 //! ```
 //!
 //! Time is the host's: a sleep takes none, and moves the clock. Maps, rings and variables are opened by the test as the
-//! plugin opens them. What is not here: the kernel. No program runs, and nothing is counted.
+//! plugin opens them; [`kernel!`](crate::kernel!) makes a function `declare` that gives a host all that the kernel half
+//! has. What is not here: the kernel. No program runs, and nothing is counted.
 
 mod readings;
 mod state;

@@ -1,0 +1,152 @@
+//! What the object has, as Rust items: for each program, map, ring buffer and variable a function that opens it.
+
+use ks_compiler::hir::{FunctionKind, Hir, Map, MapKind};
+use ks_compiler::split::Split;
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+
+use super::types::{Met, ident};
+
+/// The items of a kernel half.
+pub(super) fn of(hir: &Hir, split: &Split) -> TokenStream {
+    let mut items = Items { met: Met::new(&hir.types), openers: Vec::new(), declared: Vec::new() };
+    items.programs(hir, split);
+    items.maps(hir, split);
+    items.variables(hir, split);
+    items.finish()
+}
+
+struct Items<'a> {
+    met: Met<'a>,
+    openers: Vec<(String, TokenStream)>,
+    /// What gives the host of a test the same.
+    declared: Vec<TokenStream>,
+}
+
+impl Items<'_> {
+    fn add(&mut self, name: &str, item: TokenStream, declared: Option<TokenStream>) {
+        self.openers.push((name.to_owned(), item));
+        self.declared.extend(declared);
+    }
+
+    fn programs(&mut self, hir: &Hir, split: &Split) {
+        for function in split.kernel.iter().map(|id| &hir.functions[*id]) {
+            let (FunctionKind::Program(kind), name) = (function.kind, &function.name) else { continue };
+            let doc = format!("Loads the `@{}` program `{name}`.", kind.name());
+            let item = opener(name, &doc, quote!(Program), quote!(load));
+            self.add(name, item, Some(quote!(program(#name))));
+        }
+        for block in split.impls.iter().map(|id| &hir.impls[*id]) {
+            let name = &block.name;
+            let doc = format!("Registers `{name}`, a `{}` of the kernel.", block.ops);
+            let item = opener(name, &doc, quote!(Link), quote!(register));
+            self.add(name, item, Some(quote!(program(#name))));
+        }
+        for counter in split.counters.iter().map(|id| &hir.counters[*id]) {
+            self.add(&counter.name, shower(&counter.name), None);
+        }
+    }
+
+    fn maps(&mut self, hir: &Hir, split: &Split) {
+        for map in split.maps.iter().map(|id| &hir.maps[*id]) {
+            let name = &map.name;
+            let doc = format!("Opens the map `{name}`, of the kind `{}`.", map.kind.name());
+            let (ty, declare) = self.map_type(map);
+            let entries = map.max_entries;
+            let item = opener(name, &doc, ty, quote!(open));
+            self.add(name, item, Some(quote!(#declare(#name, #entries))));
+        }
+        for ring in split.rings.iter().map(|id| &hir.rings[*id]) {
+            let (name, bytes, record) = (&ring.name, ring.bytes, self.met.ty(ring.record));
+            let doc = format!("Opens the ring buffer `{name}`.");
+            let item = opener(name, &doc, quote!(Ring<#record>), quote!(open));
+            self.add(name, item, Some(quote!(ring(#name, #bytes))));
+        }
+    }
+
+    fn variables(&mut self, hir: &Hir, split: &Split) {
+        // Those that the script calls its own are not the plugin's.
+        for global in split.kernel_globals.iter().map(|id| &hir.globals[*id]).filter(|one| !one.kernel_only) {
+            let (name, value) = (&global.name, self.met.ty(global.ty));
+            let doc = format!("Opens the variable `{name}`.");
+            let item = opener(name, &doc, quote!(Global<#value>), quote!(open));
+            let start = Literal::byte_string(&global.init);
+            self.add(name, item, Some(quote!(global_with::<#value>(#name, #start))));
+        }
+    }
+
+    /// The type of a map, and what declares it to the host of a test.
+    fn map_type(&mut self, map: &Map) -> (TokenStream, TokenStream) {
+        let value = self.met.ty(map.value);
+        // The kernel's arrays have keys of 4 bytes, whatever the script calls an index.
+        let key = match map.kind {
+            MapKind::Array | MapKind::PercpuArray | MapKind::StackTrace => quote!(u32),
+            _ => self.met.ty(map.key),
+        };
+        match map.kind {
+            MapKind::Queue => (quote!(Queue<#value>), quote!(queue::<#value>)),
+            MapKind::Stack => (quote!(Queue<#value>), quote!(stack::<#value>)),
+            MapKind::Bloom => (quote!(Bloom<#value>), quote!(bloom::<#value>)),
+            MapKind::Array => (quote!(Map<u32, #value>), quote!(array::<#value>)),
+            MapKind::PercpuArray => (quote!(PerCpuMap<u32, #value>), quote!(per_cpu_array::<#value>)),
+            kind if kind.is_per_cpu() => {
+                (quote!(PerCpuMap<#key, #value>), quote!(per_cpu_map::<#key, #value>))
+            }
+            _ => (quote!(Map<#key, #value>), quote!(map::<#key, #value>)),
+        }
+    }
+
+    fn finish(self) -> TokenStream {
+        let Items { met, openers, declared } = self;
+        let types = met.declarations();
+        let items = openers.iter().map(|(_, item)| item);
+        // The script's own names come first.
+        let declare = openers.iter().all(|(name, _)| name != "declare").then(|| {
+            quote! {
+                ::ks_guest::for_tests! {
+                    /// Gives the host of a test what this kernel half has: programs, maps, ring buffers and variables with
+                    /// their initial values.
+                    #[allow(dead_code, reason = "for tests")]
+                    pub fn declare(host: &::ks_guest::testing::Host) {
+                        #(host.#declared;)*
+                    }
+                }
+            }
+        });
+        quote!(#types #(#items)* #declare)
+    }
+}
+
+fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream) -> TokenStream {
+    let function = ident(name);
+    let errors = match ty.to_string().as_str() {
+        "Program" | "Link" => format!("As [`ks_guest::{ty}::{method}`]."),
+        _ => "As its `open`; never for its types, which are those of the kernel half.".to_owned(),
+    };
+    quote! {
+        #[doc = #doc]
+        #[doc = ""]
+        #[doc = "# Errors"]
+        #[doc = #errors]
+        #[allow(dead_code, non_snake_case, reason = "named as in the script, used or not")]
+        pub fn #function() -> ::ks_guest::Result<::ks_guest::#ty> {
+            <::ks_guest::#ty>::#method(#name)
+        }
+    }
+}
+
+/// A counter that programs read is opened by the plugin: what remains is to show it to them.
+fn shower(name: &str) -> TokenStream {
+    let function = ident(name);
+    let doc = format!("Lets programs read this event as the counter `{name}`.");
+    quote! {
+        #[doc = #doc]
+        #[doc = ""]
+        #[doc = "# Errors"]
+        #[doc = "As [`ks_guest::Attachment::show`]."]
+        #[allow(dead_code, non_snake_case, reason = "named as in the script, used or not")]
+        pub fn #function(event: &::ks_guest::Attachment) -> ::ks_guest::Result<()> {
+            event.show(#name)
+        }
+    }
+}

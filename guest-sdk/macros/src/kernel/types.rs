@@ -1,0 +1,156 @@
+//! Types of a script as types of Rust: the same names, the same bytes.
+
+use std::collections::BTreeSet;
+
+use ks_compiler::types::{EnumDef, EnumId, Field, IntType, StructId, TypeId, TypeKind, Types};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+
+/// The structs and enums that were met, each of which needs a declaration.
+pub(super) struct Met<'a> {
+    types: &'a Types,
+    structs: BTreeSet<StructId>,
+    enums: BTreeSet<EnumId>,
+}
+
+impl<'a> Met<'a> {
+    pub(super) fn new(types: &'a Types) -> Met<'a> {
+        Met { types, structs: BTreeSet::new(), enums: BTreeSet::new() }
+    }
+
+    /// The Rust type with the bytes of this one.
+    pub(super) fn ty(&mut self, id: TypeId) -> TokenStream {
+        match self.types.kind(id) {
+            TypeKind::Bool => quote!(bool),
+            TypeKind::Str(bytes) => {
+                let bytes = Literal::usize_unsuffixed(*bytes as usize);
+                quote!([u8; #bytes])
+            }
+            TypeKind::Array(element, len) => {
+                let (element, len) = (self.ty(*element), Literal::u64_unsuffixed(*len));
+                quote!([#element; #len])
+            }
+            TypeKind::Struct(id) => {
+                let def = self.types.struct_def(*id);
+                if self.structs.insert(*id) {
+                    // What it is made of is met, too.
+                    def.fields.iter().for_each(|field| drop(self.ty(field.ty)));
+                }
+                let name = ident(&def.name);
+                quote!(#name)
+            }
+            TypeKind::Enum(id) => {
+                self.enums.insert(*id);
+                let name = ident(&self.types.enum_def(*id).name);
+                quote!(#name)
+            }
+            // Addresses mean nothing outside of the kernel: numbers.
+            _ => int(self.types.scalar(id).unwrap_or(IntType { bits: 64, signed: false })),
+        }
+    }
+
+    /// The declarations.
+    pub(super) fn declarations(mut self) -> TokenStream {
+        let enums: Vec<_> = self.enums.iter().map(|id| declare_enum(self.types.enum_def(*id))).collect();
+        let structs: Vec<_> = self.structs.clone().into_iter().map(|id| self.declare_struct(id)).collect();
+        quote!(#(#enums)* #(#structs)*)
+    }
+
+    fn declare_struct(&mut self, id: StructId) -> TokenStream {
+        let def = self.types.struct_def(id);
+        let name = ident(&def.name);
+        let doc = format!("`struct {}` of the kernel half.", def.name);
+        let places: Vec<usize> = (0..def.fields.len()).collect();
+        let offsets = places.iter().map(|field| Literal::u64_unsuffixed(self.types.field_offset(id, *field)));
+        let offsets: Vec<_> = offsets.collect();
+        let names: Vec<_> = def.fields.iter().map(|field| ident(&field.name)).collect();
+        let fields: Vec<_> = def.fields.iter().map(|field| self.field(field)).collect();
+        quote! {
+            #[doc = #doc]
+            #[repr(C)]
+            #[derive(::ks_guest::Plain, Debug, Clone, Copy, PartialEq, Eq)]
+            #[allow(non_camel_case_types, reason = "named as in the script")]
+            pub struct #name { #(#fields,)* }
+
+            // One layout in both halves.
+            const _: () = {
+                #(assert!(
+                    <#name as ::ks_guest::Plain>::FIELDS[#places].offset == #offsets
+                        && ::core::mem::offset_of!(#name, #names) == #offsets
+                );)*
+            };
+        }
+    }
+
+    fn field(&mut self, field: &Field) -> TokenStream {
+        let (name, ty) = (ident(&field.name), self.ty(field.ty));
+        let doc = match field.docs.trim() {
+            "" => format!("`{}`.", field.name),
+            docs => docs.to_owned(),
+        };
+        quote!(#[doc = #doc] pub #name: #ty)
+    }
+}
+
+/// Open, as in the kernel half: a value that no enumerator has is one too.
+fn declare_enum(def: &EnumDef) -> TokenStream {
+    let (name, repr) = (ident(&def.name), int(def.repr));
+    let doc = format!("`enum {}` of the kernel half.", def.name);
+    let names: Vec<_> = def.enumerators.iter().map(|(name, _)| ident(name)).collect();
+    let docs = def.enumerators.iter().map(|(name, _)| format!("`{name}`."));
+    let values = def.enumerators.iter().map(|(_, bits)| Literal::i128_unsuffixed(def.repr.value(*bits)));
+    quote! {
+        #[doc = #doc]
+        #[repr(transparent)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(non_camel_case_types, reason = "named as in the script")]
+        pub struct #name(pub #repr);
+
+        #[allow(non_upper_case_globals, dead_code, reason = "named as in the script")]
+        impl #name {
+            #(#[doc = #docs] pub const #names: #name = #name(#values);)*
+        }
+
+        impl ::ks_guest::Plain for #name {
+            const SIZE: usize = <#repr as ::ks_guest::Plain>::SIZE;
+            const ALIGN: usize = <#repr as ::ks_guest::Plain>::ALIGN;
+
+            fn from_bytes(bytes: &[u8]) -> #name {
+                #name(<#repr as ::ks_guest::Plain>::from_bytes(bytes))
+            }
+
+            fn write_bytes(&self, bytes: &mut [u8]) {
+                <#repr as ::ks_guest::Plain>::write_bytes(&self.0, bytes);
+            }
+        }
+    }
+}
+
+fn int(int: IntType) -> TokenStream {
+    let name = format_ident!("{}{}", if int.signed { "i" } else { "u" }, int.bits);
+    quote!(#name)
+}
+
+/// A name of the script as one of Rust: that of a module's item with `_` for the dot, a keyword as a raw identifier.
+pub(super) fn ident(name: &str) -> Ident {
+    let name = name.replace('.', "_");
+    match name.as_str() {
+        // The words that cannot be raw.
+        "self" | "Self" | "super" | "crate" | "_" => format_ident!("{name}_"),
+        name => syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_script_is_one_of_rust() {
+        let named = |name: &str| ident(name).to_string();
+        assert_eq!(
+            ["hits", "net.hits", "type", "crate"].map(named),
+            ["hits", "net_hits", "r#type", "crate_"]
+        );
+    }
+}

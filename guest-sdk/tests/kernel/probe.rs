@@ -1,0 +1,3 @@
+//! The kernel half, beside its script.
+
+ks_guest::kernel!("probe.ks");

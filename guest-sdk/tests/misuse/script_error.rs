@@ -1,0 +1,3 @@
+ks_guest::kernel!("script_error.ks");
+
+fn main() {}
