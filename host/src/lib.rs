@@ -17,6 +17,26 @@
 //! std::process::exit(outcome.exit_code().into());
 //! # }
 //! ```
+//!
+//! A program that has other things to do starts it and listens: the plugin has a thread of its own, what it prints comes
+//! through a channel (`host/examples/web.rs`, a web service).
+//!
+//! ```no_run
+//! # fn listen(prepared: std::sync::Arc<ks_host::PreparedPlugin>) -> std::io::Result<()> {
+//! use std::time::Duration;
+//!
+//! use ks_host::{Message, RunOptions};
+//!
+//! let mut running = prepared.start(RunOptions::new("group.wasm"))?;
+//! while let Some(message) = running.next(Duration::from_secs(10)) {
+//!     match message {
+//!         Message::Line(line) => println!("{}", String::from_utf8_lossy(&line)),
+//!         Message::Warning(line) => eprintln!("{}", String::from_utf8_lossy(&line)),
+//!         Message::Ended(outcome) => eprintln!("it has ended: {outcome:?}"),
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
 #![deny(unsafe_code)]
 
 #[cfg(feature = "plugins")]
@@ -38,6 +58,8 @@ pub mod policy;
 #[cfg(feature = "plugins")]
 mod run;
 #[cfg(feature = "plugins")]
+mod running;
+#[cfg(feature = "plugins")]
 pub mod stacks;
 #[cfg(feature = "plugins")]
 mod symbols;
@@ -51,3 +73,5 @@ pub mod world;
 pub use options::RunOptions;
 #[cfg(feature = "plugins")]
 pub use run::{Host, PreparedPlugin, needs};
+#[cfg(feature = "plugins")]
+pub use running::{MAX_WAITING, Message, Running};

@@ -1,0 +1,192 @@
+//! A plugin behind a channel, for programs that have other things to do than to wait for it.
+//!
+//! ```text
+//! thread of the plugin -> lines -> channel -> Running::next
+//!                      -> end   -^
+//! Running::ask, drop -> StopHandle -> thread of the plugin
+//! ```
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::options::RunOptions;
+use crate::plugin::{Outcome, StopHandle, StopReason};
+use crate::run::PreparedPlugin;
+
+/// Most messages that wait. A plugin that prints faster than it is listened to loses lines, so that it can always be
+/// stopped, and cannot fill the host's memory.
+pub const MAX_WAITING: usize = 4096;
+
+/// Longest line in bytes; what is longer comes in pieces. Guards the host's memory: the contract's lines have 1 MiB.
+const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// What a running plugin says.
+#[derive(Debug)]
+pub enum Message {
+    /// A line of its standard output, without the line end.
+    Line(Vec<u8>),
+    /// A line of its standard error, without the line end.
+    Warning(Vec<u8>),
+    /// It has ended, and what it attached is gone. Nothing follows.
+    Ended(Outcome),
+}
+
+/// A plugin that runs on a thread of its own. Dropping it asks the plugin to stop, and waits for its end.
+#[derive(Debug)]
+#[must_use = "dropping it stops the plugin"]
+pub struct Running {
+    messages: Receiver<Message>,
+    lost: Arc<AtomicU64>,
+    stop: StopHandle,
+    thread: Option<JoinHandle<Outcome>>,
+}
+
+impl PreparedPlugin {
+    /// Runs the plugin, as [`PreparedPlugin::run`] does, and comes back at once. Its output goes to [`Running::next`]:
+    /// [`RunOptions::stdout`] and [`RunOptions::stderr`] are replaced.
+    ///
+    /// # Errors
+    /// If the system has no thread to spare.
+    pub fn start(self: &Arc<Self>, options: RunOptions) -> io::Result<Running> {
+        let (sender, messages) = sync_channel(MAX_WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let sink = |message: fn(Vec<u8>) -> Message| {
+            Box::new(Lines { sender: sender.clone(), message, line: Vec::new(), lost: Arc::clone(&lost) })
+        };
+        let options = RunOptions { stdout: sink(Message::Line), stderr: sink(Message::Warning), ..options };
+        let (stop, prepared) = (options.stop.clone(), Arc::clone(self));
+        // The plugin's own thread is made by `run`; this one watches it.
+        let thread = std::thread::Builder::new()
+            .name(format!("watch {}", options.name))
+            .spawn(move || prepared.run(options))?;
+        Ok(Running { messages, lost, stop, thread: Some(thread) })
+    }
+}
+
+impl Running {
+    /// What it says next: waits for it at most so long. None when the time is over, and after the end was told.
+    pub fn next(&mut self, timeout: Duration) -> Option<Message> {
+        match self.messages.recv_timeout(timeout) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+            // Whoever writes lines is gone, so it has ended.
+            Err(RecvTimeoutError::Disconnected) => self.end().map(Message::Ended),
+        }
+    }
+
+    /// Lines that were lost because [`MAX_WAITING`] waited.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Asks the plugin to stop. It goes on for at most [`RunOptions::grace`].
+    pub fn ask(&self) {
+        self.stop.ask(StopReason::Asked);
+    }
+
+    /// Waits for the end; lines that nobody took are dropped. None if the end was told already.
+    pub fn wait(mut self) -> Option<Outcome> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Outcome> {
+        let thread = self.thread.take()?;
+        Some(thread.join().unwrap_or_else(|_| Outcome::Failed("the thread that watched it panicked".into())))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask();
+        self.end();
+    }
+}
+
+/// Bytes to messages, a line each.
+struct Lines {
+    sender: SyncSender<Message>,
+    message: fn(Vec<u8>) -> Message,
+    line: Vec<u8>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Lines {
+    fn send(&mut self) -> io::Result<()> {
+        let message = (self.message)(std::mem::take(&mut self.line));
+        match self.sender.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(_)) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(TrySendError::Disconnected(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            self.line.extend_from_slice(text);
+            if ends || self.line.len() >= MAX_LINE_BYTES {
+                self.send()?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            // Nobody listens any more: nobody misses it.
+            let _ = self.send();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(capacity: usize) -> (Lines, Receiver<Message>, Arc<AtomicU64>) {
+        let (sender, messages) = sync_channel(capacity);
+        let lost = Arc::new(AtomicU64::new(0));
+        let lines = Lines { sender, message: Message::Line, line: Vec::new(), lost: Arc::clone(&lost) };
+        (lines, messages, lost)
+    }
+
+    #[test]
+    fn a_line_is_a_message_however_it_is_written() {
+        let (mut lines, messages, _) = lines(8);
+        lines.write_all(b"one\ntw").expect("somebody listens");
+        lines.write_all(b"o\n\nrest").expect("somebody listens");
+        drop(lines);
+        let texts: Vec<_> = messages
+            .iter()
+            .map(|message| match message {
+                Message::Line(line) => String::from_utf8(line).expect("text"),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts, ["one", "two", "", "rest"]);
+    }
+
+    #[test]
+    fn lines_that_nobody_takes_are_counted_and_those_for_nobody_refused() {
+        let (mut lines, messages, lost) = lines(1);
+        lines.write_all(b"one\ntwo\nthree\n").expect("it never waits");
+        assert_eq!(lost.load(Ordering::Relaxed), 2);
+        drop(messages);
+        assert!(lines.write_all(b"four\n").is_err());
+    }
+}
