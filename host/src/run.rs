@@ -57,7 +57,15 @@ impl Host {
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let object = plugin.object_for_host()?.cloned();
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
-        let prepared = Prepared::new(&self.linker, &component, plugin)?;
+        let prepared = match plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
+            true => {
+                let mut linker = self.linker.clone();
+                world::wasi::add(&mut linker, &component)
+                    .map_err(|error| PluginError::Component(format!("its imports of WASI: {error:#}")))?;
+                Prepared::new(&linker, &component, plugin)?
+            }
+            false => Prepared::new(&self.linker, &component, plugin)?,
+        };
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
             prepared,

@@ -33,7 +33,8 @@ pub fn needs(shape: &ObjectShape, calls: &Calls, imports: &[String]) -> Vec<Need
         needs.push(need(Class::Pin, pin.clone(), format!("map `{}`", after_slash(pin))));
     }
     needs.extend(imports.iter().map(|import| {
-        let interface = after_slash(import).split('@').next().unwrap_or_default().to_owned();
+        let name = import.strip_prefix("kernelscript:host/").unwrap_or(import);
+        let interface = name.split('@').next().unwrap_or_default().to_owned();
         need(Class::Import, interface, format!("import `{import}`"))
     }));
     needs

@@ -26,6 +26,7 @@ mod stacks;
 mod state;
 mod symbols;
 mod system;
+pub(crate) mod wasi;
 mod words;
 
 use wasmtime::component::{HasSelf, Linker};

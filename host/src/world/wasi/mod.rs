@@ -1,0 +1,294 @@
+//! What standard libraries import of WASI 0.2, so that a plugin that was built with one is a plugin.
+//!
+//! ```text
+//! random, clocks, standard output and error, arguments, exit   served by what the contract has for them
+//! files, network, environment, standard input, anything else   refused in the type of the function (`refusal`)
+//! ```
+//!
+//! A plugin gets no authority by it: what it may do is in the contract. In: the imports of a component whose names begin with
+//! `wasi:`, of any version 0.2. The functions are defined by the types that the component gives them, so no definition
+//! of WASI is needed here. Source: the WASI repository, wasip2, 0.2.0 to 0.2.9.
+
+mod refusal;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
+use wasmtime::component::{Component, Linker, Resource, ResourceAny, ResourceDynamic, ResourceType, Val};
+use wasmtime::{AsContextMut, StoreContextMut};
+
+use super::bindings::kernelscript::host::clock::Host as _;
+use super::state::State;
+use crate::plugin::{Abort, Exit};
+
+/// Most random bytes of one call. Guards the host's memory.
+const MAX_RANDOM_BYTES: u64 = 64 << 10;
+
+/// What a stream takes in one write. Its bytes are lifted one by one.
+const WRITE_BYTES: u64 = 4 << 10;
+
+/// Resources of WASI that are handed out, by their names; others are never made.
+const RESOURCES: [&str; 4] = ["output-stream", "input-stream", "pollable", "network"];
+
+/// What a handle of WASI denotes.
+enum Handle {
+    Output,
+    Error,
+    Input,
+    /// Ready from a time on; at once.
+    Timer(Option<Instant>),
+    Network,
+}
+
+/// Whether this import is one of WASI 0.2.
+pub(crate) fn is_wasi(import: &str) -> bool {
+    import.starts_with("wasi:")
+        && import.split_once('@').is_some_and(|(_, version)| version.starts_with("0.2."))
+}
+
+/// Defines what a component imports of WASI.
+///
+/// # Errors
+/// Two imports of one name, which a valid component has not.
+pub(crate) fn add(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
+    let engine = component.engine();
+    for (import, item) in component.component_type().imports(engine).filter(|(import, _)| is_wasi(import)) {
+        let ComponentItem::ComponentInstance(interface) = item.ty else { continue };
+        let short = import.trim_start_matches("wasi:").split('@').next().unwrap_or_default();
+        let mut instance = linker.instance(import)?;
+        for (name, item) in interface.exports(engine) {
+            match item.ty {
+                ComponentItem::Resource(_) => instance.resource(name, resource(name), |mut store, rep| {
+                    store.data_mut().table.delete(Resource::<Handle>::new_own(rep))?;
+                    Ok(())
+                })?,
+                ComponentItem::ComponentFunc(_) => {
+                    let what = format!("{short}.{name}");
+                    instance.func_new(name, move |mut store, ty, params, results| {
+                        store.data_mut().called();
+                        let answer = match serve(&mut store, &what, params)? {
+                            Some(answer) => Some(answer),
+                            None => refused(&mut store, &what, &ty)?,
+                        };
+                        if let (Some(result), Some(answer)) = (results.first_mut(), answer) {
+                            *result = answer;
+                        }
+                        Ok(())
+                    })?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resource(name: &str) -> ResourceType {
+    ResourceType::host_dynamic(kind(name))
+}
+
+/// A number for each resource that is handed out, and one for all others.
+fn kind(name: &str) -> u32 {
+    RESOURCES.iter().position(|known| *known == name).unwrap_or(RESOURCES.len()) as u32
+}
+
+/// The refusal of a function, told once on standard error.
+///
+/// # Errors
+/// A trap where the type has no place for a refusal.
+fn refused(
+    store: &mut StoreContextMut<'_, State>,
+    what: &str,
+    ty: &ComponentFunc,
+) -> wasmtime::Result<Option<Val>> {
+    let Some(result) = ty.results().next() else { return Ok(None) };
+    let told = |what: &str| format!("plugins have no `wasi:{what}`: use the contract of the host instead");
+    match refusal::of(&result) {
+        Some(refusal) => {
+            // What is empty is no refusal to tell of: a standard library asks for it at every start.
+            if let Val::Result(_) = refusal {
+                store.data_mut().warn_once(0, &told(what));
+            }
+            Ok(Some(refusal))
+        }
+        None => Err(wasmtime::Error::new(Abort(told(what)))),
+    }
+}
+
+/// The answer to a call that is served; none if it is to be refused.
+///
+/// # Errors
+/// What ends the plugin.
+fn serve(
+    store: &mut StoreContextMut<'_, State>,
+    what: &str,
+    params: &[Val],
+) -> wasmtime::Result<Option<Val>> {
+    let random = || Ok::<_, wasmtime::Error>(Val::U64(u64::from_le_bytes(random_bytes()?)));
+    Ok(Some(match (what, params) {
+        ("random/random.get-random-u64" | "random/insecure.get-insecure-random-u64", _) => random()?,
+        ("random/insecure-seed.insecure-seed", _) => Val::Tuple(vec![random()?, random()?]),
+        ("random/random.get-random-bytes" | "random/insecure.get-insecure-random-bytes", [Val::U64(len)]) => {
+            random_list(*len)?
+        }
+        ("clocks/monotonic-clock.now", _) => Val::U64(store.data_mut().now()?),
+        ("clocks/monotonic-clock.resolution", _) => Val::U64(1),
+        ("clocks/monotonic-clock.subscribe-duration", [Val::U64(nanoseconds)]) => {
+            timer(store, Duration::from_nanos(*nanoseconds))?
+        }
+        ("clocks/monotonic-clock.subscribe-instant", [Val::U64(time)]) => {
+            let left = time.saturating_sub(store.data_mut().now()?);
+            timer(store, Duration::from_nanos(left))?
+        }
+        ("clocks/wall-clock.now", _) => {
+            datetime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+        }
+        ("clocks/wall-clock.resolution", _) => datetime(Duration::from_nanos(1)),
+        ("cli/stdout.get-stdout", _) => make(store, Handle::Output, "output-stream")?,
+        ("cli/stderr.get-stderr", _) => make(store, Handle::Error, "output-stream")?,
+        ("cli/stdin.get-stdin", _) => make(store, Handle::Input, "input-stream")?,
+        ("sockets/instance-network.instance-network", _) => make(store, Handle::Network, "network")?,
+        ("cli/environment.get-arguments", _) => arguments(store.data()),
+        ("cli/exit.exit", [Val::Result(status)]) => return Err(exit(u8::from(status.is_err()))),
+        ("cli/exit.exit-with-code", [Val::U8(code)]) => return Err(exit(*code)),
+        ("io/streams.[method]output-stream.check-write", _) => ok(Some(Val::U64(WRITE_BYTES))),
+        (
+            "io/streams.[method]output-stream.write"
+            | "io/streams.[method]output-stream.blocking-write-and-flush",
+            [Val::Resource(stream), Val::List(bytes)],
+        ) => {
+            write(store, *stream, bytes)?;
+            ok(None)
+        }
+        ("io/streams.[method]output-stream.flush" | "io/streams.[method]output-stream.blocking-flush", _) => {
+            ok(None)
+        }
+        ("io/streams.[method]output-stream.subscribe" | "io/streams.[method]input-stream.subscribe", _) => {
+            make(store, Handle::Timer(None), "pollable")?
+        }
+        ("io/poll.[method]pollable.ready", [Val::Resource(one)]) => {
+            Val::Bool(deadline(store, *one)?.is_none_or(|deadline| deadline <= Instant::now()))
+        }
+        // Nobody asks which: it has no result.
+        ("io/poll.[method]pollable.block", one @ [_]) => poll(store, one)?,
+        ("io/poll.poll", [Val::List(all)]) => poll(store, all)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn ok(value: Option<Val>) -> Val {
+    Val::Result(Ok(value.map(Box::new)))
+}
+
+fn exit(code: u8) -> wasmtime::Error {
+    wasmtime::Error::new(Exit(code))
+}
+
+fn random_bytes<const N: usize>() -> wasmtime::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn random_list(len: u64) -> wasmtime::Result<Val> {
+    if len > MAX_RANDOM_BYTES {
+        let message =
+            format!("{len} random bytes are wanted in one call; a plugin gets at most {MAX_RANDOM_BYTES}");
+        return Err(wasmtime::Error::new(Abort(message)));
+    }
+    let mut bytes = vec![0; len as usize];
+    fill(&mut bytes)?;
+    Ok(Val::List(bytes.into_iter().map(Val::U8).collect()))
+}
+
+fn fill(bytes: &mut [u8]) -> wasmtime::Result<()> {
+    getrandom::fill(bytes).map_err(|error| wasmtime::Error::msg(format!("getrandom: {error}")))
+}
+
+fn datetime(time: Duration) -> Val {
+    Val::Record(vec![
+        ("seconds".to_owned(), Val::U64(time.as_secs())),
+        ("nanoseconds".to_owned(), Val::U32(time.subsec_nanos())),
+    ])
+}
+
+/// The plugin's name and its words, as a program expects them.
+fn arguments(state: &State) -> Val {
+    let words = std::iter::once(&state.name).chain(&state.words);
+    Val::List(words.map(|word| Val::String(word.clone())).collect())
+}
+
+/// A new handle, which counts among those of the plugin.
+fn make(store: &mut StoreContextMut<'_, State>, handle: Handle, name: &str) -> wasmtime::Result<Val> {
+    let rep = store.data_mut().table.push(handle)?.rep();
+    let any = ResourceDynamic::new_own(rep, kind(name)).try_into_resource_any(store.as_context_mut())?;
+    Ok(Val::Resource(any))
+}
+
+/// What a borrowed handle denotes.
+fn denoted<'a>(store: &'a mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<&'a Handle> {
+    let rep = ResourceDynamic::try_from_resource_any(any, store.as_context_mut())?.rep();
+    Ok(store.data().table.get(&Resource::<Handle>::new_borrow(rep))?)
+}
+
+/// A pollable that is ready after a time; one that the clock cannot say never is, but for the end of the plugin.
+fn timer(store: &mut StoreContextMut<'_, State>, time: Duration) -> wasmtime::Result<Val> {
+    let far = || Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+    let deadline = Instant::now().checked_add(time).unwrap_or_else(far);
+    make(store, Handle::Timer(Some(deadline)), "pollable")
+}
+
+fn deadline(store: &mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<Option<Instant>> {
+    Ok(match denoted(store, any)? {
+        Handle::Timer(deadline) => *deadline,
+        _ => None,
+    })
+}
+
+/// Waits until one of these is ready, or the plugin is asked to stop: then all of them are.
+fn poll(store: &mut StoreContextMut<'_, State>, all: &[Val]) -> wasmtime::Result<Val> {
+    let mut deadlines = Vec::new();
+    for one in all {
+        if let Val::Resource(any) = one {
+            deadlines.push(deadline(store, *any)?);
+        }
+    }
+    let now = Instant::now();
+    let first = deadlines.iter().map(|deadline| deadline.unwrap_or(now)).min();
+    let state = store.data_mut();
+    state.release_command()?;
+    if let Some(first) = first.filter(|first| *first > now) {
+        state.wait(&[], Some(first)).map_err(wasmtime::Error::from)?;
+    }
+    let (now, stopping) = (Instant::now(), state.stop.stopping());
+    let is_ready = |deadline: &Option<Instant>| stopping || deadline.is_none_or(|deadline| deadline <= now);
+    let ready = (0_u32..).zip(&deadlines).filter(|(_, deadline)| is_ready(deadline));
+    Ok(Val::List(ready.map(|(at, _)| Val::U32(at)).collect()))
+}
+
+fn write(store: &mut StoreContextMut<'_, State>, stream: ResourceAny, bytes: &[Val]) -> wasmtime::Result<()> {
+    let to_error = matches!(denoted(store, stream)?, Handle::Error);
+    let byte = |value: &Val| if let Val::U8(byte) = value { Some(*byte) } else { None };
+    let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
+    let state = store.data_mut();
+    if to_error {
+        state.write_err(&String::from_utf8_lossy(&bytes));
+    } else {
+        state.show_prints();
+        state.write_out(&bytes);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_0_2_of_wasi_are_known() {
+        assert!(is_wasi("wasi:cli/stdout@0.2.6"));
+        assert!(
+            !is_wasi("wasi:cli/stdout@0.3.0") && !is_wasi("wasi:cli/stdout") && !is_wasi("other:cli/a@0.2.0")
+        );
+    }
+}
