@@ -12,7 +12,7 @@ INPUTS ?= 100000
 # Scripts of `make random-kernels`, for each kernel.
 SCRIPTS ?= 500
 
-.PHONY: all run test halves oracles random-kernels refused-calls policy-cost check bench packages test-packages clean
+.PHONY: all run test halves oracles random-kernels refused-calls policy-cost sdk-cost check bench packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -55,6 +55,11 @@ refused-calls: test-packages
 policy-cost: test-packages
 	$(CARGO) build --release --workspace
 	KS_POLICY_COST=1 $(CARGO) test --release --workspace --test policy_cost -- --nocapture
+
+# What the crate ks-guest costs a read, counted in the same way: tests/tests/sdk_cost.rs.
+sdk-cost: test-packages
+	$(CARGO) build --release --workspace
+	KS_SDK_COST=1 $(CARGO) test --release --workspace --test sdk_cost -- --nocapture
 
 # Formatting, lints, and the documentation of what plugin authors use; a warning is an error.
 check: packages
