@@ -82,7 +82,7 @@ packages:
 	@scripts/packages cc pkg-config libelf zlib
 
 test-packages:
-	@scripts/packages cc pkg-config libelf zlib bpftool ip protoc emulator emulator-arm64 cc-arm64
+	@scripts/packages cc pkg-config libelf zlib bpftool ip protoc emulator emulator-arm64 cc-arm64 module
 	@scripts/packages perf || echo "without perf what is compared with it is left out"
 	@scripts/guest-cargo --version >/dev/null
 

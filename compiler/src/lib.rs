@@ -24,6 +24,7 @@ pub mod index;
 pub mod init;
 pub mod kernel;
 pub mod kernel_types;
+pub mod kmod;
 pub mod lex;
 pub mod lsp;
 pub mod parse;

@@ -13,6 +13,7 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::{self, Hir};
 use crate::kernel::{self, Checks, Cpu, KernelVersion, Listings, Machine};
 use crate::kernel_types::KernelTypes;
+use crate::kmod::{self, Module};
 use crate::lex::{self, Token};
 use crate::parse;
 use crate::pending;
@@ -153,6 +154,8 @@ pub struct Target {
     pub checks: Checks,
     /// What is made besides the object.
     pub listings: Listings,
+    /// `@kfunc` functions go to a kernel module, too, which the object prefers to its own where it is loaded.
+    pub module: bool,
 }
 
 impl From<Arch> for Target {
@@ -182,6 +185,8 @@ pub struct Built {
     pub core: Vec<u8>,
     /// The kernel half, one object for each architecture; empty if the script has none.
     pub objects: Vec<(Arch, kernel::Object)>,
+    /// The source tree of the kernel module, if one was asked for.
+    pub module: Option<Module>,
 }
 
 impl Checked {
@@ -213,7 +218,18 @@ impl Checked {
     /// # Errors
     /// If a half cannot be compiled; the reasons are added to the diagnostics.
     pub fn build(&mut self, target: Target) -> Result<Built, Failed> {
-        let Some(hir) = &self.hir else { return Err(Failed) };
+        let Some(hir) = &mut self.hir else { return Err(Failed) };
+        let module = match target.module.then(|| kmod::source(hir)).transpose() {
+            Ok(module) => module,
+            Err(reasons) => {
+                reasons.into_iter().for_each(|reason| self.diagnostics.report(reason));
+                return Err(Failed);
+            }
+        };
+        if module.is_some() {
+            hir::module::rewrite(hir);
+        }
+        let hir = &*hir;
         let split = split::split(hir);
         let later = pending::check(hir, &split);
         if !later.is_empty() {
@@ -240,7 +256,7 @@ impl Checked {
             .collect();
         let plugin = plugin::assemble(&core, &records, &manifest, target.checks)
             .expect("a module that the userspace back end made is a valid plugin");
-        Ok(Built { plugin, core, objects })
+        Ok(Built { plugin, core, objects, module })
     }
 }
 

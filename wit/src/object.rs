@@ -15,6 +15,15 @@ pub const PINNED_SECTION: &str = ".data.pinned";
 /// with another value has other variables.
 pub const PINNED_LAYOUT: &str = "__pinned_layout";
 
+/// The variable of the object, a bool in `.rodata`, that is true if the kernel module of this name is loaded: then programs
+/// call its functions, else those of the object. The host sets it before the load.
+pub fn module_variable(module: &str) -> String {
+    format!("{MODULE_PREFIX}{module}")
+}
+
+/// How the name of a [`module_variable`] begins.
+pub const MODULE_PREFIX: &str = "__module_";
+
 /// The ring buffer of lines that the kernel half prints. A record is 8 bytes, the line's position in the list of
 /// [`PRINTS_SECTION`], little-endian, and then its values: numbers, bools and characters have 8 bytes, extended to them,
 /// text as many as its type, rounded up to 8.

@@ -37,6 +37,7 @@ impl Checker<'_> {
             params: types,
             ret,
             helper,
+            optional: false,
         });
         self.declare_name(name, Symbol::Extern(id));
     }

@@ -41,6 +41,7 @@ impl Checker<'_> {
             span: global.name.span,
             kernel_only: global.local.is_some(),
             pinned: global.pin.is_some(),
+            constant: false,
             init,
         });
         self.declare_name(&global.name, Symbol::Global(id));

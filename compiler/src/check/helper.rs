@@ -31,6 +31,7 @@ impl Body<'_, '_> {
             params,
             ret,
             helper: Some(number),
+            optional: false,
         }))
     }
 

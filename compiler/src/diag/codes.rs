@@ -19,7 +19,7 @@
 //! ````
 //!
 //! Words behind `wrong` and `right`: `strict` (as KernelScript 0.1.1), `build` (what only the back ends find), `test`
-//! (as `ks test` reads it), `file=NAME` (the file's name, else `main.ks`). A block with only `file=NAME` is a further
+//! (as `ks test` reads it), `module` (with a kernel module), `file=NAME` (the file's name, else `main.ks`). A block with only `file=NAME` is a further
 //! file of the example before it. Tests hold every example to what it says.
 
 use super::Code;
@@ -138,7 +138,7 @@ static PAGES: &[Page] = pages![
     0506 0507 0508 0509 0510 0511 0512 0513 0514 0515 0516 0517 0518 0519 0520 0521 0522 0601 0602 0603
     0604 0605 0606 0607 0608 0609 0610 0611 0612 0613 0615 0616 0617 0618 0619 0701 0702 0703 0704 0705
     0706 0707 0708 0709 0710 0711 0712 0713 0714 0715 0716 0717 0718 0801 0802 0803 0804 0805 0806 0901
-    0902 0903 0904 0905 0906 0907 0908 0909 1001 1002 1003 1004 1005 9901 9902
+    0902 0903 0904 0905 0906 0907 0908 0909 1001 1002 1003 1004 1005 1006 9901 9902
 ];
 
 #[cfg(test)]

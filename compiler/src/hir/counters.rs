@@ -43,6 +43,7 @@ pub fn rewrite(hir: &mut Hir) {
                 span: counter.span,
                 kernel_only: false,
                 pinned: false,
+                constant: false,
                 init: Vec::new(),
             })
         })

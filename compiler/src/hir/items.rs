@@ -252,6 +252,8 @@ pub struct Global {
     pub kernel_only: bool,
     /// `pin`: lives in the pinned map of all such globals.
     pub pinned: bool,
+    /// Nobody writes it but the host, before the object is loaded. Made by [`super::module`].
+    pub constant: bool,
     /// The first bytes of the initial value, up to the last that is not zero; all others are.
     pub init: Vec<u8>,
 }
@@ -446,6 +448,8 @@ pub struct Extern {
     pub ret: TypeId,
     /// The number of a helper; a kfunc has none and is found by name.
     pub helper: Option<u32>,
+    /// The kernel may not have it; then no call of it can be reached. Made by [`super::module`].
+    pub optional: bool,
 }
 
 /// An impl block: a struct_ops table of the kernel.

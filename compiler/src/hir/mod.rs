@@ -11,6 +11,7 @@ mod expr;
 pub mod flow;
 pub mod hooks;
 mod items;
+pub mod module;
 pub mod objects;
 mod stmt;
 pub mod visit;

@@ -31,17 +31,18 @@ impl Files for Memory {
 
 /// Checks the first file, with the others beside it. Flags: `strict` (the language of 0.1.1), `test` (for `ks test`),
 /// `btf` (against the kernel of [`kernel`], else against none), `build` (through the back ends too), `kernel=MAJOR.MINOR`
-/// (the same, for that kernel).
+/// (the same, for that kernel), `module` (the same, with a kernel module).
 pub fn check(files: &[File], flags: &[String]) -> Checked {
     let (name, text) = files.first().expect("an example has a file");
     let mut options = Options { files: Arc::new(Memory(files.to_vec())), ..Options::new("example") };
-    let mut build = false;
+    let (mut build, mut module) = (false, false);
     let mut kernel = None;
     for flag in flags {
         match flag.as_str() {
             "strict" => options.strict_011 = true,
             "test" => options.tests = true,
             "build" => build = true,
+            "module" => (build, module) = (true, true),
             "btf" => options.kernel = kernel::types().into(),
             other if other.starts_with("kernel=") => {
                 kernel = Some(other["kernel=".len()..].parse().expect("a version"));
@@ -53,7 +54,7 @@ pub fn check(files: &[File], flags: &[String]) -> Checked {
     let mut checked = pipeline::parse(name, text, options).expect("examples are short").check();
     if build {
         // What it says is in the diagnostics.
-        let _ = checked.build(Target { kernel, ..Target::default() });
+        let _ = checked.build(Target { kernel, module, ..Target::default() });
     }
     checked
 }

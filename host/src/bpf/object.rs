@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use ks_wit::object::{PINNED_LAYOUT, PRINTS_SECTION, lost_variable};
+use ks_wit::object::{MODULE_PREFIX, PINNED_LAYOUT, PRINTS_SECTION, lost_variable};
 use ks_wit::section::{BpfRecord, FAULT_COUNT_PREFIX};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
@@ -13,6 +13,7 @@ use object::read::elf::ElfFile64;
 use object::{Architecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _};
 
 use super::error::{BpfError, LoadError};
+use super::feature;
 use super::globals::{self, Variable};
 use super::image::Image;
 use super::link::Link;
@@ -106,7 +107,23 @@ impl Object {
         }
     }
 
+    /// Tells programs which of the kernel modules that they know are loaded.
+    fn show_modules(&self, open: &mut OpenObject) {
+        let known =
+            self.variables.iter().filter_map(|(name, at)| Some((name.strip_prefix(MODULE_PREFIX)?, at)));
+        for (module, variable) in known.filter(|(module, _)| feature::has_module(module)) {
+            for mut map in
+                open.maps_mut().filter(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
+            {
+                let byte = map.initial_value_mut().and_then(|image| image.get_mut(variable.offset));
+                byte.into_iter().for_each(|byte| *byte = 1);
+            }
+            tracing::debug!(target: "module", "programs call the functions of the kernel module `{module}`");
+        }
+    }
+
     fn load_open(&mut self, mut open: OpenObject) -> Result<(), BpfError> {
+        self.show_modules(&mut open);
         let images = images(&open);
         for _ in 0..PIN_RACES {
             let reused = match self.pins.reuse(&mut open) {

@@ -134,9 +134,8 @@ impl Asked<'_> {
         found.extend(program.kfuncs.iter().map(|(name, is_weak)| {
             let mut kfunc =
                 need(What::Kfunc, name, self.features.kfunc(&shape, name), since::kfunc(name), "");
-            if *is_weak && kfunc.state == State::Missing {
-                kfunc.state = State::Optional;
-                kfunc.remedy = None;
+            if *is_weak {
+                can_do_without(&mut kfunc);
             }
             kfunc
         }));
@@ -199,6 +198,21 @@ impl Asked<'_> {
             }
             _ => "the kernel is new enough, and was built without it".into(),
         }
+    }
+}
+
+/// A function that the object has, too: what a module brings along is taken at the load.
+fn can_do_without(kfunc: &mut Need) {
+    match kfunc.state {
+        State::Missing => {
+            kfunc.state = State::Optional;
+            kfunc.remedy =
+                Some("load the module that has it; until then the object's own function runs".into());
+        }
+        State::Unknown => {
+            kfunc.remedy = Some("nothing: without the module the object's own function runs".into())
+        }
+        State::Has | State::Optional => {}
     }
 }
 

@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
     target_kernel: Option<KernelVersion>,
     /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; mir:PASS for MIR each
-    /// time PASS changed it; to FILE, or to standard output
+    /// time PASS changed it; to FILE, or to standard output. kmod=DIR: the source of a kernel module with the
+    /// `@kfunc` functions, which programs prefer to their own while it is loaded
     #[arg(long, value_name = "STAGE[=FILE]")]
     emit: Vec<Emit>,
     #[command(flatten)]
@@ -90,7 +91,8 @@ fn target(args: &Args) -> Result<Target> {
         true => Listings::Text,
         false => Listings::None,
     };
-    let target = Target { arch, cpu, kernel: args.target_kernel, ..Target::default() };
+    let module = args.emit.iter().any(|emit| emit.stage == Stage::Kmod);
+    let target = Target { arch, cpu, kernel: args.target_kernel, module, ..Target::default() };
     Ok(Target { listings, ..target.for_users() })
 }
 
@@ -105,6 +107,7 @@ enum Stage {
     Elf,
     Wat,
     Component,
+    Kmod,
 }
 
 const STAGES: &[(&str, Stage)] = &[
@@ -116,6 +119,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("elf", Stage::Elf),
     ("wat", Stage::Wat),
     ("component", Stage::Component),
+    ("kmod", Stage::Kmod),
 ];
 
 /// `--emit STAGE[=FILE]`.
@@ -141,6 +145,9 @@ impl FromStr for Emit {
             let names: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
             format!("there is no stage `{word}`; stages are {}", names.join(", "))
         })?;
+        if *stage == Stage::Kmod && file.is_none() {
+            return Err("a kernel module has several files; write them to a folder with kmod=DIR".into());
+        }
         Ok(Emit { stage: *stage, file })
     }
 }
@@ -245,8 +252,20 @@ fn emit_built(args: &Args, built: &Built) -> Result<()> {
             Stage::Mir => emit.write(per_object(built, |object| object.mir()).as_bytes())?,
             Stage::Bpf => emit.write(per_object(built, |object| object.disassembly()).as_bytes())?,
             Stage::Elf => emit_elf(emit, built)?,
+            Stage::Kmod => emit_module(emit, built)?,
             Stage::Tokens | Stage::Ast | Stage::Hir | Stage::MirAfter(_) => {}
         }
+    }
+    Ok(())
+}
+
+fn emit_module(emit: &Emit, built: &Built) -> Result<()> {
+    let (Some(folder), Some(module)) = (&emit.file, &built.module) else { return Ok(()) };
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    for (name, text) in &module.files {
+        let file = folder.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }

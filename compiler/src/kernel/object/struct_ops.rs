@@ -9,9 +9,12 @@ use crate::types::{IntType, TypeKind};
 
 impl Assembly<'_> {
     /// The symbol of a function. Methods have the names of their blocks before their own, so that the blocks may have methods
-    /// of the same name.
+    /// of the same name; a `@kfunc` leaves its name to the function of the module.
     pub(super) fn symbol(&self, id: FuncId) -> String {
         let function = &self.hir.functions[id];
+        if self.hir.externs.iter().any(|one| one.optional && one.name == function.name) {
+            return self.unused_name(&format!("{}_of_the_object", function.name));
+        }
         let FunctionKind::Method(block) = function.kind else { return function.name.clone() };
         let method = section::method_name(function);
         self.unused_name(&format!("{}_{method}", self.hir.impls[block].name))

@@ -62,7 +62,8 @@ impl Assembly<'_> {
         let params: Vec<_> = names.iter().map(String::as_str).zip(types).collect();
         let ret = self.foreign(one.ret);
         let proto = self.builder.btf().func_proto(ret, &params);
-        let added = self.builder.add_kfunc(&one.name, proto, KfuncPresence::Required);
+        let presence = if one.optional { KfuncPresence::Optional } else { KfuncPresence::Required };
+        let added = self.builder.add_kfunc(&one.name, proto, presence);
         self.externals.insert(id, added);
         added
     }

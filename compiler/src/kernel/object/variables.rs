@@ -43,6 +43,7 @@ impl Assembly<'_> {
             name: global.name.clone(),
             section: match global.init.is_empty() {
                 _ if global.pinned => DataSection::Pinned,
+                _ if global.constant => DataSection::Rodata,
                 true => DataSection::Bss,
                 false => DataSection::Data,
             },

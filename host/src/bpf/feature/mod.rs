@@ -292,6 +292,12 @@ fn probe_point(like: Like, target: &str) -> Answer {
     }
 }
 
+/// Whether a kernel module is loaded, with types: without them programs cannot call its functions.
+pub(super) fn has_module(name: &str) -> bool {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name(name) && Path::new("/sys/kernel/btf").join(name).exists()
+}
+
 /// The loaded module that has a function of this name.
 fn module_with(name: &str) -> Result<Option<String>, String> {
     Ok(symbol(name)?.and_then(|symbol| symbol.module))
