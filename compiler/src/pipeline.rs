@@ -110,6 +110,7 @@ impl Parsed {
             if diagnostics.has_errors() { None } else { check::check(&program, &options, &mut diagnostics) };
         let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
         let hir = hir.map(|mut hir| {
+            hir::names::rewrite(&mut hir);
             hir::objects::rewrite(&mut hir);
             hir::counters::rewrite(&mut hir);
             choose_entries(hir, options.tests)

@@ -309,3 +309,47 @@ fn main() -> i32 {
         "{lines:?}"
     );
 }
+
+/// What a module declares is there under its own name, whatever the script that imports it declares.
+#[test]
+fn root_modules_bring_maps_variables_and_rings() {
+    const MODULE: &str = "
+        struct Noted { value: u32 }
+        var seen : hash<u32, u64>(16)
+        var total: u64 = 0
+        var ring : ringbuf<Noted>(4096)
+        config limits { most: u32 = 3, }
+        @helper
+        fn note(value: u32) -> u32 {
+            seen[value] += 1
+            total += 1
+            var noted = ring.reserve()
+            noted->value = limits.most
+            ring.submit(noted)
+            return value
+        }
+        fn noted(value: u32) -> u64 { return seen[value] * 100 + total }";
+    const SCRIPT: &str = "
+        import lib from \"lib.ks\"
+        var lib_seen: u64 = 5
+        @tracepoint(\"sched/sched_switch\")
+        fn kststmodule(ctx: *trace_event_raw_sched_switch) -> i32 {
+            if (lib_seen == 5) {
+                lib_seen += lib.note(7)
+            }
+            return 0
+        }
+        fn main() -> i32 {
+            var p = load(kststmodule)
+            if (attach(p, \"\", 0) != 0) { return 1 }
+            for (i in 0..50) { sleep(1) }
+            detach(p)
+            print(\"{} {}\", lib.noted(7), lib_seen)
+            return 0
+        }";
+    let folder = Folder::new();
+    folder.write("lib.ks", MODULE);
+    let script = folder.write("importing.ks", SCRIPT);
+    let ran = finish(allowed().arg(script));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "101 12\n"), "{ran:#?}");
+}

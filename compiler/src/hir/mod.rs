@@ -12,6 +12,7 @@ pub mod flow;
 pub mod hooks;
 mod items;
 pub mod module;
+pub mod names;
 pub mod objects;
 mod stmt;
 pub mod visit;
