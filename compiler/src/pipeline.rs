@@ -113,6 +113,7 @@ impl Parsed {
             hir::names::rewrite(&mut hir);
             hir::objects::rewrite(&mut hir);
             hir::counters::rewrite(&mut hir);
+            hir::walks::rewrite(&mut hir);
             choose_entries(hir, options.tests)
         });
         Checked { sources, diagnostics, hir, file }

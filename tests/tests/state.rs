@@ -353,3 +353,48 @@ fn root_modules_bring_maps_variables_and_rings() {
     let ran = finish(allowed().arg(script));
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "101 12\n"), "{ran:#?}");
 }
+
+/// Structs are the entries themselves; every index is met once, until `break`.
+#[test]
+fn root_arrays_are_walked_in_the_kernel_half() {
+    const SCRIPT: &str = "
+        struct Slot { hits: u32, sum: u64 }
+        var small : array<u8, u64>(200)
+        var slots : array<u32, Slot>(8)
+        var own : percpu_array<u16, u64>(4)
+        var sum: u64 = 0
+        var done: u32 = 0
+        @tracepoint(\"sched/sched_switch\")
+        fn kststwalk(ctx: *trace_event_raw_sched_switch) -> i32 {
+            if (done > 0) { return 0 }
+            done = 1
+            var skipped = 10
+            for (k, v in small) {
+                if (k == skipped) { continue }
+                if (k >= 100) { break }
+                sum += v * k
+            }
+            for (k, slot in slots) {
+                slot.hits += k
+                for (i, v in own) {
+                    own[i] += 1
+                    slot.sum += i
+                }
+            }
+            done = 2
+            return 0
+        }
+        fn main() -> i32 {
+            for (k, v in small) { small[k] = k }
+            var p = load(kststwalk)
+            if (attach(p, \"\", 0) != 0) { return 1 }
+            for (i in 0..100) {
+                if (done < 2) { sleep(1) }
+            }
+            detach(p)
+            print(\"{} {} {} {}\", sum, slots[7].hits, slots[7].sum, own[3])
+            return 0
+        }";
+    let ran = run_script("kststwalk", SCRIPT, NO_WORDS);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "328250 7 6 8\n"), "{ran:#?}");
+}

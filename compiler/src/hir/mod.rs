@@ -17,6 +17,7 @@ pub mod objects;
 mod stmt;
 pub mod visit;
 pub mod visit_mut;
+pub mod walks;
 
 pub use builtin::*;
 pub use expr::*;
