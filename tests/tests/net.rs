@@ -1,6 +1,7 @@
 //! Programs on packets and connections, attached by `ks-host` and seen to do their work. Each test has network namespaces
 //! or a control group of its own. These tests need root.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
@@ -95,6 +96,47 @@ fn root_cgroup_refuses_all_ports_but_one() {
     assert_eq!((outcome.numbers("refused"), outcome.numbers("allowed")), (vec![2], vec![1]), "{outcome:#?}");
     assert!(outcome.numbers("sent")[0] > 6, "{outcome:#?}");
     assert_eq!(try_port(bad).code, 0, "gone with the host");
+}
+
+/// The data of TCP lies apart from the headers when it is sent.
+#[test]
+fn root_tc_reads_and_writes_packets_in_several_pieces() {
+    const SCRIPT: &str = r#"
+var packets: u64 = 0
+var last: u64 = 0
+@tc("egress") fn kstnetpieces(ctx: *__sk_buff) -> i32 {
+    if (ctx->len > 900) {
+        var data = ctx->data
+        packets += 1
+        last += data[ctx->len - 1]
+        data[ctx->len - 1] = 9
+    }
+    return TC_ACT_OK
+}
+fn main() -> i32 {
+    var program = load(kstnetpieces)
+    if (attach(program, "left", 0) != 0) { return 1 }
+    print("attached")
+    while (!stopping()) { sleep(10) }
+    print("packets %u", packets)
+    print("last %u", last)
+    return 0
+}
+"#;
+    let wire = Wire::new();
+    let running = Running::begin(wire.allowed(), "pieces", SCRIPT, &[] as &[&str], "attached");
+    let listener = wire.in_right(|| TcpListener::bind("10.9.0.2:9000").expect("the address is there"));
+    let mut sender = wire.in_left(|| TcpStream::connect("10.9.0.2:9000").expect("somebody listens"));
+    let (mut receiver, _) = listener.accept().expect("somebody connects");
+    sender.write_all(&[7; 1000]).expect("the wire is up");
+    let mut received = [0; 1000];
+    receiver.read_exact(&mut received).expect("the wire is up");
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let packets = outcome.numbers("packets")[0];
+    assert!(packets >= 1, "{outcome:#?}");
+    assert_eq!(outcome.numbers("last"), [7 * packets], "{outcome:#?}");
+    assert_eq!((received[998], received[999]), (7, 9));
 }
 
 /// What is wrong with a target is said, with the errno as the result; the second attachment to one place is refused.

@@ -295,7 +295,7 @@ impl Selector<'_> {
                 let (width, dst) = (self.width(result), self.define(result));
                 self.push(Kind::Alu { op: AluOp::Add, width, dst, lhs, rhs: Rhs::Reg(rhs) });
             }
-            Op::PacketEdge { context, offset } => {
+            Op::PacketEdge { context, offset, .. } => {
                 let base = Base::Reg(self.register(*context));
                 let dst = self.define(result);
                 self.push(Kind::Load { size: Size::W, dst, base, offset: *offset });

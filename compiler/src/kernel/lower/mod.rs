@@ -25,6 +25,7 @@ mod external;
 mod histogram;
 mod inline;
 mod kernel_memory;
+mod linear;
 mod loops;
 mod map;
 mod matching;
@@ -276,6 +277,7 @@ impl<'a> Lowerer<'a> {
             context: None,
         };
         lowerer.parameters(id)?;
+        lowerer.bring_into_one_piece(id)?;
         let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
         if let Some(claim) = claim {
             lowerer.scratch = Some(claim.base);

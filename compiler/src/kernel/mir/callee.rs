@@ -40,6 +40,8 @@ pub enum Helper {
     GetCurrentUidGid,
     /// `(buffer, bytes) -> 0 or -errno`
     GetCurrentComm,
+    /// `(context, bytes) -> 0 or -errno`: brings so many bytes of the packet into one piece. Every pointer into it is void.
+    SkbPullData,
     /// `(context, programs, index)`: does not come back but with an error.
     TailCall,
     /// `() -> id`
@@ -76,6 +78,7 @@ impl Helper {
             Helper::GetCurrentPidTgid => "bpf_get_current_pid_tgid",
             Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
             Helper::GetCurrentComm => "bpf_get_current_comm",
+            Helper::SkbPullData => "bpf_skb_pull_data",
             Helper::TailCall => "bpf_tail_call",
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
             Helper::GetAttachCookie => "bpf_get_attach_cookie",
@@ -105,6 +108,7 @@ impl Helper {
             Helper::GetCurrentPidTgid => 14,
             Helper::GetCurrentUidGid => 15,
             Helper::GetCurrentComm => 16,
+            Helper::SkbPullData => 39,
             Helper::TailCall => 12,
             Helper::GetCurrentCgroupId => 80,
             Helper::GetAttachCookie => 174,
@@ -138,6 +142,7 @@ impl Helper {
                 | Helper::RingSubmit
                 | Helper::RingDiscard
                 | Helper::GetCurrentComm
+                | Helper::SkbPullData
                 | Helper::TailCall
                 | Helper::ProbeReadKernel
                 | Helper::ProbeReadUser

@@ -25,7 +25,7 @@ const FIRST_ADDRESS: u64 = 1 << 32;
 
 impl Lowerer<'_> {
     /// The member of a context that a place is, if it leads to the packet.
-    pub(super) fn packet_member(&self, place: &Place) -> Option<&'static ContextField> {
+    pub(in super::super) fn packet_member(&self, place: &Place) -> Option<&'static ContextField> {
         let member = self.context_place(place)?;
         member.field.ty.is_packet().then_some(member.field)
     }
@@ -47,6 +47,17 @@ impl Lowerer<'_> {
 
     /// Where the packet starts or ends, or its metadata starts.
     fn edge(&mut self, member: MemberType, span: Span) -> Lower<Value> {
+        self.edge_at(member, false, span)
+    }
+
+    /// How many bytes of the packet lie in one piece, before all of them are brought there.
+    pub(in super::super) fn early_length(&mut self, span: Span) -> Lower<Value> {
+        let start = self.edge_at(MemberType::PacketStart, true, span)?;
+        let end = self.edge_at(MemberType::PacketEnd, true, span)?;
+        Ok(self.builder.value(Type::I64, Op::PtrDiff(end, start)))
+    }
+
+    fn edge_at(&mut self, member: MemberType, early: bool, span: Span) -> Lower<Value> {
         let Some((context, structure)) = self.context else {
             return not_yet(span, "a pointer into a packet where there is no context is");
         };
@@ -55,7 +66,7 @@ impl Lowerer<'_> {
             return not_yet(span, "a pointer into this packet is");
         };
         let origin = if member == MemberType::PacketEnd { Origin::PacketEnd } else { Origin::Packet };
-        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset }))
+        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, early }))
     }
 
     fn edges(&mut self, part: Part, span: Span) -> Lower<(Value, Value)> {

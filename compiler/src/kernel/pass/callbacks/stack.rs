@@ -127,6 +127,7 @@ fn writes(callee: Callee) -> bool {
         Helper::MapPush,
         Helper::GetStackId,
         Helper::GetAttachCookie,
+        Helper::SkbPullData,
         Helper::TailCall,
         Helper::RingSubmit,
         Helper::RingDiscard,

@@ -1,0 +1,75 @@
+//! The packets of tc programs: the kernel shows a program the part that lies in one piece, and what was received or is sent in
+//! several pieces would read as zeros. So a program that reads packets brings them into one piece before anything else,
+//! where they are not:
+//!
+//! ```text
+//!     if (data_end - data < ctx->len) bpf_skb_pull_data(ctx, ctx->len)
+//! ```
+//!
+//! Without memory for that the first part stays, and the rest reads as zeros. Packets of xdp lie in one piece; other programs
+//! on packets cannot move them (net/core/filter.c, v6.12, `tc_cls_act_func_proto`).
+
+use std::collections::BTreeSet;
+
+use super::super::mir::{Callee, Condition, Helper, Op, Size, Type};
+use super::{Lower, Lowerer};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{FuncId, Place, ProgramKind};
+
+/// Where `struct __sk_buff` has the bytes of the whole packet. Source: include/uapi/linux/bpf.h, v6.12.
+const WHOLE_LENGTH: i16 = 0;
+
+impl Lowerer<'_> {
+    /// At the start of a tc program that reads packets.
+    pub(super) fn bring_into_one_piece(&mut self, id: FuncId) -> Lower<()> {
+        let (Some(ProgramKind::Tc), Some(context), true) =
+            (self.kind, self.entry_context, self.hir.is_entry(id))
+        else {
+            return Ok(());
+        };
+        if !self.reads_packets(id) {
+            return Ok(());
+        }
+        let there = self.early_length(self.active.source.span)?;
+        let whole =
+            self.builder.value(Type::I32, Op::Load { size: Size::W, base: context, offset: WHOLE_LENGTH });
+        let whole = self.builder.value(Type::I64, Op::ZeroExtend(whole));
+        let partly = self.builder.compare(Condition::Lt, there, whole);
+        let (pull, go_on) = (self.builder.block(), self.builder.block());
+        self.builder.branch(partly, pull, go_on);
+        self.builder.switch_to_sealed(pull);
+        self.builder
+            .effect(Op::Call { callee: Callee::Helper(Helper::SkbPullData), args: vec![context, whole] });
+        self.builder.jump(go_on);
+        self.builder.switch_to_sealed(go_on);
+        Ok(())
+    }
+
+    /// Whether a function, or one that it calls, has a pointer into the packet of its context.
+    fn reads_packets(&self, id: FuncId) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut reads = Reads { lowerer: self, found: false, called: vec![id] };
+        while let Some(id) = reads.called.pop() {
+            if seen.insert(id) {
+                visit::block(&mut reads, &self.hir.functions[id].body);
+            }
+        }
+        reads.found
+    }
+}
+
+struct Reads<'a, 'h> {
+    lowerer: &'a Lowerer<'h>,
+    found: bool,
+    called: Vec<FuncId>,
+}
+
+impl Visitor for Reads<'_, '_> {
+    fn function(&mut self, id: FuncId) {
+        self.called.push(id);
+    }
+
+    fn place(&mut self, place: &Place) {
+        self.found |= self.lowerer.packet_member(place).is_some();
+    }
+}
