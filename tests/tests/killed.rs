@@ -1,5 +1,5 @@
 //! `ks-host` is killed (SIGKILL) at random moments while it attaches and detaches programs that observe: nothing stays
-//! attached. Packets and connections: `net_killed`; structs of the kernel: `registering`. These tests need root.
+//! attached. Packets and connections on the running kernel: `net_killed`; structs of the kernel: `registering`. These tests need root.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -28,33 +28,42 @@ const MOMENTS: u32 = 100;
 /// Moments in the second emulated kernel: each takes more than half a second there.
 const FEWER_MOMENTS: u32 = 20;
 
-/// What is attached: its name, its attribute and its parameters.
+/// What is attached: its name, its attribute and its parameters; its result and what that is, and where it is attached.
 struct Kind {
     name: &'static str,
     attribute: &'static str,
     params: &'static str,
+    result: &'static str,
+    pass: &'static str,
+    target: &'static str,
 }
 
 impl Kind {
+    /// One that observes, attached where its attribute says.
     const fn new(name: &'static str, attribute: &'static str, params: &'static str) -> Kind {
-        Kind { name, attribute, params }
+        Kind { name, attribute, params, result: "i32", pass: "0", target: "" }
+    }
+
+    /// One that lets packets or connections pass.
+    const fn passing(self, result: &'static str, pass: &'static str, target: &'static str) -> Kind {
+        Kind { result, pass, target, ..self }
     }
 
     fn program(&self) -> String {
-        let Kind { name, attribute, params } = self;
-        format!("{attribute}\nfn NAME{name}({params}) -> i32 {{ hits += 1 return 0 }}\n")
+        let Kind { name, attribute, params, result, pass, .. } = self;
+        format!("{attribute}\nfn NAME{name}({params}) -> {result} {{ hits += 1 return {pass} }}\n")
     }
 
     /// One turn: attached, seen to be so, and detached.
     fn turn(&self) -> String {
-        let name = self.name;
-        match name {
+        let Kind { name, target, .. } = self;
+        match *name {
             "perf" => format!(
                 "var att = attach(p_{name}, perf_options {{ event: context_switches, pid: 0, cpu: -1, period: 1 }}, 0)
                 if (att == null) {{ return 1 }}
                 detach(att)\n"
             ),
-            _ => format!("if (attach(p_{name}, \"\", 0) != 0) {{ return 1 }}\ndetach(p_{name})\n"),
+            _ => format!("if (attach(p_{name}, \"{target}\", 0) != 0) {{ return 1 }}\ndetach(p_{name})\n"),
         }
     }
 }
@@ -76,6 +85,19 @@ const PROBES: [Kind; 4] = [
     Kind::new("leave", "@retprobe(\"vfs_fsync\")", "file: *file"),
     Kind::new("offset", "@probe(\"vfs_fsync+0\")", "file: *file"),
     Kind::new("hook", "@lsm(\"file_open\")", "file: *file, ret: i32"),
+];
+
+/// Those on packets and connections, which emulated kernels are killed with; this one in `net_killed`.
+const NETWORK: [Kind; 5] = [
+    Kind::new("driver", "@xdp", "ctx: *xdp_md").passing("xdp_action", "XDP_PASS", "lo"),
+    Kind::new("queue", "@tc(\"ingress\")", "ctx: *__sk_buff").passing("i32", "TC_ACT_OK", "lo"),
+    Kind::new("group", "@cgroup(\"egress\")", "ctx: *__sk_buff").passing("i32", "1", "/sys/fs/cgroup"),
+    Kind::new("connect", "@cgroup(\"connect4\")", "ctx: *bpf_sock_addr").passing(
+        "i32",
+        "1",
+        "/sys/fs/cgroup",
+    ),
+    Kind::new("filter", "@socket_filter", "ctx: *__sk_buff").passing("i32", "0", "lo"),
 ];
 
 /// A script that attaches and detaches as fast as it can, and says when it has done so once.
@@ -163,7 +185,10 @@ fn everything_killed_leaves_nothing() {
     if inside().is_none() {
         return;
     }
-    let kinds: Vec<&Kind> = KINDS.iter().chain(&PROBES).collect();
-    let moments = if inside().as_deref() == Some("6.1") { MOMENTS } else { FEWER_MOMENTS };
+    let is_6_1 = inside().as_deref() == Some("6.1");
+    // tc programs have links since 6.6.
+    let network = NETWORK.iter().filter(|kind| !is_6_1 || !kind.attribute.starts_with("@tc"));
+    let kinds: Vec<&Kind> = KINDS.iter().chain(&PROBES).chain(network).collect();
+    let moments = if is_6_1 { MOMENTS } else { FEWER_MOMENTS };
     kill_at_moments(&kinds, "ksm", moments);
 }
