@@ -248,7 +248,15 @@ fn instantiate(
     options: RunOptions,
     confine: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Instance<State>, Outcome> {
-    let (object, shape) = asked.allowed(&options)?;
+    let (mut object, shape) = asked.allowed(&options)?;
+    if let Some(Ok(object)) = &mut object {
+        object.supervise().map_err(|errno| {
+            Outcome::Failed(format!(
+                "{}: cannot start the process that detaches tc programs: {errno}",
+                options.name
+            ))
+        })?;
+    }
     let command = match options.exec.as_slice() {
         [] => None,
         exec => Some(Command::start(exec, options.stop.clone()).map_err(|error| {

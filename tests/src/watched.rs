@@ -63,6 +63,13 @@ impl Running {
         self.finish()
     }
 
+    /// Kills it (SIGKILL).
+    pub fn kill(mut self) {
+        self.child.kill().expect("it is ours");
+        let status = self.child.wait().expect("it is ours");
+        assert_eq!(status.code(), None, "it had not ended: {status}");
+    }
+
     /// Waits until it has ended by itself.
     pub fn finish(mut self) -> Outcome {
         self.lines.read_to_string(&mut self.stdout).expect("text");

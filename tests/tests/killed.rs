@@ -20,7 +20,9 @@ fn kernel_6_12() {
 }
 
 fn killed_in(kernel: Kernel) {
-    Machine::new(kernel).seconds(400).file("/bin/true").run_tests(&["everything_killed"]);
+    let machine = Machine::new(kernel).seconds(400).file("/bin/true");
+    // What tc programs are attached by where they have no links.
+    machine.module("sch_ingress").module("cls_bpf").run_tests(&["everything_killed"]);
 }
 
 /// Moments per kind; in an emulated kernel all kinds are attached together.
@@ -185,10 +187,10 @@ fn everything_killed_leaves_nothing() {
     if inside().is_none() {
         return;
     }
-    let is_6_1 = inside().as_deref() == Some("6.1");
-    // tc programs have links since 6.6.
-    let network = NETWORK.iter().filter(|kind| !is_6_1 || !kind.attribute.starts_with("@tc"));
-    let kinds: Vec<&Kind> = KINDS.iter().chain(&PROBES).chain(network).collect();
-    let moments = if is_6_1 { MOMENTS } else { FEWER_MOMENTS };
+    let kinds: Vec<&Kind> = KINDS.iter().chain(&PROBES).chain(&NETWORK).collect();
+    let moments = if inside().as_deref() == Some("6.1") { MOMENTS } else { FEWER_MOMENTS };
     kill_at_moments(&kinds, "ksm", moments);
+    // The qdiscs are gone, too.
+    let users = std::fs::read_to_string("/sys/module/sch_ingress/refcnt").expect("the module is loaded");
+    assert_eq!(users.trim(), "0");
 }

@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use object::read::elf::ElfFile64;
 use object::{Architecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _};
 
+use super::attach::Supervisor;
 use super::error::{BpfError, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
@@ -53,6 +54,7 @@ pub struct Object {
     stage: Stage,
     /// Why the load failed: it is not tried again.
     failure: Option<BpfError>,
+    supervisor: Option<Arc<Supervisor>>,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,23 @@ impl Object {
         let print_table = print_table.map(<[u8]>::to_vec);
         let (open, pins) = open_with_libbpf(&record)?;
         let pins = pins.with_layout(variables.get(PINNED_LAYOUT));
-        Ok(Object { record, variables, print_table, pins, stage: Stage::Open(open), failure: None })
+        let stage = Stage::Open(open);
+        Ok(Object { record, variables, print_table, pins, stage, failure: None, supervisor: None })
+    }
+
+    /// Starts what undoes attachments without links when this process is gone, if this kernel has no links for programs of
+    /// the object. Without it such programs are not attached.
+    ///
+    /// # Errors
+    /// Of fork(2) and pipe(2).
+    pub fn supervise(&mut self) -> Result<(), Errno> {
+        let Stage::Open(open) = &self.stage else { return Ok(()) };
+        let has_tc =
+            open.progs().any(|one| ProgramKind::from(one.prog_type() as u32) == ProgramKind::SchedCls);
+        if has_tc && feature::lacks_tcx() {
+            self.supervisor = Some(Arc::new(Supervisor::start()?));
+        }
+        Ok(())
     }
 
     /// What it will create when it is loaded; none if it is loaded, or can never be.
@@ -178,7 +196,7 @@ impl Object {
         self.load()?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
         match loaded.object.progs().find(|program| program.name() == name) {
-            Some(inner) => Ok(Program { inner }),
+            Some(inner) => Ok(Program { inner, supervisor: self.supervisor.as_ref() }),
             None => {
                 let known =
                     loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());

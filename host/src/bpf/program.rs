@@ -3,9 +3,11 @@
 use std::ffi::CString;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
+use super::attach::Supervisor;
 use super::error::BpfError;
 use super::link::Link;
 use super::sys;
@@ -134,6 +136,8 @@ pub struct ProgramInfo {
 #[derive(Debug)]
 pub struct Program<'object> {
     pub(super) inner: libbpf_rs::Program<'object>,
+    /// Undoes what has no link.
+    pub(super) supervisor: Option<&'object Arc<Supervisor>>,
 }
 
 impl Program<'_> {

@@ -90,8 +90,9 @@ const ANY_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ANY_OLD: &[i64] = &[];
 
-/// What attaching to interfaces takes: netlink, and sockets to attach to. Nothing connects.
+/// What attaching to interfaces takes: netlink, its lock, and sockets to attach to. Nothing connects.
 const SOCKETS: &[i64] = &[
+    libc::SYS_flock,
     libc::SYS_bind,
     libc::SYS_setsockopt,
     libc::SYS_getsockopt,

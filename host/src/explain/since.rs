@@ -128,7 +128,7 @@ const PROGRAMS: &[(&str, Version, Version, &str)] = &[
     ("uprobe", (4, 1), (5, 15), "CONFIG_UPROBE_EVENTS"),
     ("uretprobe", (4, 1), (5, 15), "CONFIG_UPROBE_EVENTS"),
     ("xdp", (4, 8), (5, 9), "CONFIG_NET"),
-    ("tcx", (4, 1), (6, 6), "CONFIG_NET_XGRESS"),
+    ("tcx", (4, 1), (4, 5), "CONFIG_NET_CLS_BPF"),
     ("tc", (4, 1), (6, 6), "CONFIG_NET_XGRESS"),
     ("cgroup_skb", (4, 10), (5, 7), "CONFIG_CGROUP_BPF"),
     ("cgroup", (4, 17), (5, 7), "CONFIG_CGROUP_BPF"),
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!([27, 32, 33, 19].map(map), [Some((5, 8)), Some((6, 2)), Some((6, 9)), Some((4, 19))]);
         assert_eq!((helper(212, "xdp"), map(99)), (None, None));
         assert_eq!([helper(14, "xdp"), helper(14, "kprobe/f")], [Some((6, 10)), Some((4, 2))]);
-        assert!(programs("tcx/ingress").is_some_and(|tcx| tcx.links_since == (6, 6)));
+        assert!(programs("tcx/ingress").is_some_and(|tcx| tcx.links_since == (4, 5)));
         assert!(programs("nothing").is_none());
     }
 }

@@ -1,9 +1,11 @@
 //! Attaching programs to targets that have links of their own: one file per family.
 //!
-//! What is attached here is gone when its descriptor is closed, so also when this process ends, however it ends. Not here:
+//! What is attached here is gone when its descriptor is closed, so also when this process ends, however it ends; what has no
+//! descriptor another process takes away then (`clsact`). Not here:
 //! programs that are linked to perf events, whose descriptors somebody else owns.
 
 mod cgroup;
+mod clsact;
 mod net;
 mod probe;
 mod trace;
@@ -17,6 +19,8 @@ use super::link::Link;
 use super::program::{Program, ProgramKind};
 use super::sys;
 
+pub(super) use clsact::Filter;
+pub use clsact::Supervisor;
 pub use probe::Place;
 
 impl Program<'_> {
@@ -29,7 +33,7 @@ impl Program<'_> {
     pub fn attach(&self, target: &str, flags: u32) -> Result<Link, BpfError> {
         match self.kind() {
             ProgramKind::Xdp => self.attach_xdp(target, flags),
-            ProgramKind::SchedCls => self.attach_tcx(target),
+            ProgramKind::SchedCls => self.attach_tc(target),
             ProgramKind::SocketFilter => self.attach_socket_filter(target),
             ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => self.attach_cgroup(target),
             ProgramKind::RawTracepoint => self.attach_raw_tracepoint(target),

@@ -1,4 +1,4 @@
-//! Programs on the packets of a network interface: xdp, tc (tcx), socket filters.
+//! Programs on the packets of a network interface: xdp, tc, socket filters.
 
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -9,6 +9,7 @@ use super::super::error::BpfError;
 use super::super::link::Link;
 use super::super::program::Program;
 use super::super::sys;
+use super::clsact::{Filter, Side};
 
 /// A link is exclusive anyway, so this flag says nothing more. Source of the flags: include/uapi/linux/if_link.h, v6.12.
 const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1;
@@ -41,11 +42,26 @@ impl Program<'_> {
         linked.map_err(|errno| self.not_linked(&format!("the interface `{target}`"), errno))
     }
 
-    /// Attaches a tc program to an interface, before those that are there. Since Linux 6.6.
-    pub(super) fn attach_tcx(&self, target: &str) -> Result<Link, BpfError> {
+    /// Attaches a tc program to an interface, before those that are there: by a tcx link (Linux 6.6), else by a filter.
+    pub(super) fn attach_tc(&self, target: &str) -> Result<Link, BpfError> {
         let interface = self.interface(target)?;
-        self.create_link(interface, 0)
-            .map_err(|errno| self.not_linked(&format!("the interface `{target}`"), errno))
+        let place = format!("the interface `{target}`");
+        match (self.create_link(interface, 0), self.supervisor) {
+            (Ok(link), _) => Ok(link),
+            (Err(Errno::EINVAL), Some(supervisor)) => {
+                let is_egress = self.inner.attach_type() as u32 == libbpf_sys::BPF_TCX_EGRESS;
+                let side = if is_egress { Side::Egress } else { Side::Ingress };
+                let filter = Filter::attach(self.inner.as_fd(), interface, side, supervisor);
+                filter.map(Link::of_filter).map_err(|errno| {
+                    self.kernel(
+                        &format!("attach to {place}"),
+                        "rtnetlink(RTM_NEWQDISC, RTM_NEWTFILTER)",
+                        errno,
+                    )
+                })
+            }
+            (Err(errno), _) => Err(self.not_linked(&place, errno)),
+        }
     }
 
     /// Shows every packet of an interface to a socket filter: to the filter of a packet socket that nobody reads.

@@ -222,7 +222,8 @@ impl Features {
             libbpf_sys::BPF_PROG_TYPE_XDP => self.link("BPF_XDP"),
             libbpf_sys::BPF_PROG_TYPE_SCHED_CLS => match sys::asks_interface(shape.like.attach_type) {
                 Ok(()) => Answer::Yes,
-                Err(Errno::EINVAL) => Answer::No("the kernel has no tcx links".into()),
+                // A filter does the same.
+                Err(Errno::EINVAL) => Answer::Yes,
                 Err(errno) => Answer::Unknown(format!("bpf(BPF_PROG_QUERY): {errno:?}")),
             },
             libbpf_sys::BPF_PROG_TYPE_STRUCT_OPS => self.link("BPF_STRUCT_OPS"),
@@ -290,6 +291,11 @@ fn probe_point(like: Like, target: &str) -> Answer {
         Ok(None) => Answer::No(format!("no function `{function}` in /proc/kallsyms")),
         Err(why) => Answer::Unknown(why),
     }
+}
+
+/// Whether tc programs cannot be attached by links (before Linux 6.6).
+pub(super) fn lacks_tcx() -> bool {
+    sys::asks_interface(libbpf_sys::BPF_TCX_INGRESS) == Err(Errno::EINVAL)
 }
 
 /// Whether a kernel module is loaded, with types: without them programs cannot call its functions.
