@@ -56,6 +56,8 @@ pub mod plugin;
 #[cfg(feature = "plugins")]
 pub mod policy;
 #[cfg(feature = "plugins")]
+pub mod record;
+#[cfg(feature = "plugins")]
 mod run;
 #[cfg(feature = "plugins")]
 mod running;

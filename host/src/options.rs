@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
-use crate::world::{Audit, HistogramSink, Settings, Share, StackRequest};
+use crate::world::{Audit, Calls, HistogramSink, Settings, Share, StackRequest};
 
 /// How a plugin is run.
 pub struct RunOptions {
@@ -50,6 +50,8 @@ pub struct RunOptions {
     /// How much of the time of all CPUs each of its programs may take. The kernel must count it
     /// ([`Statistics::enable`](crate::bpf::statistics::Statistics::enable)).
     pub bpf_share: Option<Share>,
+    /// Who answers its calls.
+    pub calls: Calls,
 }
 
 impl RunOptions {
@@ -74,6 +76,7 @@ impl RunOptions {
             confine: true,
             audit: None,
             bpf_share: None,
+            calls: Calls::Answered,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::plugin::{
     Signer, Watch,
 };
 use crate::policy::{self, Need};
-use crate::world::{self, Entry, SettingError, Settings, StackMap, State};
+use crate::world::{self, Answers, Calls, Entry, SettingError, Settings, StackMap, State};
 
 /// The engine and the world; one per process.
 pub struct Host {
@@ -33,7 +33,7 @@ impl Host {
     /// If this machine lacks what generated code needs.
     pub fn new() -> Result<Host, EngineError> {
         let engine = Engine::new()?;
-        let linker = world::linker(&engine)?;
+        let linker = world::linker(&engine, Answers::Host)?;
         Ok(Host { engine, linker, cache: None })
     }
 
@@ -143,7 +143,11 @@ impl PreparedPlugin {
                 None => Limits::of(&options.policy).tick(),
             },
         };
-        let (prepared, asked) = (self.prepared.clone(), self.asked());
+        let prepared = match self.linked(&options.calls) {
+            Ok(prepared) => prepared,
+            Err(reason) => return Outcome::Failed(reason),
+        };
+        let (calls, asked) = (options.calls.clone(), self.asked());
         let functions = options.confine.then(|| Arc::clone(&self.functions));
         let audit = options.audit.clone().map(|audit| (audit, options.name.clone()));
         let outcome = plugin::supervise(&self.engine, &watch, move || {
@@ -162,7 +166,23 @@ impl PreparedPlugin {
                 return Outcome::Failed(format!("{name}: {error}"));
             }
         }
+        if let Calls::Recorded(recording) = calls
+            && let Err(reason) = recording.end(&outcome)
+        {
+            return Outcome::Failed(reason);
+        }
         outcome
+    }
+
+    /// The plugin, linked with what answers its calls.
+    fn linked(&self, calls: &Calls) -> Result<Prepared<State>, String> {
+        match calls.answers() {
+            Answers::Host => Ok(self.prepared.clone()),
+            answers => {
+                let linker = world::linker(&self.engine, answers).map_err(|error| error.to_string())?;
+                self.prepared.linked_with(&linker).map_err(|error| error.to_string())
+            }
+        }
     }
 
     /// Makes an instance on the calling thread, which is not confined, for a caller that calls its exports. Nobody watches
@@ -171,7 +191,8 @@ impl PreparedPlugin {
     /// # Errors
     /// The outcome that takes the place of a run.
     pub fn instantiate(&self, options: RunOptions) -> Result<Instance<State>, Outcome> {
-        instantiate(&self.prepared, self.asked(), options, None)
+        let prepared = self.linked(&options.calls).map_err(Outcome::Failed)?;
+        instantiate(&prepared, self.asked(), options, None)
     }
 
     fn asked(&self) -> Asked {
@@ -215,6 +236,9 @@ impl Asked {
         self,
         options: &RunOptions,
     ) -> Result<(Option<Result<Object, BpfError>>, ObjectShape), Outcome> {
+        if let Calls::Replayed(_) = &options.calls {
+            return Ok(Default::default());
+        }
         let RunOptions { name, policy, audit, .. } = options;
         policy.judge_signers(&self.signers).map_err(Outcome::Denied)?;
         let (mut shape, mut calls) = Default::default();

@@ -11,6 +11,7 @@ fn the_folder_is_a_package() {
     let name = &resolve.packages[package].name;
     assert_eq!((name.namespace.as_str(), name.name.as_str()), ("kernelscript", "host"));
     let version = name.version.as_ref().expect("it has a version").to_string();
+    assert_eq!(name.to_string(), ks_wit::CONTRACT);
     let text = std::fs::read_to_string(repository().join("wit/README.md")).expect("readable");
     assert!(text.contains(&format!("\n### {version}\n")), "wit/README.md says what changed in {version}");
     let binary = wit_component::encode(&resolve, package).unwrap_or_else(|error| panic!("{error:#}"));

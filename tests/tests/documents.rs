@@ -42,7 +42,15 @@ fn the_map_shows_the_folders() {
 
 /// The pages for users, with their texts.
 fn pages() -> Vec<(String, String)> {
-    let names = ["README", "docs/running", "docs/language", "docs/performance", "docs/rust", "SECURITY"];
+    let names = [
+        "README",
+        "docs/running",
+        "docs/language",
+        "docs/performance",
+        "docs/recording",
+        "docs/rust",
+        "SECURITY",
+    ];
     let page = |name: &str| {
         let name = format!("{name}.md");
         let text = std::fs::read_to_string(repository().join(&name)).expect("readable");

@@ -16,6 +16,9 @@ pub const MEMORY_BYTES: usize = 128 << 20;
 /// compiler refuses variables that would not fit.
 pub const OWN_MEMORY_BYTES: usize = MEMORY_BYTES / 2;
 
+/// The contract: package and version.
+pub const CONTRACT: &str = "kernelscript:host@0.1.0";
+
 /// The files of package `kernelscript:host`, by name, in the order in which a reader should meet them.
 pub const WIT_FILES: &[(&str, &str)] = &[
     ("types.wit", include_str!("../types.wit")),

@@ -50,6 +50,11 @@ pub enum CodeOrigin {
     NotStored(CacheError),
 }
 
+/// `perf` of `kernelscript:host/perf@0.1.0`.
+pub(crate) fn interface_name(import: &str) -> &str {
+    import.rsplit('/').next().and_then(|name| name.split('@').next()).unwrap_or_default()
+}
+
 impl Engine {
     /// Starts the engine.
     ///
@@ -131,8 +136,7 @@ impl Engine {
         let ty = component.component_type();
         let mut functions = BTreeSet::new();
         for (interface, item) in ty.imports(&self.inner) {
-            let interface =
-                interface.rsplit('/').next().and_then(|name| name.split('@').next()).unwrap_or_default();
+            let interface = interface_name(interface);
             if let ComponentItem::ComponentInstance(instance) = item.ty {
                 let of = instance.exports(&self.inner).map(|(name, _)| format!("{interface}.{name}"));
                 functions.extend(of.collect::<Vec<_>>());

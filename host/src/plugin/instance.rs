@@ -53,15 +53,22 @@ impl<S: PluginState> Prepared<S> {
         component: &Component,
         plugin: &Plugin,
     ) -> Result<Prepared<S>, PluginError> {
-        let pre = linker.instantiate_pre(component).map_err(|error| {
-            PluginError::Component(format!("the component does not fit this host: {error:#}"))
-        })?;
+        let pre = linker.instantiate_pre(component).map_err(|error| does_not_fit(&error))?;
         if component.get_export_index(None, "run").is_none() {
             return Err(PluginError::Component(
                 "the component does not export `run`, with which a plugin starts".into(),
             ));
         }
         Ok(Prepared { pre, lines: plugin.lines().into(), shared_bytes: plugin.shared_bytes() })
+    }
+
+    /// The same plugin, connected by another linker.
+    ///
+    /// # Errors
+    /// [`PluginError::Component`] if it imports what is not there.
+    pub fn linked_with(&self, linker: &Linker<S>) -> Result<Prepared<S>, PluginError> {
+        let pre = linker.instantiate_pre(self.pre.component()).map_err(|error| does_not_fit(&error))?;
+        Ok(Prepared { pre, ..self.clone() })
     }
 
     /// Makes an instance around this state, on the calling thread, and runs the component's start functions.
@@ -98,6 +105,10 @@ impl<S: PluginState> Prepared<S> {
             }
         }
     }
+}
+
+fn does_not_fit(error: &wasmtime::Error) -> PluginError {
+    PluginError::Component(format!("the component does not fit this host: {error:#}"))
 }
 
 /// A running plugin. Dropping it releases all that it holds.

@@ -17,6 +17,7 @@ mod sys;
 mod thread;
 
 pub use cache::{Cache, CacheError};
+pub(crate) use engine::interface_name;
 pub use engine::{CodeOrigin, Engine, EngineError};
 pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError};
 pub use instance::{Instance, PluginState, Prepared};

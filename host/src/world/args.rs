@@ -15,11 +15,11 @@ impl Host for State {
         Ok(match parsed {
             Words::Values(values) => Parsed::Values(values),
             Words::Help(usage) => {
-                self.write_out(usage.as_bytes());
+                self.show(usage.as_bytes());
                 Parsed::Exit(0)
             }
             Words::Wrong(text) => {
-                self.write_err(&text);
+                self.tell_usage(&text);
                 Parsed::Exit(1)
             }
         })

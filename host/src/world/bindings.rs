@@ -4,6 +4,8 @@ wasmtime::component::bindgen!({
     path: "../wit",
     world: "plugin",
     imports: { default: trappable },
+    wasmtime_crate: crate::world::linker::interposed,
+    additional_derives: [ks_host_macros::Recorded],
     with: {
         "kernelscript:host/bpf.program": super::bpf::ProgramHandle,
         "kernelscript:host/bpf.link": super::bpf::LinkHandle,

@@ -30,12 +30,14 @@ impl Host for State {
     }
 
     fn warn(&mut self, message: String) -> wasmtime::Result<()> {
-        State::warn(self, &message);
+        self.say_warning(&message);
         Ok(())
     }
 
     fn warn_once(&mut self, key: u64, message: String) -> wasmtime::Result<()> {
-        State::warn_once(self, key, &message);
+        if self.is_first(key, &message) {
+            self.say_warning(&message);
+        }
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod exec;
 mod format;
 mod globals;
 mod histogram;
+pub(crate) mod linker;
 mod maps;
 mod perf;
 mod prints;
@@ -26,10 +27,12 @@ mod stacks;
 mod state;
 mod symbols;
 mod system;
+mod tape;
+pub(crate) mod value;
 pub(crate) mod wasi;
 mod words;
 
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::HasSelf;
 
 use crate::plugin::{Engine, EngineError};
 
@@ -38,17 +41,22 @@ pub(crate) use audit::Entry;
 pub(crate) use budget::PERIOD;
 pub use budget::Share;
 pub use histogram::{Histogram, HistogramSink, Slot};
+pub(crate) use linker::Answers;
 pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;
+pub use tape::Calls;
 
 /// A linker with every interface of the world.
 ///
 /// # Errors
 /// If two interfaces define the same name, which a test would show.
-pub fn linker(engine: &Engine) -> Result<Linker<State>, EngineError> {
-    let mut linker = engine.linker();
+pub(crate) fn linker(
+    engine: &Engine,
+    answers: Answers,
+) -> Result<wasmtime::component::Linker<State>, EngineError> {
+    let mut linker = linker::Linker::new(engine.linker(), answers, State::called);
     bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called)
         .map_err(|error| EngineError(format!("{error:#}")))?;
-    Ok(linker)
+    Ok(linker.into_inner())
 }

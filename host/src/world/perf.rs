@@ -324,7 +324,7 @@ impl Host for State {
         for event in listed {
             let counted = if self.catalog.why_not(&event).is_none() { "yes" } else { "no" };
             let line = format!("{:<42} {:<42} {counted}\n", event.name, event.perf);
-            self.write_out(line.as_bytes());
+            self.show(line.as_bytes());
         }
         Ok(number)
     }

@@ -20,6 +20,7 @@ use super::prints::Printer;
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
+use super::tape::{Calls, Tape};
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
@@ -27,6 +28,7 @@ use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
 use crate::policy::{Class, Limit, Policy};
+use crate::record::Stream;
 use crate::symbols::Symbols;
 
 /// Most different lines of `warn-once` that are remembered; later ones are dropped. Guards against a plugin that
@@ -68,6 +70,7 @@ pub struct State {
     /// What the audit has of the plugin's looks.
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
+    pub(super) tape: Tape,
     stdout: Box<dyn Write + Send>,
     histograms: Option<HistogramSink>,
     stderr: Box<dyn Write + Send>,
@@ -114,7 +117,8 @@ impl State {
                 Some(Err(error)) => ObjectSlot::Refused(error),
             },
             shared: None,
-            share_memory: options.share_memory,
+            // Loads and stores are no calls.
+            share_memory: options.share_memory && matches!(options.calls, Calls::Answered),
             policy: options.policy,
             printed: Printed::default(),
             catalog: options.catalog,
@@ -130,6 +134,7 @@ impl State {
             audit: options.audit,
             looked: BTreeSet::new(),
             budget: options.bpf_share.map(Budget::new),
+            tape: Tape::of(options.calls),
             stdout: options.stdout,
             histograms: options.histograms,
             stderr: options.stderr,
@@ -215,7 +220,7 @@ impl State {
             self.printer = Printer::of(object);
         }
         match self.printer.as_mut().map(Printer::lines) {
-            Some(Ok(lines)) if !lines.is_empty() => self.write_out(&lines),
+            Some(Ok(lines)) if !lines.is_empty() => self.show(&lines),
             Some(Err(error)) => self.warn_once(0, &error.to_string()),
             _ => {}
         }
@@ -280,6 +285,12 @@ impl State {
         may
     }
 
+    /// Writes text of the host's own to standard output: what the plugin did not give to `console`.
+    pub(super) fn show(&mut self, text: &[u8]) {
+        self.record_text(Stream::Stdout, text);
+        self.write_out(text);
+    }
+
     /// Writes to standard output, at once.
     pub(super) fn write_out(&mut self, text: &[u8]) {
         self.put_out(text.len(), |state| state.stdout.write_all(text).and_then(|()| state.stdout.flush()));
@@ -312,7 +323,14 @@ impl State {
         }
     }
 
-    /// Writes one line to standard error, after the plugin's name, whatever lines the message has.
+    /// Writes one line of the plugin's own to standard error, after its name, whatever lines the message has.
+    pub(super) fn say_warning(&mut self, message: &str) {
+        if self.may_write(message.len()) {
+            self.write_err(self.line(message).as_bytes());
+        }
+    }
+
+    /// As [`State::say_warning`], of what the plugin's calls came to.
     pub(super) fn warn(&mut self, message: &str) {
         if self.may_write(message.len()) {
             self.tell(message);
@@ -321,26 +339,43 @@ impl State {
 
     /// As [`State::warn`], of what the host has to say itself: no limit of the plugin keeps it back.
     pub(super) fn tell(&mut self, message: &str) {
-        let parts: Vec<&str> = message.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
-        let line = format!("{}: {}\n", self.name, parts.join("; "));
-        // There is no further place to report to.
-        let _ = self.stderr.write_all(line.as_bytes()).and_then(|()| self.stderr.flush());
+        let line = self.line(message);
+        self.record_text(Stream::Stderr, line.as_bytes());
+        self.write_err(line.as_bytes());
     }
 
-    /// Writes text to standard error as it is.
-    pub(super) fn write_err(&mut self, text: &str) {
+    /// Writes how the plugin is used to standard error, as it stands.
+    pub(super) fn tell_usage(&mut self, text: &str) {
         if self.may_write(text.len()) {
-            let _ = self.stderr.write_all(text.as_bytes()).and_then(|()| self.stderr.flush());
+            self.record_text(Stream::Stderr, text.as_bytes());
+            self.write_err(text.as_bytes());
         }
+    }
+
+    /// A message as one line, after the plugin's name.
+    fn line(&self, message: &str) -> String {
+        let parts: Vec<&str> = message.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
+        format!("{}: {}\n", self.name, parts.join("; "))
+    }
+
+    /// Writes to standard error, at once.
+    pub(super) fn write_err(&mut self, text: &[u8]) {
+        // There is no further place to report to.
+        let _ = self.stderr.write_all(text).and_then(|()| self.stderr.flush());
     }
 
     /// As [`State::warn`], once for each pair.
     pub(super) fn warn_once(&mut self, key: u64, message: &str) {
-        let mut digest = DefaultHasher::new();
-        message.hash(&mut digest);
-        if self.warned.len() < MAX_WARNINGS && self.warned.insert((key, digest.finish())) {
+        if self.is_first(key, message) {
             self.warn(message);
         }
+    }
+
+    /// Whether it is the first warning of this pair, and not one too many.
+    pub(super) fn is_first(&mut self, key: u64, message: &str) -> bool {
+        let mut digest = DefaultHasher::new();
+        message.hash(&mut digest);
+        self.warned.len() < MAX_WARNINGS && self.warned.insert((key, digest.finish()))
     }
 }
 
@@ -359,6 +394,7 @@ impl Drop for State {
             ));
         }
         self.show_prints();
+        self.show_last_recorded();
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
             // Nobody listens if the plugin was left behind.

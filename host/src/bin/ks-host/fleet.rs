@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
-use ks_host::world::{Audit, Share};
+use ks_host::world::{Audit, Calls, Share};
 use ks_host::{Host, RunOptions};
 
 use crate::output::Form;
 use crate::prepare::{self, Prepared};
+use crate::replay;
 use crate::stacks::Stacks;
 
 /// Stack of a thread that waits for a plugin; the plugin has one of its own.
@@ -57,6 +58,8 @@ pub(crate) struct Member {
     pub(crate) audit: Option<Audit>,
     /// How much of the CPUs' time each of its programs may take.
     pub(crate) bpf_share: Option<Share>,
+    /// Where its calls and their answers are written down.
+    pub(crate) record: Option<PathBuf>,
     /// Where it finds events.
     pub(crate) catalog: Catalog,
     /// What it may do.
@@ -155,6 +158,15 @@ impl Fleet {
                     return crate::HOST_FAILURE;
                 }
             };
+            let calls = match member.record.as_deref().map(|file| replay::record_to(file, &member.name)) {
+                None => Calls::Answered,
+                Some(Ok(recording)) => Calls::Recorded(recording),
+                Some(Err(error)) => {
+                    eprintln!("ks-host: {}: {error:#}", member.name);
+                    self.lock().slots[place].ended = true;
+                    return crate::HOST_FAILURE;
+                }
+            };
             let (request, answer) = member.stacks.as_ref().map(Stacks::request).unzip();
             let options = RunOptions {
                 stacks: request,
@@ -166,6 +178,7 @@ impl Fleet {
                 confine: member.confine,
                 audit: member.audit.clone(),
                 bpf_share: member.bpf_share,
+                calls,
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
                 stdout: member.form.writer(&member.name),

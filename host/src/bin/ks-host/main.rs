@@ -13,6 +13,7 @@ mod policy;
 mod prepare;
 mod progress;
 mod ps;
+mod replay;
 mod run;
 #[cfg(feature = "script")]
 mod script;
@@ -81,6 +82,8 @@ Examples:
   ks-host check examples/perf/page_faults.ks
   ks-host --allow pin --limit maps=16 examples/state/kinds.ks
   ks-host precompile examples/perf/page_faults.ks
+  ks-host --record run.jsonl examples/perf/group.ks
+  ks-host replay examples/perf/group.ks run.jsonl
   ks-host doctor
   ks-host events 'cache*'
   ks-host completions bash > ks-host.bash
@@ -108,6 +111,12 @@ enum Command {
         after_help = "Examples:\n  ks-host test examples/testing/filter.ks\n  ks-host test --json examples/testing/filter.ks"
     )]
     Test(test::Args),
+    /// Runs a plugin on the record of a run, without asking this machine anything, and tells the first difference.
+    ///
+    /// What the plugin prints is printed, and not compared. The exit code is the plugin's if it asked what the record has and
+    /// ended as it did, else 125.
+    #[command(after_help = "Examples:\n  ks-host replay examples/perf/group.ks run.jsonl")]
+    Replay(replay::Args),
     /// Signs a plugin file: who vouches for these very bytes.
     #[command(
         after_help = "Examples:\n  ks-host sign --new-key --key key.pem --as release@example.org group.wasm"
@@ -155,6 +164,7 @@ fn answer() -> u8 {
         (Some(Command::Check(args)), _) => check::run(&args),
         (Some(Command::Precompile(args)), _) => cache::precompile(args),
         (Some(Command::Test(args)), _) => test::test(&args),
+        (Some(Command::Replay(args)), _) => replay::replay(&args),
         (Some(Command::Sign(args)), _) => sign::sign(&args),
         (Some(Command::Verify(args)), _) => sign::verify(&args),
         (Some(Command::Ps(args)), _) => ps::ps(&args),

@@ -92,6 +92,10 @@ pub(crate) struct Args {
     /// down is ended.
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+    /// Writes every call of the plugin and its answer to this file, one JSON object a line, for `ks-host replay`. Shared memory is not
+    /// mapped then: it has no calls. Of a plugin that is started again the last run is kept.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Detaches a program that takes a larger share of the time of all CPUs than this in a second. It takes CAP_SYS_ADMIN, and
     /// each run of every BPF program of the machine some 20 ns more.
     #[arg(long, value_name = "PERCENT%")]
@@ -112,6 +116,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         (!args.words.is_empty(), "words after `--` are"),
         (!args.exec.is_empty(), "`--exec` is"),
         (!args.stacks.is_empty(), "`--stacks` is"),
+        (args.record.is_some(), "`--record` is"),
     ] {
         ensure!(
             !(several && given),
@@ -165,6 +170,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         confine: !args.unconfined,
         audit: audit.clone(),
         bpf_share: args.max_bpf_share,
+        record: args.record.clone(),
         catalog: catalog.clone(),
         policy: policy.clone(),
         timeout: args.timeout,
@@ -191,17 +197,21 @@ pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
     Ok(Catalog::new(Sysfs::default(), table))
 }
 
+/// What messages call a plugin: its file name.
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
 /// What messages call the plugins: their file names; paths where two have one file name.
 fn names_of(paths: &[PathBuf]) -> Vec<String> {
-    let file_name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let mut sorted: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
+    let mut sorted: Vec<String> = paths.iter().map(|path| name_of(path)).collect();
     sorted.sort();
     let twice = |name: &String| {
         let first = sorted.partition_point(|other| other < name);
         sorted.get(first + 1) == Some(name)
     };
     let name = |path: &PathBuf| {
-        let name = file_name(path);
+        let name = name_of(path);
         if twice(&name) { path.display().to_string() } else { name }
     };
     paths.iter().map(name).collect()

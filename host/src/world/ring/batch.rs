@@ -11,7 +11,8 @@ use wasmtime::ValRaw;
 use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
 use wasmtime::component::{ComponentType, Lower};
 
-use crate::bpf::{ENTRY_BYTES, Records};
+use super::super::value::{Handles, Misfit, Recorded};
+use crate::bpf::{ENTRY_BYTES, Records, split_entry};
 
 /// A `list<u8>` of entries, see `wit/ring.wit`. Dropped, it gives the records' place in their rings back.
 #[derive(Default)]
@@ -79,6 +80,25 @@ impl Batch {
         // wasmtime has checked that so many bytes are there.
         self.copy_to(&mut cx.as_slice_mut()[address..][..self.bytes]);
         Ok([u32::try_from(address)?, u32::try_from(self.bytes)?])
+    }
+}
+
+impl Recorded for Batch {
+    fn write(&self, handles: &mut Handles) -> serde_json::Value {
+        let mut bytes = vec![0; self.bytes];
+        self.copy_to(&mut bytes);
+        bytes.write(handles)
+    }
+
+    fn read(value: &serde_json::Value) -> Result<Batch, Misfit> {
+        let bytes = Vec::<u8>::read(value)?;
+        let mut batch = Batch::default();
+        let mut rest = &bytes[..];
+        while let Some((position, record, after)) = split_entry(rest) {
+            batch.add_kept(position, record.to_vec());
+            rest = after;
+        }
+        if rest.is_empty() { Ok(batch) } else { Err(Misfit::wanted("whole records of a ring buffer")) }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The interface `ring` for a linker, as bindings would be generated for it, but for what `poll` gives: see [`super::batch::Batch`].
 
-use wasmtime::component::{HasData, Linker, Resource, ResourceType};
+use wasmtime::component::{HasData, Resource, ResourceType};
 
 use super::super::bindings::kernelscript::host::types::{Error, Host as _};
 use super::super::error::HostError;
+use super::super::linker::Linker;
 use super::super::state::State;
 use super::RingHandle;
 

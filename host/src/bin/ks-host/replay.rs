@@ -1,0 +1,69 @@
+//! `ks-host --record FILE` and `ks-host replay PLUGIN FILE`: a run written down, and run again without the machine that
+//! answered it.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use ks_host::plugin::Outcome;
+use ks_host::record::{Order, Record, Recording, Replay};
+use ks_host::world::Calls;
+use ks_host::{Host, RunOptions};
+
+use crate::{cache, prepare, run};
+
+/// What to run, and on which record.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A plugin file, or a script (`.ks`).
+    plugin: PathBuf,
+    /// What `ks-host --record FILE` wrote.
+    record: PathBuf,
+    /// Answers calls in whatever order they come: each gets the answer of the first recorded call that is left with the
+    /// same arguments. For the same plugin in another language.
+    #[arg(long)]
+    any_order: bool,
+    /// Keeps compiled code in this folder instead of this user's.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
+    cache: Option<PathBuf>,
+    /// Compiles anew, and keeps nothing.
+    #[arg(long)]
+    no_cache: bool,
+}
+
+/// A new record in this file, which only this user can read.
+pub(crate) fn record_to(file: &Path, plugin: &str) -> anyhow::Result<Recording> {
+    let opened = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
+    let recording = opened.and_then(|opened| Recording::start(opened, plugin));
+    recording.with_context(|| format!("cannot write the record {}", file.display()))
+}
+
+/// Runs a plugin on a record. The exit code is the plugin's, as it was recorded; 125 if the run differs.
+pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
+    let shown = args.record.display();
+    let file = fs::File::open(&args.record).with_context(|| format!("cannot read {shown}"))?;
+    let record = Record::read(file).with_context(|| format!("cannot use {shown}"))?;
+    let order = if args.any_order { Order::Any } else { Order::Same };
+    let replay = Replay::new(record, order);
+    let host = Host::new()?;
+    let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
+    let Ok(prepared) = prepare::all(&host, std::slice::from_ref(&args.plugin)) else {
+        return Ok(crate::NOT_A_PLUGIN);
+    };
+    let name = run::name_of(&args.plugin);
+    for prepared in prepared {
+        let options = RunOptions { calls: Calls::Replayed(replay.clone()), ..RunOptions::new(&name) };
+        let outcome = prepared.plugin.run(options);
+        match replay.finish(&outcome) {
+            Ok(code) => {
+                if let Outcome::Trapped(reason) = outcome {
+                    eprintln!("{name}: {reason}");
+                }
+                return Ok(code);
+            }
+            Err(difference) => eprintln!("ks-host: {name} on {shown}: {difference}"),
+        }
+    }
+    Ok(crate::HOST_FAILURE)
+}

@@ -1,0 +1,343 @@
+//! Answers the calls of a plugin from a record, and finds the first difference.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use super::reader::Record;
+use super::{End, Stream};
+use crate::plugin::{Abort, Outcome};
+
+/// Most bytes of a call that are shown.
+const SHOWN_BYTES: usize = 300;
+
+/// Arguments that only bound how long a call waits or how much it gives at once, by their places. Languages choose them
+/// as they like: in any order they need not agree.
+const BOUNDS: [(&str, &[usize]); 2] = [("ring.poll", &[1, 2]), ("maps.[method]cursor.next", &[1])];
+
+/// In which order a plugin must ask what the record has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// In that of the record, call by call, and all of them: the same plugin, or a rewrite that asks the same.
+    Same,
+    /// In any. Each call gets the answer of the first call in the record that is left of the same function with the
+    /// same arguments, handles included, so what is asked of one resource stays in order. Calls that are never made,
+    /// and handles that are dropped at another time, are no difference.
+    Any,
+}
+
+/// A record that answers a plugin; clones answer the same run.
+#[derive(Clone)]
+pub struct Replay {
+    player: Arc<Mutex<Player>>,
+}
+
+/// What becomes of a call.
+pub(crate) enum Answer {
+    /// The host answers it: it says or ends something, and asks this machine nothing.
+    Own,
+    /// The record answers it.
+    Recorded {
+        /// Where.
+        line: usize,
+        /// With what.
+        answer: Value,
+    },
+}
+
+/// Text that the host wrote when the run was recorded, in order.
+pub(crate) type Texts = Vec<(Stream, Vec<u8>)>;
+
+struct Player {
+    record: Record,
+    order: Order,
+    /// The first call that is left, in the record's order.
+    next: usize,
+    /// The calls that are left, by what is asked.
+    left: HashMap<String, VecDeque<usize>>,
+    over: Option<Over>,
+}
+
+/// Why no call is answered any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// The record does not have what the plugin asks.
+    Differs,
+    /// The recorded run was ended here from outside.
+    Ended,
+}
+
+impl Replay {
+    /// Answers from this record.
+    pub fn new(record: Record, order: Order) -> Replay {
+        let mut left: HashMap<String, VecDeque<usize>> = HashMap::new();
+        if order == Order::Any {
+            for (place, entry) in record.calls.iter().enumerate() {
+                left.entry(key(&entry.function, &entry.args)).or_default().push_back(place);
+            }
+        }
+        Replay { player: Arc::new(Mutex::new(Player { record, order, next: 0, left, over: None })) }
+    }
+
+    /// Answers a call; the text is what the host wrote before the answer.
+    ///
+    /// # Errors
+    /// What ends the plugin: the trap that the record has, the end of the recorded run, or a difference.
+    pub(crate) fn answer(&self, function: &str, args: &[Value]) -> (Texts, wasmtime::Result<Answer>) {
+        let mut player = self.lock();
+        let mut texts = Vec::new();
+        let found = match player.order {
+            Order::Same => player.next_in_order(function, args, &mut texts),
+            Order::Any => player.first_left(function, args, &mut texts),
+        };
+        let answer = found.and_then(|found| match found {
+            None => Ok(Answer::Own),
+            Some(place) => {
+                let entry = &mut player.record.calls[place];
+                let line = entry.line;
+                std::mem::replace(&mut entry.answer, Ok(Value::Null))
+                    .map(|answer| Answer::Recorded { line, answer })
+            }
+        });
+        (texts, answer.map_err(|words| wasmtime::Error::new(Abort(words))))
+    }
+
+    /// The answer of this line is not what the function gives.
+    pub(crate) fn misfit(&self, line: usize, function: &str, misfit: &str) -> wasmtime::Error {
+        self.lock().over = Some(Over::Differs);
+        wasmtime::Error::new(Abort(format!("line {line} of the record: the answer of {function}: {misfit}")))
+    }
+
+    /// What the host wrote after the last call that was answered.
+    pub(crate) fn last_texts(&self) -> Texts {
+        let mut player = self.lock();
+        let from = player.next;
+        let calls = player.record.calls[from..].iter_mut().filter(|entry| speaks(&entry.function));
+        let mut texts: Texts = calls.flat_map(|entry| std::mem::take(&mut entry.texts)).collect();
+        if player.over != Some(Over::Differs) {
+            texts.append(&mut player.record.texts);
+        }
+        texts
+    }
+
+    /// Judges the whole run, whose outcome this is: the exit code, if it was that of the record.
+    ///
+    /// # Errors
+    /// The first difference, in words.
+    pub fn finish(&self, outcome: &Outcome) -> Result<u8, String> {
+        let player = self.lock();
+        match (player.over, outcome) {
+            (Some(Over::Differs), Outcome::Trapped(words) | Outcome::Failed(words)) => {
+                return Err(words.clone());
+            }
+            (Some(Over::Differs), _) => return Err("it differs from the record".into()),
+            _ => {}
+        }
+        let mut left = player.record.calls[player.next..].iter().filter(|entry| !speaks(&entry.function));
+        if let (Order::Same, None, Some(entry)) = (player.order, player.over, left.next()) {
+            return Err(format!(
+                "it ends before the record does, which goes on at line {}\n  record: {}",
+                entry.line,
+                shown(&entry.function, &entry.args)
+            ));
+        }
+        let (own, recorded) = (End::of(outcome), &player.record.end);
+        match recorded {
+            // The end came from outside, and a plugin that was asked to stop may have returned.
+            End::TimedOut => Ok(Outcome::TimedOut.exit_code()),
+            End::Killed => Ok(Outcome::Killed.exit_code()),
+            recorded if own.words() == recorded.words() => Ok(outcome.exit_code()),
+            recorded => Err(format!(
+                "it ends otherwise than the record does in line {}\n  here:   it {}\n  record: it {}",
+                player.record.end_line,
+                own.words(),
+                recorded.words()
+            )),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Player> {
+        // A thread that panicked has left a difference at worst.
+        self.player.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Player {
+    /// The place of the next call of the record, which must be this one; none for a call that the host answers itself.
+    fn next_in_order(
+        &mut self,
+        function: &str,
+        args: &[Value],
+        texts: &mut Texts,
+    ) -> Result<Option<usize>, String> {
+        // What a plugin says is not compared, but what the host wrote meanwhile has its place.
+        let own = speaks(function);
+        while let Some(entry) = self.record.calls.get_mut(self.next) {
+            let said = speaks(&entry.function);
+            let same = !own && !said && entry.function == function && entry.args == args;
+            if !said && !same {
+                break;
+            }
+            texts.append(&mut entry.texts);
+            self.next += 1;
+            if same {
+                return Ok(Some(self.next - 1));
+            }
+            if own {
+                return Ok(None);
+            }
+        }
+        if own {
+            return Ok(None);
+        }
+        let Some(entry) = self.record.calls.get(self.next) else {
+            return Err(self.end_instead(function, args));
+        };
+        self.over = Some(Over::Differs);
+        Err(format!(
+            "it differs from the record at line {}\n  asked:  {}\n  record: {}",
+            entry.line,
+            shown(function, args),
+            shown(&entry.function, &entry.args)
+        ))
+    }
+
+    /// The place of the first call that is left with this function and these arguments.
+    fn first_left(
+        &mut self,
+        function: &str,
+        args: &[Value],
+        texts: &mut Texts,
+    ) -> Result<Option<usize>, String> {
+        let found = self.left.get_mut(&key(function, args)).and_then(VecDeque::pop_front);
+        if let Some(entry) = found.and_then(|place| self.record.calls.get_mut(place)) {
+            texts.append(&mut entry.texts);
+        }
+        if speaks(function) {
+            return Ok(None);
+        }
+        if found.is_some() {
+            return Ok(found);
+        }
+        if function.contains(".[resource-drop]") {
+            return Ok(None);
+        }
+        let of_function = |place: &&usize| self.record.calls[**place].function == function;
+        let Some(nearest) = self.left.values().flatten().filter(of_function).min() else {
+            return Err(self.end_instead(function, args));
+        };
+        let entry = &self.record.calls[*nearest];
+        let record = format!("line {} has {}", entry.line, shown(&entry.function, &entry.args));
+        self.over = Some(Over::Differs);
+        Err(format!(
+            "it asks what is not left in the record\n  asked:  {}\n  record: {record}",
+            shown(function, args)
+        ))
+    }
+
+    /// The record has no more of these calls.
+    fn end_instead(&mut self, function: &str, args: &[Value]) -> String {
+        let end = &self.record.end;
+        self.over =
+            Some(if matches!(end, End::TimedOut | End::Killed) { Over::Ended } else { Over::Differs });
+        format!(
+            "it asks more than the record has, which ends at line {}\n  asked:  {}\n  record: the plugin {}",
+            self.record.end_line,
+            shown(function, args),
+            end.words()
+        )
+    }
+}
+
+/// Whether a plugin says something or ends with this call. What it says is its own, and is not compared.
+fn speaks(function: &str) -> bool {
+    function.starts_with("console.") || function == "args.exit"
+}
+
+/// What is asked, but for what only bounds it.
+fn key(function: &str, args: &[Value]) -> String {
+    let bounds = BOUNDS.iter().find(|(name, _)| *name == function).map_or(&[][..], |(_, places)| places);
+    let args = args.iter().enumerate().filter(|(place, _)| !bounds.contains(place)).map(|(_, value)| value);
+    // Two speaking calls are the same whatever they say.
+    let args = args.filter(|_| !speaks(function)).map(Value::to_string).collect::<Vec<_>>();
+    format!("{function}({})", args.join(", "))
+}
+
+/// A call for a person.
+fn shown(function: &str, args: &[Value]) -> String {
+    let args = args.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+    let mut text = format!("{function}({args})");
+    if text.len() > SHOWN_BYTES {
+        text.truncate(text.floor_char_boundary(SHOWN_BYTES));
+        text.push_str("..");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: &str = r#"{"ks-record":1,"contract":"kernelscript:host@0.1.0","plugin":"a.wasm"}
+{"call":"clock.now","args":[],"answer":7}
+{"call":"console.print","args":["x",[]]}
+{"host":"stdout","text":"from the kernel half\n"}
+{"call":"ring.poll","args":[[1],5,100],"answer":{"ok":"a"}}
+{"call":"ring.poll","args":[[2],5,100],"answer":{"ok":"b"}}
+{"end":"returned","code":0}
+"#;
+
+    fn replay(order: Order) -> Replay {
+        Replay::new(Record::read(RECORD.as_bytes()).expect("it is a record"), order)
+    }
+
+    fn ask(replay: &Replay, function: &str, args: &str) -> Result<String, String> {
+        let args: Vec<Value> = serde_json::from_str(args).expect("arguments are JSON");
+        match replay.answer(function, &args).1 {
+            Ok(Answer::Own) => Ok("own".into()),
+            Ok(Answer::Recorded { answer, .. }) => Ok(answer.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_same_calls_get_the_same_answers() {
+        let replay = replay(Order::Same);
+        assert_eq!(ask(&replay, "clock.now", "[]").as_deref(), Ok("7"));
+        assert_eq!(ask(&replay, "console.print", "[\"other\", []]").as_deref(), Ok("own"));
+        let (texts, _) =
+            replay.answer("ring.poll", &serde_json::from_str::<Vec<_>>("[[1],5,100]").expect("JSON"));
+        assert_eq!(texts, [(Stream::Stdout, b"from the kernel half\n".to_vec())]);
+        let early = replay.finish(&Outcome::Returned(0)).expect_err("a call is left");
+        assert!(early.contains("goes on at line 6\n  record: ring.poll([2], 5, 100)"), "{early}");
+        assert!(ask(&replay, "ring.poll", "[[2],5,100]").is_ok());
+        assert_eq!(replay.finish(&Outcome::Returned(0)), Ok(0));
+        let other = replay.finish(&Outcome::Exited(3)).expect_err("another end");
+        assert!(other.ends_with("here:   it exited with code 3\n  record: it returned 0"), "{other}");
+    }
+
+    #[test]
+    fn the_first_difference_is_told() {
+        let same = replay(Order::Same);
+        let differs = ask(&same, "ring.poll", "[[1],5,100]").expect_err("clock.now comes first");
+        let expected =
+            "it differs from the record at line 2\n  asked:  ring.poll([1], 5, 100)\n  record: clock.now()";
+        assert_eq!(differs, expected);
+        let any = replay(Order::Any);
+        assert_eq!(ask(&any, "ring.poll", "[[2],9,9]").as_deref(), Ok(r#"{"ok":"b"}"#));
+        let none = ask(&any, "ring.poll", "[[2],9,9]").expect_err("it was given");
+        assert!(none.ends_with("record: line 5 has ring.poll([1], 5, 100)"), "{none}");
+        let unknown = ask(&replay(Order::Any), "clock.sleep", "[1]").expect_err("never called");
+        assert!(
+            unknown.ends_with("ends at line 7\n  asked:  clock.sleep(1)\n  record: the plugin returned 0")
+        );
+    }
+
+    #[test]
+    fn in_any_order_handles_may_be_dropped_at_any_time() {
+        let replay = replay(Order::Any);
+        assert_eq!(ask(&replay, "ring.[resource-drop]ring", "[1]").as_deref(), Ok("own"));
+        assert_eq!(replay.finish(&Outcome::Returned(0)), Ok(0));
+    }
+}

@@ -1,0 +1,288 @@
+//! Values of the contract as JSON, as they stand in a record of calls; `docs/recording.md` has the form of each type.
+//!
+//! Every type that the bindings make has it by `#[derive(Recorded)]`: one that has not does not compile.
+
+use serde_json::{Map, Value, json};
+use wasmtime::component::Resource;
+
+pub(crate) use handles::Handles;
+pub(crate) use misfit::Misfit;
+
+mod handles;
+mod misfit;
+
+/// A value with a form in a record of calls.
+pub(crate) trait Recorded: Sized {
+    /// The value as JSON. A handle is its number.
+    fn write(&self, handles: &mut Handles) -> Value;
+
+    /// The value again.
+    ///
+    /// # Errors
+    /// Where the JSON is not of this type.
+    fn read(value: &Value) -> Result<Self, Misfit>;
+
+    /// A list of such values; bytes have a form of their own.
+    fn write_list(items: &[Self], handles: &mut Handles) -> Value {
+        items.iter().map(|item| item.write(handles)).collect()
+    }
+
+    /// The list again.
+    ///
+    /// # Errors
+    /// As [`Recorded::read`].
+    fn read_list(value: &Value) -> Result<Vec<Self>, Misfit> {
+        let items = value.as_array().ok_or_else(|| Misfit::wanted("a list"))?;
+        let item = |(place, item)| Self::read(item).map_err(|misfit| misfit.within(&format!("[{place}]")));
+        items.iter().enumerate().map(item).collect()
+    }
+}
+
+/// The parameters or results of a function.
+pub(crate) trait RecordedList: Sized {
+    /// All of them.
+    fn write_all(&self, handles: &mut Handles) -> Vec<Value>;
+
+    /// The result of a function, which has one or none; null for none.
+    ///
+    /// # Errors
+    /// As [`Recorded::read`].
+    fn read_answer(answer: &Value) -> Result<Self, Misfit>;
+}
+
+macro_rules! lists {
+    ($(($($name:ident),+))*) => {
+        $(impl<$($name: Recorded),+> RecordedList for ($($name,)+) {
+            fn write_all(&self, handles: &mut Handles) -> Vec<Value> {
+                #[expect(non_snake_case, reason = "a value is called as its type")]
+                let ($($name,)+) = self;
+                vec![$($name.write(handles)),+]
+            }
+
+            fn read_answer(answer: &Value) -> Result<Self, Misfit> {
+                let single = std::slice::from_ref(answer);
+                let mut answers = single.iter();
+                Ok(($($name::read(answers.next().ok_or_else(|| Misfit::wanted("one result"))?)?,)+))
+            }
+        })*
+    };
+}
+
+lists! { (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) }
+
+impl RecordedList for () {
+    fn write_all(&self, _: &mut Handles) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn read_answer(answer: &Value) -> Result<Self, Misfit> {
+        <() as Recorded>::read(answer)
+    }
+}
+
+macro_rules! integers {
+    ($($ty:ident)*) => {
+        $(impl Recorded for $ty {
+            fn write(&self, _: &mut Handles) -> Value {
+                (*self).into()
+            }
+
+            fn read(value: &Value) -> Result<$ty, Misfit> {
+                let number = value.as_u64().map(i128::from).or_else(|| value.as_i64().map(i128::from));
+                let fits = number.and_then(|number| $ty::try_from(number).ok());
+                fits.ok_or_else(|| Misfit::wanted(&format!("a whole number from {} to {}", $ty::MIN, $ty::MAX)))
+            }
+        })*
+    };
+}
+
+integers! { u16 u32 u64 i8 i16 i32 i64 }
+
+/// A list of bytes is text if it is such, else `{"hex": ".."}`.
+impl Recorded for u8 {
+    fn write(&self, _: &mut Handles) -> Value {
+        (*self).into()
+    }
+
+    fn read(value: &Value) -> Result<u8, Misfit> {
+        let fits = value.as_u64().and_then(|number| u8::try_from(number).ok());
+        fits.ok_or_else(|| Misfit::wanted("a whole number from 0 to 255"))
+    }
+
+    fn write_list(items: &[u8], _: &mut Handles) -> Value {
+        crate::record::bytes(items)
+    }
+
+    fn read_list(value: &Value) -> Result<Vec<u8>, Misfit> {
+        crate::record::read_bytes(value).ok_or_else(|| Misfit::wanted("text, or {\"hex\": \"..\"}"))
+    }
+}
+
+impl Recorded for bool {
+    fn write(&self, _: &mut Handles) -> Value {
+        (*self).into()
+    }
+
+    fn read(value: &Value) -> Result<bool, Misfit> {
+        value.as_bool().ok_or_else(|| Misfit::wanted("true or false"))
+    }
+}
+
+impl Recorded for String {
+    fn write(&self, _: &mut Handles) -> Value {
+        self.as_str().into()
+    }
+
+    fn read(value: &Value) -> Result<String, Misfit> {
+        value.as_str().map(str::to_owned).ok_or_else(|| Misfit::wanted("text"))
+    }
+}
+
+/// What a function without a result gives.
+impl Recorded for () {
+    fn write(&self, _: &mut Handles) -> Value {
+        Value::Null
+    }
+
+    fn read(value: &Value) -> Result<(), Misfit> {
+        value.as_null().ok_or_else(|| Misfit::wanted("null"))
+    }
+}
+
+impl<T: Recorded> Recorded for Vec<T> {
+    fn write(&self, handles: &mut Handles) -> Value {
+        T::write_list(self, handles)
+    }
+
+    fn read(value: &Value) -> Result<Vec<T>, Misfit> {
+        T::read_list(value)
+    }
+}
+
+/// Null for none. No type of the contract is an option of an option, which this could not tell apart.
+impl<T: Recorded> Recorded for Option<T> {
+    fn write(&self, handles: &mut Handles) -> Value {
+        self.as_ref().map_or(Value::Null, |value| value.write(handles))
+    }
+
+    fn read(value: &Value) -> Result<Option<T>, Misfit> {
+        if value.is_null() { Ok(None) } else { T::read(value).map(Some) }
+    }
+}
+
+impl<T: Recorded, E: Recorded> Recorded for Result<T, E> {
+    fn write(&self, handles: &mut Handles) -> Value {
+        match self {
+            Ok(value) => json!({ "ok": value.write(handles) }),
+            Err(error) => json!({ "err": error.write(handles) }),
+        }
+    }
+
+    fn read(value: &Value) -> Result<Result<T, E>, Misfit> {
+        match case(value)? {
+            ("ok", Some(value)) => T::read(value).map(Ok).map_err(|misfit| misfit.within("ok")),
+            ("err", Some(error)) => E::read(error).map(Err).map_err(|misfit| misfit.within("err")),
+            _ => Err(Misfit::wanted("{\"ok\": ..} or {\"err\": ..}")),
+        }
+    }
+}
+
+impl<T: 'static> Recorded for Resource<T> {
+    fn write(&self, handles: &mut Handles) -> Value {
+        if self.owned() { handles.given(self.rep()) } else { handles.lent(self.rep()) }.into()
+    }
+
+    fn read(value: &Value) -> Result<Resource<T>, Misfit> {
+        u32::read(value).map(Resource::new_own).map_err(|_| Misfit::wanted("the number of a handle"))
+    }
+}
+
+/// An object with these members.
+pub(crate) fn members<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// A case of a variant: its name alone, or the one member of an object.
+///
+/// # Errors
+/// If it is neither.
+pub(crate) fn case(value: &Value) -> Result<(&str, Option<&Value>), Misfit> {
+    match value {
+        Value::String(name) => Ok((name, None)),
+        Value::Object(members) if members.len() == 1 => {
+            let (name, payload) = members.iter().next().ok_or_else(|| Misfit::wanted("a case"))?;
+            Ok((name, Some(payload)))
+        }
+        _ => Err(Misfit::wanted("a case: its name, or an object with one member")),
+    }
+}
+
+/// The members of an object that is read: each is taken once, and none may be left.
+pub(crate) struct Members<'a> {
+    members: &'a Map<String, Value>,
+    taken: usize,
+}
+
+impl<'a> Members<'a> {
+    /// Those of an object.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn of(value: &'a Value) -> Result<Members<'a>, Misfit> {
+        let members = value.as_object().ok_or_else(|| Misfit::wanted("an object"))?;
+        Ok(Members { members, taken: 0 })
+    }
+
+    /// The member of this name.
+    ///
+    /// # Errors
+    /// If it is missing or of another type.
+    pub(crate) fn take<T: Recorded>(&mut self, name: &str) -> Result<T, Misfit> {
+        let value = self.members.get(name).ok_or_else(|| Misfit::wanted("a value").within(name))?;
+        self.taken += 1;
+        T::read(value).map_err(|misfit| misfit.within(name))
+    }
+
+    /// There are no other members.
+    ///
+    /// # Errors
+    /// If there are.
+    pub(crate) fn end(self) -> Result<(), Misfit> {
+        if self.taken == self.members.len() {
+            return Ok(());
+        }
+        Err(Misfit::wanted(&format!("an object with {} members, and no others", self.taken)))
+    }
+}
+
+/// As the macro that the bindings name, and the form in a record: a list of names.
+macro_rules! flags {
+    ($name:ident { $(#[component(name = $text:literal)] const $flag:ident;)* }) => {
+        wasmtime::component::flags!($name { $(#[component(name = $text)] const $flag;)* });
+
+        impl crate::world::value::Recorded for $name {
+            fn write(&self, _: &mut crate::world::value::Handles) -> serde_json::Value {
+                let all = [$(($text, $name::$flag)),*];
+                all.into_iter().filter(|(_, flag)| self.contains(*flag)).map(|(text, _)| text).collect()
+            }
+
+            fn read(value: &serde_json::Value) -> Result<$name, crate::world::value::Misfit> {
+                let mut flags = $name::empty();
+                for name in <Vec<String> as crate::world::value::Recorded>::read(value)? {
+                    flags |= match name.as_str() {
+                        $($text => $name::$flag,)*
+                        _ => {
+                            let known = [$($text),*].join(", ");
+                            return Err(crate::world::value::Misfit::wanted(&format!("some of {known}")));
+                        }
+                    };
+                }
+                Ok(flags)
+            }
+        }
+    };
+}
+pub(crate) use flags;
+
+#[cfg(test)]
+mod tests;
