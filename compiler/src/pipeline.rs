@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ks_wit::manifest::Manifest;
 use ks_wit::section::{Arch, BpfRecord};
 
 use crate::ast;
@@ -189,6 +190,24 @@ pub struct Built {
     pub objects: Vec<(Arch, kernel::Object)>,
     /// The source tree of the kernel module, if one was asked for.
     pub module: Option<Module>,
+    /// What stands in the file about both halves.
+    pub manifest: Manifest,
+}
+
+impl Built {
+    /// The objects as they travel in a plugin file.
+    pub fn records(&self) -> Vec<BpfRecord> {
+        records(&self.objects, &self.manifest.project)
+    }
+}
+
+fn records(objects: &[(Arch, kernel::Object)], project: &str) -> Vec<BpfRecord> {
+    let record = |(arch, object): &(Arch, kernel::Object)| BpfRecord {
+        name: project.to_owned(),
+        arch: *arch,
+        elf: object.elf().to_vec(),
+    };
+    objects.iter().map(record).collect()
 }
 
 impl Checked {
@@ -248,17 +267,9 @@ impl Checked {
             }
         };
         let manifest = manifest::build(hir, &split, &self.sources, self.file);
-        let records: Vec<BpfRecord> = objects
-            .iter()
-            .map(|(arch, object)| BpfRecord {
-                name: hir.project.clone(),
-                arch: *arch,
-                elf: object.elf().to_vec(),
-            })
-            .collect();
-        let plugin = plugin::assemble(&core, &records, &manifest, target.checks)
+        let plugin = plugin::assemble(&core, &records(&objects, &hir.project), &manifest, target.checks)
             .expect("a module that the userspace back end made is a valid plugin");
-        Ok(Built { plugin, core, objects, module })
+        Ok(Built { plugin, core, objects, module, manifest })
     }
 }
 

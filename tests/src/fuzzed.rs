@@ -11,7 +11,7 @@ use ks_host::policy::Policy;
 use ks_wit::section::{self, Arch, BpfRecord};
 
 use crate::guest::core_module;
-use crate::{compile, component, objects};
+use crate::{compile, component};
 
 /// A target: its name, what is done with bytes, and inputs to begin with.
 pub struct Target {
@@ -182,5 +182,5 @@ fn elves() -> Vec<Vec<u8>> {
         "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> xdp_action { m[1] = 2\n return XDP_PASS }\n\
          fn main() -> i32 {\n load(p)\n return 0\n}\n",
     ];
-    scripts.iter().map(|script| objects("fuzz", &compile("fuzz", script)).swap_remove(0).elf).collect()
+    scripts.iter().map(|script| compile("fuzz", script).records().swap_remove(0).elf).collect()
 }

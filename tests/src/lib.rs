@@ -220,16 +220,6 @@ pub fn component_of(project: &str, core: &[u8], objects: &[BpfRecord]) -> Result
     Ok(ks_compiler::plugin::assemble(core, objects, &manifest, Checks::EveryStage)?)
 }
 
-/// The BPF objects of a script as they travel in a plugin.
-pub fn objects(project: &str, built: &Built) -> Vec<BpfRecord> {
-    let record = |(arch, object): &(_, ks_compiler::kernel::Object)| BpfRecord {
-        name: project.into(),
-        arch: *arch,
-        elf: object.elf().to_vec(),
-    };
-    built.objects.iter().map(record).collect()
-}
-
 /// Names of the programs and maps that the kernel holds now and that begin with `prefix`.
 ///
 /// # Errors

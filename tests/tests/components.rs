@@ -1,6 +1,6 @@
 //! What only a component of its own can ask for: the contract without the language. These tests need root.
 
-use ks_tests::{compile, component, objects, run_plugin, wait_until_gone};
+use ks_tests::{compile, component, run_plugin, wait_until_gone};
 
 /// Imports, memory and a bump allocator; `$fail` shows the message of the error at 1028 and ends with its errno.
 ///
@@ -116,7 +116,7 @@ fn root_a_trap_in_the_middle_leaves_nothing_behind() {
     // Imports stand before everything else in a module.
     let (import, rest) = run.split_once("(data").expect("the import comes first");
     let text = format!("(module {import} {PRELUDE} (data{rest}");
-    let plugin = component("trapped", &text, &objects("trapped", &built)).expect("the module fits the world");
+    let plugin = component("trapped", &text, &built.records()).expect("the module fits the world");
     let outcome = run_plugin("trapped", &plugin, &[] as &[&str]);
     assert_eq!(outcome.code, 125, "{outcome:#?}");
     assert!(outcome.stderr.contains("unreachable"), "the trap is shown: {outcome:#?}");

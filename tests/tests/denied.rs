@@ -13,7 +13,7 @@ use ks_host::plugin::{Outcome, Plugin};
 use ks_host::policy::Policy;
 use ks_host::{Host, RunOptions};
 use ks_tests::guest::{RESULT, core_module, data};
-use ks_tests::{compile, component, objects};
+use ks_tests::{compile, component};
 use ks_wit::section::BpfRecord;
 use nix::sched::{CloneFlags, unshare};
 use proptest::prelude::*;
@@ -236,7 +236,7 @@ fn object(has: Has) -> Vec<BpfRecord> {
                 }
             }
             let script = format!("{script}fn main() -> i32 {{\n{body} return 0\n}}\n");
-            if bits == 0 { Vec::new() } else { objects("denied", &compile("denied", &script)) }
+            if bits == 0 { Vec::new() } else { compile("denied", &script).records() }
         };
         (0..8).map(made).collect()
     });

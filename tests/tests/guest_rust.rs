@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use ks_tests::{Folder, Outcome, command, compile, finish, guests, objects, repository, run_plugin};
+use ks_tests::{Folder, Outcome, command, compile, finish, guests, repository, run_plugin};
 
 /// The kernel half that the plugin expects.
 const SCRIPT: &str = r#"
@@ -49,7 +49,7 @@ fn plugin() -> &'static [u8] {
         let built = compile("guest", SCRIPT);
         let object = guests::target_folder().join("guest.bpf.o");
         // An object that is as it was is no reason to build the plugin again.
-        let elf = objects("guest", &built).swap_remove(0).elf;
+        let elf = built.records().swap_remove(0).elf;
         if std::fs::read(&object).ok().as_ref() != Some(&elf) {
             std::fs::write(&object, elf).expect("the target folder is writable");
         }

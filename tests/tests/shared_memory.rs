@@ -1,7 +1,7 @@
 //! Variables and arrays of the BPF object in the plugin's memory: the same as host calls, and safe. These tests need root.
 
 use ks_host::plugin::Plugin;
-use ks_tests::{Folder, Outcome, allowed, compile, component, finish, objects, run_plugin, wait_until_gone};
+use ks_tests::{Folder, Outcome, allowed, compile, component, finish, run_plugin, wait_until_gone};
 
 /// Runs a script with and without shared memory. Both must have the same end and say the same.
 fn run_both_ways(project: &str, script: &str) -> Outcome {
@@ -250,7 +250,7 @@ fn raw(project: &str, run: &str) -> Vec<u8> {
         }
     "#;
     let built = compile(project, script);
-    component(project, &text(run, "", MARK), &objects(project, &built)).expect("the module fits the world")
+    component(project, &text(run, "", MARK), &built.records()).expect("the module fits the world")
 }
 
 /// What is not sound is refused before anything runs.

@@ -12,17 +12,21 @@ mod types;
 use ks_wit::manifest::Manifest;
 use ks_wit::section::{self, BpfRecord};
 use wasm_encoder::{ComponentSection, CustomSection};
-use wasmparser::Validator;
+use wasmparser::{Parser, Validator};
 
 use self::contract::World;
 use crate::kernel::Checks;
 
-/// Why no plugin file could be made. Both are mistakes of this compiler, or programs beyond what Wasm allows.
+/// Why no plugin file could be made. But for what others made, these are mistakes of this compiler, or programs beyond what
+/// Wasm allows.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
     /// The core module does not fit the contract, or is not valid Wasm.
     #[error("the userspace half does not make a component: {0}")]
     Component(String),
+    /// What should take the place of the userspace half is no component.
+    #[error("not a WebAssembly component; `wasm-tools component new` makes one of a core module")]
+    NotAComponent,
     /// The manifest is not JSON.
     #[error("the manifest cannot be written: {0}")]
     Manifest(#[from] serde_json::Error),
@@ -55,12 +59,35 @@ pub fn assemble(
         let valid = Validator::new().validate_all(&plugin);
         valid.map_err(|error| PluginError::Component(error.to_string()))?;
     }
+    append_sections(&mut plugin, bpf, manifest)?;
+    Ok(plugin)
+}
+
+/// Makes a plugin file of a component that another tool made, which takes the place of the userspace half.
+///
+/// # Errors
+/// See [`PluginError`]; [`PluginError::NotAComponent`] if it is none.
+pub fn assemble_around(
+    component: Vec<u8>,
+    bpf: &[BpfRecord],
+    manifest: &Manifest,
+) -> Result<Vec<u8>, PluginError> {
+    if !Parser::is_component(&component) {
+        return Err(PluginError::NotAComponent);
+    }
+    // What the userspace half of the script asked for, this one may not.
+    let manifest = Manifest { events: Vec::new(), tests: Vec::new(), ..manifest.clone() };
+    let mut plugin = component;
+    append_sections(&mut plugin, bpf, &manifest)?;
+    Ok(plugin)
+}
+
+fn append_sections(plugin: &mut Vec<u8>, bpf: &[BpfRecord], manifest: &Manifest) -> Result<(), PluginError> {
     if !bpf.is_empty() {
         let records = bpf.iter().map(BpfRecord::to_bytes).collect::<Vec<_>>();
-        append(&mut plugin, section::BPF, "a BPF object", &records)?;
+        append(plugin, section::BPF, "a BPF object", &records)?;
     }
-    append(&mut plugin, section::MANIFEST, "the manifest", &[serde_json::to_vec(manifest)?])?;
-    Ok(plugin)
+    append(plugin, section::MANIFEST, "the manifest", &[serde_json::to_vec(manifest)?])
 }
 
 fn append(

@@ -10,7 +10,7 @@ use ks_host::{Host, PreparedPlugin, RunOptions};
 
 use super::{Chance, EDGES};
 use crate::guest::{DATA, Import, RESULT, Role, core_module, data, imports};
-use crate::{compile, component, objects};
+use crate::{compile, component};
 
 /// Bytes of one step: which function, what to choose for each parameter, and at last the slot of a new handle.
 const STEP: usize = 16;
@@ -70,7 +70,7 @@ const CALLED: &str = "var fuzzn : u64 = 0\nvar fuzzm : hash<u32, u64>(8)\nstruct
 pub(super) fn run(bytes: &[u8]) {
     static GUEST: LazyLock<PreparedPlugin> = LazyLock::new(|| {
         let text = core_module(PAGES, &interpreter());
-        let objects = objects("fuzz", &compile("fuzz", CALLED));
+        let objects = compile("fuzz", CALLED).records();
         let file = component("fuzz", &text, &objects).unwrap_or_else(|error| panic!("{error:#}:\n{text}"));
         let host = Host::new().expect("this machine runs plugins");
         host.prepare(&Plugin::from_bytes(file).expect("a plugin")).expect("it fits the world")

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use ks_compiler::kernel::{self, Cpu, KernelVersion, Listings};
 use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
+use ks_compiler::plugin;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
@@ -21,6 +22,10 @@ pub struct Args {
     /// The plugin file; by default the script's name with `.wasm`, in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// A component that another language's tool made for the world `kernelscript:host/plugin`: the kernel half is put into
+    /// it, and it takes the place of the userspace half
+    #[arg(long, value_name = "COMPONENT")]
+    into: Option<PathBuf>,
     /// The machine the kernel half is for; by default every one
     #[arg(long, value_enum)]
     arch: Option<ArchArg>,
@@ -187,7 +192,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     emit_built(args, &built)?;
     emit_passes(args, &checked, &built)?;
-    write_whole(&output, &built.plugin)?;
+    match &args.into {
+        None => write_whole(&output, &built.plugin)?,
+        Some(file) => {
+            let shown = file.display();
+            let component = std::fs::read(file).with_context(|| format!("cannot read {shown}"))?;
+            let plugin = plugin::assemble_around(component, &built.records(), &built.manifest);
+            write_whole(&output, &plugin.with_context(|| format!("cannot use {shown}"))?)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
