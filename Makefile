@@ -82,9 +82,11 @@ packages:
 	@scripts/packages cc pkg-config libelf zlib
 
 test-packages:
-	@scripts/packages cc pkg-config libelf zlib bpftool ip protoc emulator emulator-arm64 cc-arm64 module
+	@scripts/packages cc pkg-config libelf zlib bpftool ip protoc emulator emulator-arm64 cc-arm64 module clang-wasm python node
 	@scripts/packages perf || echo "without perf what is compared with it is left out"
 	@scripts/guest-cargo --version >/dev/null
+	@scripts/guest-tools python >/dev/null
+	@scripts/guest-tools javascript >/dev/null
 
 clean:
 	$(CARGO) clean
