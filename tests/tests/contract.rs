@@ -1,6 +1,6 @@
 //! The contract as others take it: a package for their tools, and a promise to plugins that are built already.
 
-use ks_tests::{finish, repository};
+use ks_tests::{Folder, Outcome, command, finish, repository};
 use wit_parser::Resolve;
 
 /// `wasm-tools component wit` and `wkg wit build` do this with the folder.
@@ -51,8 +51,7 @@ fn root_plugins_that_are_built_keep_working() {
     assert!(!files.is_empty(), "there are no stored plugins");
     for file in files {
         let run = |word: &str| {
-            let outcome =
-                finish(ks_tests::command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(word));
+            let outcome = finish(command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(word));
             assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{}: {outcome:#?}", file.display());
             outcome
         };
@@ -61,5 +60,46 @@ fn root_plugins_that_are_built_keep_working() {
         let ran = run("kernel");
         let [faults, seen] = ran.numbers("faults")[..] else { panic!("two numbers: {ran:#?}") };
         assert!(faults >= 64 && seen == faults + 100, "{}: {faults} {seen}", file.display());
+    }
+}
+
+/// Runs a plugin that was built against this version of the contract, and asks nothing but the time.
+fn run_built_against(version: &str) -> Outcome {
+    let text = format!(
+        r#"(component
+            (import "kernelscript:host/clock@{version}" (instance $clock (export "now" (func (result u64)))))
+            (core func $now (canon lower (func $clock "now")))
+            (core module $module
+                (import "clock" "now" (func $now (result i64)))
+                (func (export "run") (result i32) (i64.eqz (call $now))))
+            (core instance $instance
+                (instantiate $module (with "clock" (instance (export "now" (func $now))))))
+            (func $run (result s32) (canon lift (core func $instance "run")))
+            (export "run" (func $run)))"#
+    );
+    let folder = Folder::new();
+    let plugin = folder.write("plugin.wasm", wat::parse_str(text).expect("it is a component"));
+    finish(command("ks-host").arg("--no-cache").arg(plugin))
+}
+
+/// Within a minor version the contract only grows: a plugin that uses nothing newer runs on an older host, too.
+#[test]
+fn other_versions_of_a_minor_version_are_served() {
+    for version in ["0.1.0", "0.1.7"] {
+        let outcome = run_built_against(version);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{version}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_version_that_is_not_served_is_told() {
+    for version in ["0.2.0", "1.0.0"] {
+        let outcome = run_built_against(version);
+        assert_eq!(outcome.code, 127, "{outcome:#?}");
+        let told = format!(
+            "was built against kernelscript:host@{version}; this host serves {}\n  do: ",
+            ks_wit::CONTRACT
+        );
+        assert!(outcome.stderr.contains(&told), "{outcome:#?}");
     }
 }

@@ -97,6 +97,17 @@ pub enum PluginError {
     /// Its code was not compiled in the time that it has for that.
     #[error("its code is not compiled yet\n  because: {0}")]
     CompileTime(String),
+    /// A component that was built against a version of the contract that this host does not serve.
+    #[error(
+        "the component was built against {contract}; this host serves {served}\n  do: run it with a ks-host of that version, \
+         or build it against the contract of this one"
+    )]
+    Contract {
+        /// Package and version that it imports.
+        contract: String,
+        /// Those of this host.
+        served: &'static str,
+    },
     /// The component does not fit the engine or the world of plugins.
     #[error("{0}")]
     Component(String),

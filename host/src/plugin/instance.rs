@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ks_wit::CONTRACT;
 use ks_wit::lines::Lines;
 use wasmtime::component::{self, Component, ComponentNamedList, InstancePre, Lift, Linker, Lower, TypedFunc};
 use wasmtime::{Store, UpdateDeadline};
@@ -53,7 +54,11 @@ impl<S: PluginState> Prepared<S> {
         component: &Component,
         plugin: &Plugin,
     ) -> Result<Prepared<S>, PluginError> {
-        let pre = linker.instantiate_pre(component).map_err(|error| does_not_fit(&error))?;
+        let pre =
+            linker.instantiate_pre(component).map_err(|error| match other_contract(plugin.imports()) {
+                Some(contract) => PluginError::Contract { contract, served: CONTRACT },
+                None => does_not_fit(&error),
+            })?;
         if component.get_export_index(None, "run").is_none() {
             return Err(PluginError::Component(
                 "the component does not export `run`, with which a plugin starts".into(),
@@ -105,6 +110,18 @@ impl<S: PluginState> Prepared<S> {
             }
         }
     }
+}
+
+/// The contract that a component was built against, if it is of a minor version that this host does not serve.
+fn other_contract(imports: &[String]) -> Option<String> {
+    let (package, served) = CONTRACT.split_once('@')?;
+    let minor = |version: &str| version.splitn(3, '.').take(2).map(str::to_owned).collect::<Vec<_>>();
+    let versions = imports.iter().filter_map(|import| {
+        let (name, version) = import.split_once('@')?;
+        name.strip_prefix(package)?.starts_with('/').then_some(version)
+    });
+    let other = versions.into_iter().find(|version| minor(version) != minor(served))?;
+    Some(format!("{package}@{other}"))
 }
 
 fn does_not_fit(error: &wasmtime::Error) -> PluginError {
