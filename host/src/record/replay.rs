@@ -239,8 +239,11 @@ impl Player {
     /// The record has no more of these calls.
     fn end_instead(&mut self, function: &str, args: &[Value]) -> String {
         let end = &self.record.end;
-        self.over =
-            Some(if matches!(end, End::TimedOut | End::Killed) { Over::Ended } else { Over::Differs });
+        if matches!(end, End::TimedOut | End::Killed) {
+            self.over = Some(Over::Ended);
+            return format!("it is ended where the record was, at line {}", self.record.end_line);
+        }
+        self.over = Some(Over::Differs);
         format!(
             "it asks more than the record has, which ends at line {}\n  asked:  {}\n  record: the plugin {}",
             self.record.end_line,

@@ -48,22 +48,20 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let replay = Replay::new(record, order);
     let host = Host::new()?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
-    let Ok(prepared) = prepare::all(&host, std::slice::from_ref(&args.plugin)) else {
-        return Ok(crate::NOT_A_PLUGIN);
-    };
+    let all = prepare::all(&host, std::slice::from_ref(&args.plugin));
+    let Some(prepared) = all.ok().and_then(|mut all| all.pop()) else { return Ok(crate::NOT_A_PLUGIN) };
     let name = run::name_of(&args.plugin);
-    for prepared in prepared {
-        let options = RunOptions { calls: Calls::Replayed(replay.clone()), ..RunOptions::new(&name) };
-        let outcome = prepared.plugin.run(options);
-        match replay.finish(&outcome) {
-            Ok(code) => {
-                if let Outcome::Trapped(reason) = outcome {
-                    eprintln!("{name}: {reason}");
-                }
-                return Ok(code);
-            }
-            Err(difference) => eprintln!("ks-host: {name} on {shown}: {difference}"),
+    let options = RunOptions { calls: Calls::Replayed(replay.clone()), ..RunOptions::new(&name) };
+    let outcome = prepared.plugin.run(options);
+    let code = match replay.finish(&outcome) {
+        Ok(code) => code,
+        Err(difference) => {
+            eprintln!("ks-host: {name} on {shown}: {difference}");
+            return Ok(crate::HOST_FAILURE);
         }
+    };
+    if let Outcome::Trapped(reason) = outcome {
+        eprintln!("{name}: {reason}");
     }
-    Ok(crate::HOST_FAILURE)
+    Ok(code)
 }
