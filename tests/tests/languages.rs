@@ -142,6 +142,29 @@ fn root_the_plugin_is_written_in_javascript() {
     guests.build_run_and_replay("javascript", &[]);
 }
 
+/// As `wit-bindgen c wit --world plugin` makes them.
+#[test]
+fn the_bindings_for_c_are_those_of_the_contract() {
+    use wit_bindgen_core::{Files, WorldGenerator as _, wit_parser::Resolve};
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(repository().join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
+    let world = resolve.select_world(&[package], Some("plugin")).expect("the package has it");
+    let mut files = Files::default();
+    let mut generator = wit_bindgen_c::Opts::default().build();
+    generator.generate(&mut resolve, world, &mut files).unwrap_or_else(|error| panic!("{error:#}"));
+    let folder = repository().join("examples/guests/c");
+    let mut made = 0;
+    for (name, bytes) in files.iter() {
+        let stored = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            stored == bytes,
+            "{name} is not what wit-bindgen makes of the contract: see the README beside it"
+        );
+        made += 1;
+    }
+    assert_eq!(made, 3);
+}
+
 /// A program of one line of shell.
 fn script(file: &Path, line: &str) {
     use std::os::unix::fs::PermissionsExt as _;

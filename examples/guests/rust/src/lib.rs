@@ -34,8 +34,7 @@ fn main() -> Result<()> {
     let mut second = 0;
     while !clock::stopping() {
         second += 1;
-        let [switches, faults, moves] =
-            [switches.read()?.raw, faults.read()?.raw, moves.read()?.raw];
+        let [switches, faults, moves] = [switches.read()?.raw, faults.read()?.raw, moves.read()?.raw];
         let Sampled { number, last } = sampled;
         println!("{second:6} {switches:10} {faults:10} {moves:10} {number:10} {last:10}");
         sampled.take(&mut seen)?;
