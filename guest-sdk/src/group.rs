@@ -77,7 +77,7 @@ impl Group {
     fn member(&self, event: &Event, options: &PerfOptions, program: Option<&Program>) -> Result<Member<'_>> {
         let program = program.map(|program| &program.raw);
         let raw = perf::open(&event.raw, &options.raw, Some(&self.leader.raw), program)?;
-        Ok(Member { attachment: Attachment { raw }, leader: PhantomData })
+        Ok(Member { attachment: Attachment::of(raw), leader: PhantomData })
     }
 
     /// Detaches the whole group now. Dropping does the same.

@@ -72,7 +72,7 @@ pub use ks_guest_macros::kernel;
 pub use ks_guest_macros::{Plain, main};
 pub use map::{Map, PerCpuMap};
 pub use options::PerfOptions;
-pub use perf::{Attachment, GroupEntry, GroupReading, Reading, State, print_events};
+pub use perf::{Attachment, GroupEntry, GroupReading, Reading, State, print_events, read_many};
 pub use plain::Plain;
 pub use program::{Link, Packet, Program, ProgramInfo, ProgramKind};
 pub use queue::{Bloom, Queue};

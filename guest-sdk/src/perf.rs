@@ -137,6 +137,8 @@ impl From<perf::GroupReading> for GroupReading {
 #[derive(Debug)]
 pub struct Attachment {
     pub(crate) raw: perf::Attachment,
+    /// What the host finds faster than a handle.
+    id: u64,
 }
 
 impl Attachment {
@@ -149,7 +151,7 @@ impl Attachment {
     /// [`Limit`](ErrorKind::Limit), [`Busy`](ErrorKind::Busy), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn open(event: &Event, options: &PerfOptions) -> Result<Attachment> {
-        Ok(Attachment { raw: perf::open(&event.raw, &options.raw, None, None)? })
+        Ok(Attachment::of(perf::open(&event.raw, &options.raw, None, None)?))
     }
 
     /// The same with a program that runs at every overflow, every [`PerfOptions::period`] events.
@@ -157,7 +159,11 @@ impl Attachment {
     /// # Errors
     /// As [`Attachment::open`].
     pub fn open_with(event: &Event, options: &PerfOptions, program: &Program) -> Result<Attachment> {
-        Ok(Attachment { raw: perf::open(&event.raw, &options.raw, None, Some(&program.raw))? })
+        Ok(Attachment::of(perf::open(&event.raw, &options.raw, None, Some(&program.raw))?))
+    }
+
+    pub(crate) fn of(raw: perf::Attachment) -> Attachment {
+        Attachment { id: raw.id(), raw }
     }
 
     /// Reads this event's own counter, now, without stopping it.
@@ -167,7 +173,7 @@ impl Attachment {
     /// [`Kernel`](ErrorKind::Kernel) if the event is in error state.
     #[inline]
     pub fn read(&self) -> Result<Reading> {
-        match self.raw.read() {
+        match perf::read_by_id(self.id) {
             Ok(reading) => Ok(reading.into()),
             Err(error) => Err(error.into()),
         }
@@ -178,7 +184,7 @@ impl Attachment {
     /// # Errors
     /// As [`Attachment::read`].
     pub fn snapshot(&self) -> Result<GroupReading> {
-        Ok(self.raw.snapshot()?.into())
+        Ok(perf::snapshot_by_id(self.id)?.into())
     }
 
     /// As [`Attachment::snapshot`], of what counts on one CPU: after [`PerfOptions::every_cpu`], or
@@ -228,13 +234,30 @@ impl Attachment {
 
     /// A number that names this attachment in this run of the plugin; from 1, never used again.
     pub fn id(&self) -> u64 {
-        self.raw.id()
+        self.id
     }
 
     /// Closes the event now. Dropping does the same.
     pub fn detach(self) {
         self.raw.detach();
     }
+}
+
+/// Reads many attachments by one call of the host: as [`Attachment::read`] of each, in their order. Those of one group are
+/// read by one system call, at one moment.
+///
+/// ```no_run
+/// # fn report(faults: ks_guest::Attachment, switches: ks_guest::Attachment) -> ks_guest::Result<()> {
+/// let [faults, switches] = ks_guest::read_many(&[&faults, &switches])?[..] else { unreachable!() };
+/// ks_guest::println!("{} faults, {} switches", faults.raw, switches.raw);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// As [`Attachment::read`], of the first that cannot be read.
+pub fn read_many(attachments: &[&Attachment]) -> Result<Vec<Reading>> {
+    let ids: Vec<u64> = attachments.iter().map(|attachment| attachment.id).collect();
+    Ok(perf::read_many(&ids)?.into_iter().map(Reading::from).collect())
 }
 
 /// Prints the events of which one of the two spellings matches a wildcard (`*`, `?`; empty: all), one line for each on

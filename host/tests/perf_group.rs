@@ -354,3 +354,26 @@ fn root_joining_after_a_child_inherited_is_explained() {
 fn kernel_version() -> (u32, u32) {
     ks_host::explain::Facts::read(0).kernel.unwrap()
 }
+
+#[test]
+fn root_many_are_read_in_their_order_and_those_of_a_group_at_one_moment() {
+    let mut attachments = Attachments::new();
+    let clock = named("task_clock");
+    let leader = open(&mut attachments, &clock, None);
+    let member = open(&mut attachments, &clock, Some(leader));
+    let [one, other] = [(); 2].map(|()| open(&mut attachments, &clock, None));
+    let ids = [member, one, leader, other, leader];
+    let [member, alone, ..] = attachments.read_many(&ids).unwrap()[..] else {
+        panic!("one reading for each")
+    };
+    let again = attachments.read_many(&ids).unwrap();
+    assert!(again[0].raw > member.raw && again[1].raw > alone.raw, "read anew: {again:?}");
+    assert_eq!(again[2], again[4], "one that is asked for twice is read once");
+    assert_eq!(again[0].time_enabled, again[2].time_enabled, "one moment: {again:?}");
+    assert_ne!(again[1].time_enabled, again[3].time_enabled, "opened one after the other: {again:?}");
+    assert_eq!(attachments.read_many(&[]), Ok(Vec::new()));
+    attachments.detach(one);
+    assert_eq!(attachments.read_many(&ids), Err(PerfError::Stale(one)));
+    let none = AttachmentId::of(u64::MAX);
+    assert_eq!(attachments.read(none), Err(PerfError::Stale(none)));
+}

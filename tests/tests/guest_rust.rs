@@ -71,6 +71,7 @@ fn root_a_group_counts_what_the_plugin_does() {
     assert_eq!(outcome.numbers("group"), [2, 0, 1], "{outcome:#?}");
     assert!((64..100_000).contains(&outcome.numbers("faults")[0]), "{outcome:#?}");
     assert_eq!(outcome.row("faults")[2..], ["true", "Counted"], "{outcome:#?}");
+    assert_eq!(outcome.row("many")[1..], ["true"; 3], "{outcome:#?}");
     assert!(outcome.numbers("time")[0] > 0, "{outcome:#?}");
     assert_eq!((outcome.numbers("left"), outcome.row("slept")[1]), (vec![1], "true"), "{outcome:#?}");
     assert!(outcome.numbers("cpus")[0] > 0, "{outcome:#?}");

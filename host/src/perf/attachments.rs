@@ -15,7 +15,7 @@ use super::notice::Notice;
 use super::places::{self, Surroundings, Target};
 use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
-use super::reading::{Reading, Snapshot};
+use super::reading::{Entry, Reading, Snapshot};
 use super::scale::{State, Tally};
 use super::shown::EventArray;
 use crate::explain::perf::{Action, Call};
@@ -26,6 +26,11 @@ use crate::explain::perf::{Action, Call};
 pub struct AttachmentId(u64);
 
 impl AttachmentId {
+    /// The id of this number, if there is an attachment of it; else one that is stale.
+    pub fn of(number: u64) -> AttachmentId {
+        AttachmentId(number)
+    }
+
     /// The number.
     pub fn get(self) -> u64 {
         self.0
@@ -107,6 +112,11 @@ impl Attachments {
     /// That task has reached its exec: its events count now, and what is opened from now on counts at once.
     pub fn note_exec(&mut self) {
         self.fans.values_mut().for_each(Fan::note_exec);
+    }
+
+    /// Whether there is something to be told.
+    pub fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
     }
 
     /// What is to be told since the last call: each thing once for an attachment.
@@ -212,9 +222,55 @@ impl Attachments {
     /// Errors: as [`Attachments::read`].
     #[doc(alias = "PERF_FORMAT_GROUP")]
     pub fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
-        let (entries, own) = self.with_cpus(id, |fan, _| Ok((fan.read_all()?, position(fan, id)?)))?;
-        self.note(id, &entries[own].1);
-        Ok(Snapshot::of(&entries, own))
+        let (mut entries, mut own) = (Vec::new(), None);
+        self.with_cpus(id, |fan, _| {
+            entries.clear();
+            entries.reserve(fan.plans().len());
+            fan.read_all(|one, kernel_id, tally| {
+                if one == id {
+                    own = Some((entries.len(), tally));
+                }
+                entries.push(Entry::of(kernel_id, &tally));
+            })
+        })?;
+        let (own, tally) = own.ok_or(PerfError::Stale(id))?;
+        self.note(id, &tally);
+        Ok(Snapshot::of(&tally, own, entries))
+    }
+
+    /// Reads the own counters of many attachments, now: those of one group by one system call for each place that the group
+    /// observes. In the order of `ids`, of which one may be there twice.
+    ///
+    /// Errors: as [`Attachments::read`], of the first that cannot be read.
+    pub fn read_many(&mut self, ids: &[AttachmentId]) -> Result<Vec<Reading>, PerfError> {
+        let leader = |id| self.leader_of.get(id).copied().ok_or(PerfError::Stale(*id));
+        let mut by_group = ids
+            .iter()
+            .enumerate()
+            .map(|(index, id)| Ok((leader(id)?, index)))
+            .collect::<Result<Vec<(AttachmentId, usize)>, PerfError>>()?;
+        by_group.sort_unstable();
+        let mut tallies = vec![Tally::default(); ids.len()];
+        for group in by_group.chunk_by(|(one, _), (other, _)| one == other) {
+            if let [(_, index)] = group {
+                tallies[*index] = self.with_cpus(ids[*index], |fan, _| fan.read(ids[*index]))?;
+                continue;
+            }
+            let mut all: Vec<(AttachmentId, Tally)> = Vec::new();
+            self.with_cpus(group[0].0, |fan, _| {
+                all.clear();
+                fan.read_all(|id, _, tally| all.push((id, tally)))
+            })?;
+            for (_, index) in group {
+                // Who joins later has a higher number.
+                let place = all.binary_search_by_key(&ids[*index], |(id, _)| *id);
+                tallies[*index] = all[place.map_err(|_| PerfError::Stale(ids[*index]))?].1;
+            }
+        }
+        for (id, tally) in ids.iter().zip(&tallies) {
+            self.note(*id, tally);
+        }
+        Ok(tallies.iter().map(Reading::of).collect())
     }
 
     /// As [`Attachments::snapshot`], of what the attachment counts on one CPU.
@@ -222,14 +278,18 @@ impl Attachments {
     /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if it has no kernel event of that CPU's own.
     pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Result<Snapshot, PerfError> {
         self.with_cpus(id, |fan, _| {
-            let own = position(fan, id)?;
-            match fan.read_cpu(id, cpu)? {
-                Some(entries) => Ok(Snapshot::of(&entries, own)),
-                None => {
-                    let attempt = fan.plans()[own].attempt(Action::Read, None);
-                    Err(PerfError::NotOnCpu { attempt: Box::new(attempt), cpu })
+            let (mut entries, mut own) = (Vec::new(), None);
+            let is_there = fan.read_cpu(id, cpu, |one, kernel_id, tally| {
+                if one == id {
+                    own = Some((entries.len(), tally));
                 }
+                entries.push(Entry::of(kernel_id, &tally));
+            })?;
+            if let (Some((own, tally)), true) = (own, is_there) {
+                return Ok(Snapshot::of(&tally, own, entries));
             }
+            let plan = fan.plans().iter().find(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
+            Err(PerfError::NotOnCpu { attempt: Box::new(plan.attempt(Action::Read, None)), cpu })
         })
     }
 
@@ -360,7 +420,9 @@ impl Attachments {
         mut what: impl FnMut(&mut Fan, &Surroundings) -> Result<T, PerfError>,
     ) -> Result<T, PerfError> {
         let leader = self.leader_of.get(&id);
-        let fan = leader.and_then(|leader| self.fans.get_mut(leader)).ok_or(PerfError::Stale(id))?;
+        let Some(fan) = leader.and_then(|leader| self.fans.get_mut(leader)) else {
+            return Err(PerfError::Stale(id));
+        };
         fan.follow_cpus(&self.surroundings);
         let mut done = what(fan, &self.surroundings);
         for _ in 0..TRIES {
@@ -380,6 +442,10 @@ impl Attachments {
 
     /// Notes what a person should know of a reading.
     fn note(&mut self, id: AttachmentId, tally: &Tally) {
+        // Nearly every reading.
+        if tally.never_ran == 0 && tally.times.enabled == tally.times.running {
+            return;
+        }
         let told = match tally.state() {
             State::NeverRan => Told::NeverRan,
             // What lacks was told when it was opened.
@@ -427,10 +493,6 @@ fn has_no_room(error: &PerfError) -> bool {
         }
         _ => false,
     }
-}
-
-fn position(fan: &Fan, id: AttachmentId) -> Result<usize, PerfError> {
-    fan.plans().iter().position(|plan| plan.id == id).ok_or(PerfError::Stale(id))
 }
 
 fn describe(plan: &Plan, leader: AttachmentId, fan: &Fan) -> Live {

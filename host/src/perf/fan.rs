@@ -119,7 +119,9 @@ impl Fan {
 
     /// Appends what is to be told since the last call.
     pub(super) fn hand_over_notices(&mut self, notices: &mut Vec<Notice>) {
-        notices.append(&mut self.notices);
+        if !self.notices.is_empty() {
+            notices.append(&mut self.notices);
+        }
     }
 
     /// Closes a member. The others go on.
@@ -167,57 +169,62 @@ impl Fan {
         Ok(total.sum().lacking(lacks))
     }
 
-    /// Reads the whole group, at all places, with one system call at each: for each attachment the kernel's id at the
-    /// first place and the sum, in the order of [`Fan::plans`].
-    pub(super) fn read_all(&mut self) -> Result<Vec<(u64, Tally)>, PerfError> {
+    /// Reads the whole group, at all places, with one system call at each, and tells of each attachment the kernel's id at
+    /// the first place and the sum, in the order of [`Fan::plans`].
+    pub(super) fn read_all(
+        &mut self,
+        mut tell: impl FnMut(AttachmentId, u64, Tally),
+    ) -> Result<(), PerfError> {
         // What the only place has counted is the sum.
         if let ([only], true) = (&mut self.branches[..], self.gone.is_empty())
             && only.group.counters().map(|counter| counter.id).eq(self.plans.iter().map(|plan| plan.id))
         {
-            let tallies = only.group.read_all()?;
-            let lacks = |id| self.lacking.contains(&id);
-            let kernel_ids = only.group.counters().map(Counter::kernel_id);
-            return Ok(kernel_ids
-                .zip(tallies.into_iter().map(|(id, tally)| tally.lacking(lacks(id))))
-                .collect());
+            let lacking = &self.lacking;
+            return only.group.read_all(|counter, tally| {
+                tell(counter.id, counter.kernel_id(), tally.lacking(lacking.contains(&counter.id)));
+            });
         }
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
         for (id, gone) in &self.gone {
             totals.entry(*id).or_default().add_gone(gone);
         }
-        for branch in self.branches.iter_mut().rev() {
-            for (id, tally) in branch.group.read_all()? {
-                totals.entry(id).or_default().add(&branch.place, tally);
-            }
+        for Branch { place, group, .. } in self.branches.iter_mut().rev() {
+            group.read_all(|counter, tally| totals.entry(counter.id).or_default().add(place, tally))?;
         }
-        let sum = |id| totals.get(&id).map(Total::sum).unwrap_or_default();
-        Ok(self.in_order(None, |id| sum(id).lacking(self.lacking.contains(&id))))
+        for Plan { id, .. } in &self.plans {
+            let sum = totals.get(id).map(Total::sum).unwrap_or_default();
+            tell(*id, self.kernel_id(*id, None), sum.lacking(self.lacking.contains(id)));
+        }
+        Ok(())
     }
 
-    /// As [`Fan::read_all`], of the places on one CPU. None if `id` is not counted there.
+    /// As [`Fan::read_all`], of the places on one CPU. False if `id` is not counted there; then nothing is told.
     pub(super) fn read_cpu(
         &mut self,
         id: AttachmentId,
         cpu: i32,
-    ) -> Result<Option<Vec<(u64, Tally)>>, PerfError> {
+        mut tell: impl FnMut(AttachmentId, u64, Tally),
+    ) -> Result<bool, PerfError> {
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
-        for branch in self.branches.iter_mut().filter(|branch| branch.place.cpu == cpu) {
-            for (id, tally) in branch.group.read_all()? {
-                totals.entry(id).or_default().add(&branch.place, tally);
-            }
+        for Branch { place, group, .. } in self.branches.iter_mut().filter(|branch| branch.place.cpu == cpu) {
+            group.read_all(|counter, tally| totals.entry(counter.id).or_default().add(place, tally))?;
         }
-        // A member that this kind of core does not count has no number.
-        let sum = |id| totals.get(&id).map_or_else(Tally::nothing, Total::sum);
-        Ok(totals.contains_key(&id).then(|| self.in_order(Some(cpu), sum)))
+        if !totals.contains_key(&id) {
+            return Ok(false);
+        }
+        for Plan { id, .. } in &self.plans {
+            // A member that this kind of core does not count has no number.
+            let sum = totals.get(id).map_or_else(Tally::nothing, Total::sum);
+            tell(*id, self.kernel_id(*id, Some(cpu)), sum);
+        }
+        Ok(true)
     }
 
-    fn in_order(&self, cpu: Option<i32>, tally: impl Fn(AttachmentId) -> Tally) -> Vec<(u64, Tally)> {
-        let branches = || self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.place.cpu == cpu));
-        let kernel_id = |id| {
-            let mut counters = branches().flat_map(|branch| branch.group.counters());
-            counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
-        };
-        self.plans.iter().map(|plan| (kernel_id(plan.id), tally(plan.id))).collect()
+    /// The kernel's id of an attachment at its first place, or the first on a CPU.
+    fn kernel_id(&self, id: AttachmentId, cpu: Option<i32>) -> u64 {
+        let branches = self.branches.iter().filter(|branch| cpu.is_none_or(|cpu| branch.place.cpu == cpu));
+        let mut counters = branches.flat_map(|branch| branch.group.counters());
+        counters.find(|counter| counter.id == id).map_or(0, Counter::kernel_id)
     }
 
     /// Starts everything if `id` leads, with the members that were stopped on their own; else this member.

@@ -126,9 +126,9 @@ impl Counter {
         self.stopped.unwrap_or(leader)
     }
 
-    /// Count and times since the last restart. None if the answer lacks this event.
-    fn measure(&self, counts: &GroupCounts<'_>) -> Option<Tally> {
-        Some(self.tally(counts.count(self.kernel_id)?, counts.times))
+    /// Count and times since the last restart, of the event that was the `place`th to join. None if the answer lacks it.
+    fn measure(&self, counts: &GroupCounts<'_>, place: usize) -> Option<Tally> {
+        Some(self.tally(counts.count_at(place, self.kernel_id)?, counts.times))
     }
 
     /// The same, read without the kernel. None if it must be asked.
@@ -331,34 +331,34 @@ impl Group {
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
-        let own = iter::once(&*leader).chain(&*members).find(|counter| counter.id == id);
-        let own = own.ok_or(PerfError::Stale(id))?;
+        let mut counters = iter::once(&*leader).chain(&*members).enumerate();
+        let Some((place, own)) = counters.find(|(_, counter)| counter.id == id) else {
+            return Err(PerfError::Stale(id));
+        };
         if let Some(tally) = own.measure_here(leader) {
             return Ok(tally);
         }
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        own.measure(&counts).ok_or_else(|| own.answer_error(Action::Read))
+        own.measure(&counts, place).ok_or_else(|| own.answer_error(Action::Read))
     }
 
     /// Reads the group and tells everything, in the order of [`Group::counters`].
-    pub(super) fn read_all(&mut self) -> Result<Vec<(AttachmentId, Tally)>, PerfError> {
+    pub(super) fn read_all(&mut self, mut tell: impl FnMut(&Counter, Tally)) -> Result<(), PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let counts =
             buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        iter::once(&*leader)
-            .chain(&*members)
-            .map(|counter| {
-                let tally = counter.measure(&counts);
-                tally.map(|tally| (counter.id, tally)).ok_or_else(|| counter.answer_error(Action::Read))
-            })
-            .collect()
+        for (place, counter) in iter::once(&*leader).chain(&*members).enumerate() {
+            let tally = counter.measure(&counts, place);
+            tell(counter, tally.ok_or_else(|| counter.answer_error(Action::Read))?);
+        }
+        Ok(())
     }
 
     /// Whether the kernel took the group apart: its answer lacks events.
     pub(super) fn is_apart(&mut self) -> bool {
-        matches!(self.read_all(), Err(PerfError::Answer(_)))
+        matches!(self.read_all(|_, _| ()), Err(PerfError::Answer(_)))
     }
 
     /// What each event has counted, after the kernel took the group apart because its CPU went offline: every event is
@@ -368,9 +368,10 @@ impl Group {
         let live = 1 + members.len();
         iter::once(&*leader)
             .chain(&*members)
-            .filter_map(|counter| {
+            .enumerate()
+            .filter_map(|(place, counter)| {
                 let counts = buffer.read(counter.event(), live).ok()?;
-                Some((counter.id, counter.measure(&counts)?))
+                Some((counter.id, counter.measure(&counts, place)?))
             })
             .collect()
     }

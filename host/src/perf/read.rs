@@ -67,10 +67,18 @@ pub(super) struct GroupCounts<'a> {
 impl GroupCounts<'_> {
     /// The count of the event with this kernel id, since it was opened or reset.
     pub(super) fn count(&self, kernel_id: u64) -> Option<u64> {
-        self.entries.chunks_exact(ENTRY).find_map(|entry| match *entry {
-            [count, id] if id == kernel_id => Some(count),
-            _ => None,
-        })
+        let (entries, _) = self.entries.as_chunks::<ENTRY>();
+        entries.iter().find(|[_, id]| *id == kernel_id).map(|[count, _]| *count)
+    }
+
+    /// The same of an event that was the `place`th to join, the leader being 0: in most answers its entry is the one of
+    /// that place, so that nothing is searched.
+    pub(super) fn count_at(&self, place: usize, kernel_id: u64) -> Option<u64> {
+        let (entries, _) = self.entries.as_chunks::<ENTRY>();
+        match entries.get(place) {
+            Some([count, id]) if *id == kernel_id => Some(*count),
+            _ => self.count(kernel_id),
+        }
     }
 }
 
@@ -93,6 +101,10 @@ mod tests {
         assert_eq!(counts.count(105), Some(9));
         assert_eq!(counts.count(101), Some(7));
         assert_eq!(counts.count(7), None, "a count is not an id");
+        for place in 0..3 {
+            assert_eq!(counts.count_at(place, 105), Some(9), "looked for at {place}");
+            assert_eq!(counts.count_at(place, 7), None, "looked for at {place}");
+        }
     }
 
     #[test]

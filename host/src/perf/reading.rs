@@ -64,20 +64,17 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
 }
 
+impl Entry {
+    /// Of an event with this id of the kernel's.
+    pub(super) fn of(id: u64, tally: &Tally) -> Entry {
+        Entry { id, raw: tally.raw, scaled: tally.scaled() }
+    }
+}
+
 impl Snapshot {
-    /// Of all events, each with the kernel's id; that at `own` was read.
-    pub(super) fn of(entries: &[(u64, Tally)], own: usize) -> Snapshot {
-        let reading = Reading::of(&entries[own].1);
-        Snapshot {
-            time_enabled: reading.time_enabled,
-            time_running: reading.time_running,
-            state: reading.state,
-            partial: reading.partial,
-            own,
-            entries: entries
-                .iter()
-                .map(|(id, tally)| Entry { id: *id, raw: tally.raw, scaled: tally.scaled() })
-                .collect(),
-        }
+    /// Of all entries; that at `own` was read, and has this tally.
+    pub(super) fn of(tally: &Tally, own: usize, entries: Vec<Entry>) -> Snapshot {
+        let Reading { time_enabled, time_running, state, partial, .. } = Reading::of(tally);
+        Snapshot { time_enabled, time_running, state, partial, own, entries }
     }
 }

@@ -57,6 +57,7 @@ pub(crate) fn linker(
 ) -> Result<wasmtime::component::Linker<State>, EngineError> {
     let mut linker = linker::Linker::new(engine.linker(), answers, State::called);
     bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called)
+        .and_then(|()| perf::lower::add_to_linker(&mut linker))
         .map_err(|error| EngineError(format!("{error:#}")))?;
     Ok(linker.into_inner())
 }

@@ -1,5 +1,7 @@
 //! `perf`: events, groups, readings.
 
+pub(super) mod lower;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -207,24 +209,12 @@ impl HostOptions for State {
 impl HostAttachment for State {
     fn read(&mut self, this: Resource<AttachmentHandle>) -> Result<wit::Reading, HostError> {
         let id = self.table.get(&this)?.0;
-        let reading = self.attachments.read(id);
-        self.tell_notices();
-        let reading = reading?;
-        Ok(wit::Reading {
-            raw: reading.raw,
-            scaled: reading.scaled,
-            time_enabled: reading.time_enabled,
-            time_running: reading.time_running,
-            state: counting(reading.state),
-            partial: reading.partial,
-        })
+        self.read_by_id(id.get())
     }
 
     fn snapshot(&mut self, this: Resource<AttachmentHandle>) -> Result<GroupReading, HostError> {
         let id = self.table.get(&this)?.0;
-        let snapshot = self.attachments.snapshot(id);
-        self.tell_notices();
-        group_reading(snapshot?)
+        self.snapshot_by_id(id.get())
     }
 
     fn snapshot_cpu(
@@ -318,6 +308,25 @@ impl Host for State {
         })
     }
 
+    fn read_by_id(&mut self, id: u64) -> Result<wit::Reading, HostError> {
+        let reading = self.attachments.read(AttachmentId::of(id));
+        self.tell_notices();
+        Ok(one_reading(reading?))
+    }
+
+    fn snapshot_by_id(&mut self, id: u64) -> Result<GroupReading, HostError> {
+        let snapshot = self.attachments.snapshot(AttachmentId::of(id));
+        self.tell_notices();
+        group_reading(snapshot?)
+    }
+
+    fn read_many(&mut self, ids: Vec<u64>) -> Result<Vec<wit::Reading>, HostError> {
+        let ids: Vec<AttachmentId> = ids.into_iter().map(AttachmentId::of).collect();
+        let readings = self.attachments.read_many(&ids);
+        self.tell_notices();
+        Ok(readings?.into_iter().map(one_reading).collect())
+    }
+
     fn print_events(&mut self, wildcard: String) -> Result<u32, HostError> {
         let listed = self.catalog.list(&wildcard);
         let number = u32::try_from(listed.len()).map_err(wasmtime::Error::new)?;
@@ -374,6 +383,9 @@ impl State {
 
     /// Says on standard error what a person should know of the attachments' numbers.
     pub(super) fn tell_notices(&mut self) {
+        if !self.attachments.has_notices() {
+            return;
+        }
         for notice in self.attachments.take_notices() {
             self.warn(&notice.to_string());
         }
@@ -413,6 +425,17 @@ impl perf::EventArray for Events {
 
     fn remove(&self, cpu: i32) {
         u32::try_from(cpu).into_iter().for_each(|cpu| self.0.remove_event(cpu));
+    }
+}
+
+fn one_reading(reading: perf::Reading) -> wit::Reading {
+    wit::Reading {
+        raw: reading.raw,
+        scaled: reading.scaled,
+        time_enabled: reading.time_enabled,
+        time_running: reading.time_running,
+        state: counting(reading.state),
+        partial: reading.partial,
     }
 }
 

@@ -6,8 +6,8 @@ use super::super::abi::{LIST_LEN, Shape};
 use super::super::code::{Code, Var, mem};
 use super::super::cx::Cx;
 use super::super::runtime::{Routine, append_text, begin_message, end_message, push_failed, reset_arena};
-use super::{control, field, push_handle};
-use crate::builtins::perf::{SNAPSHOT_ENTRIES, reading};
+use super::{attachment_field, control, field, push_handle};
+use crate::builtins::perf::{SNAPSHOT_ENTRIES, attachment, reading};
 
 const TO: Var = Var(0);
 const ATTACHMENT: Var = Var(1);
@@ -17,7 +17,7 @@ const CPU: Var = Var(4);
 
 /// [`Routine::PerfRead`]: fills all but the group's members, which nobody looks at.
 pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
-    let ok = call(cx, code, "[method]attachment.read", "read", None);
+    let ok = call(cx, code, "read-by-id", "read", None);
     let base = code.local(ValType::I32);
     code.u32(cx.returned).set(base);
     store_counts(cx, code, base, ok.field("raw"), ok.field("scaled"));
@@ -26,7 +26,7 @@ pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
 
 /// [`Routine::PerfSnapshot`].
 pub fn snapshot(cx: &mut Cx<'_>, code: &mut Code) {
-    let ok = call(cx, code, "[method]attachment.snapshot", "read", None);
+    let ok = call(cx, code, "snapshot-by-id", "read", None);
     store_group(cx, code, ok);
 }
 
@@ -55,7 +55,7 @@ fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape) {
     store_members(cx, code, at, len, entry);
 }
 
-/// Calls the host; a failure fills the result and returns.
+/// Calls the host, with the handle and a CPU if there is one, else with the id; a failure fills the result and returns.
 fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Option<Var>) -> Shape {
     let abi = cx.abi;
     let shape = abi.result("perf", function);
@@ -68,10 +68,10 @@ fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Op
     fail(cx, code);
     code.end();
     reset_arena(code);
-    code.get(handle);
-    if let Some(cpu) = cpu {
-        code.get(cpu);
-    }
+    match cpu {
+        Some(cpu) => code.get(handle).get(cpu),
+        None => code.get(ATTACHMENT).op(I::I64Load(mem(attachment_field(cx, attachment::GENERATION)))),
+    };
     code.u32(cx.returned).call(host);
     push_failed(cx, code);
     code.if_();

@@ -36,8 +36,8 @@ pub(super) fn define(linker: &mut Linker<Machine>) {
     };
     linker.func_wrap(perf, "open", open).expect("new");
     linker.func_wrap(perf, "[method]attachment.id", |_: Caller<'_, Machine>, _: u32| 7_u64).expect("new");
-    let read = |mut caller: Caller<'_, Machine>, _: u32, result: u32| read(&mut caller, result);
-    linker.func_wrap(perf, "[method]attachment.read", read).expect("new");
+    let read = |mut caller: Caller<'_, Machine>, _: u64, result: u32| read(&mut caller, result);
+    linker.func_wrap(perf, "read-by-id", read).expect("new");
     let warn_once = |mut caller: Caller<'_, Machine>, key: u64, message: u32, len: u32| {
         let message = text(&caller, message, len);
         note(&mut caller, format!("warn-once {key} {message}"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ks_guest::{
     Attachment, ErrorKind, Event, Global, Group, Map, PerCpuMap, PerfOptions, Plain, Program, Queue, Ring,
-    args, clock, println, system,
+    args, clock, println, read_many, system,
 };
 
 /// As the script of the test has it.
@@ -57,6 +57,8 @@ fn count() -> Result<(), Box<dyn Error>> {
     group.disable()?;
     let faults = group.read()?;
     println!("faults {} {:?} {:?}", faults.raw, faults.scaled == Some(faults.raw), faults.state);
+    let many = read_many(&[&*clock, &*group, &*group])?;
+    println!("many {} {} {}", many[0] == clock.read()?, many[1] == faults, many[2] == faults);
     println!("time {}", clock.read()?.raw);
     clock.detach();
     group.enable()?;

@@ -1,0 +1,212 @@
+//! Readings on their way to a plugin: each record, and the list of a group's entries, is written to the plugin's memory as a
+//! whole.
+//!
+//! What bindings generate writes field by field, and looks the memory up anew for each: for a reading that costs more
+//! instructions than all else that the host does. Here the words of a record are laid out as the canonical ABI has them,
+//! and copied. What a type does that wasmtime lowers is not part of wasmtime's documented interface; it is that of the
+//! release that `Cargo.lock` names.
+#![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
+
+use std::mem::MaybeUninit;
+
+use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
+use wasmtime::component::{ComponentType, Linker, Lower, Resource};
+
+use super::super::bindings::kernelscript::host::perf::{
+    Counting, Entry, GroupReading, Host, HostAttachment, Reading,
+};
+use super::super::bindings::kernelscript::host::types::{Error, Host as _};
+use super::super::error::HostError;
+use super::super::state::State;
+use super::AttachmentHandle;
+
+/// What the contract calls the interface.
+const INTERFACE: &str = "kernelscript:host/perf@0.1.0";
+/// Every field of these records begins at a multiple of its size, and none is larger.
+const WORD: usize = size_of::<u64>();
+/// Words of a reading.
+const READING: usize = <Reading as ComponentType>::SIZE32 / WORD;
+/// Words of an entry in a group's list.
+const ENTRY: usize = <Entry as ComponentType>::SIZE32 / WORD;
+
+/// Puts the functions that read in the place of those that bindings have made.
+///
+/// # Errors
+/// If the linker does not take them.
+pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    type This = (Resource<AttachmentHandle>,);
+    linker.allow_shadowing(true);
+    let mut perf = linker.instance(INTERFACE)?;
+    perf.func_wrap("[method]attachment.read", |mut store, (this,): This| {
+        told(store.data_mut(), |state| HostAttachment::read(state, this))
+    })?;
+    perf.func_wrap("[method]attachment.snapshot", |mut store, (this,): This| {
+        told(store.data_mut(), |state| HostAttachment::snapshot(state, this))
+    })?;
+    type OnCpu = (Resource<AttachmentHandle>, u32);
+    perf.func_wrap("[method]attachment.snapshot-cpu", |mut store, (this, cpu): OnCpu| {
+        told(store.data_mut(), |state| HostAttachment::snapshot_cpu(state, this, cpu))
+    })?;
+    perf.func_wrap("read-by-id", |mut store, (id,): (u64,)| {
+        told(store.data_mut(), |state| Host::read_by_id(state, id))
+    })?;
+    perf.func_wrap("snapshot-by-id", |mut store, (id,): (u64,)| {
+        told(store.data_mut(), |state| Host::snapshot_by_id(state, id))
+    })?;
+    perf.func_wrap("read-many", |mut store, (ids,): (Vec<u64>,)| {
+        told(store.data_mut(), |state| Host::read_many(state, ids))
+    })?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// Calls the host; an error is one that the plugin is told, or a trap.
+fn told<R>(
+    state: &mut State,
+    call: impl FnOnce(&mut State) -> Result<R, HostError>,
+) -> wasmtime::Result<(Whole<R>,)> {
+    let state = state.called();
+    match call(state) {
+        Ok(result) => Ok((Whole(Ok(result)),)),
+        Err(error) => Ok((Whole(Err(state.convert_error(error)?)),)),
+    }
+}
+
+/// A value of which the words in a plugin's memory are known.
+trait Words: ComponentType + Lower {
+    /// Writes the words of `result<Self, error>`, this being the result, to an offset.
+    fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()>;
+}
+
+impl Words for Reading {
+    fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
+        let [raw, is_some, scaled, enabled, running, state, partial] = reading(self);
+        let to: &mut [u8; (1 + READING) * WORD] = cx.get(offset);
+        write(to, [OK, raw, is_some, scaled, enabled, running, state, partial]);
+        Ok(())
+    }
+}
+
+impl Words for GroupReading {
+    fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
+        let [at, len] = list(cx, &self.entries, entry)?;
+        let own = halves(self.partial.into(), self.own);
+        let words = [OK, self.time_enabled, self.time_running, state(self.state), own, halves(at, len)];
+        write(cx.get::<{ 6 * WORD }>(offset), words);
+        Ok(())
+    }
+}
+
+impl Words for Vec<Reading> {
+    fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
+        let [at, len] = list(cx, self, reading)?;
+        // Nothing in this result is wider than 32 bits.
+        let [ok, at, len] = [OK as u32, at, len].map(u32::to_le_bytes);
+        *cx.get(offset) = ok;
+        *cx.get(offset + ok.len()) = at;
+        *cx.get(offset + 2 * ok.len()) = len;
+        Ok(())
+    }
+}
+
+/// Copies a list of records into memory that the plugin allocates: the address and the length.
+fn list<T, R, const N: usize>(
+    cx: &mut LowerContext<'_, T>,
+    records: &[R],
+    words: impl Fn(&R) -> [u64; N],
+) -> wasmtime::Result<[u32; 2]> {
+    let bytes = records.len() * N * WORD;
+    let at = cx.realloc(0, 0, WORD as u32, bytes)?;
+    // wasmtime has checked that so many bytes are there.
+    let to = &mut cx.as_slice_mut()[at..][..bytes];
+    for (to, record) in to.chunks_exact_mut(N * WORD).zip(records) {
+        write(to, words(record));
+    }
+    Ok([u32::try_from(at)?, u32::try_from(records.len())?])
+}
+
+/// The discriminant of a result that is no error.
+const OK: u64 = 0;
+
+fn reading(reading: &Reading) -> [u64; READING] {
+    let [is_some, scaled] = option(reading.scaled);
+    let [enabled, running] = [reading.time_enabled, reading.time_running];
+    [reading.raw, is_some, scaled, enabled, running, state(reading.state), reading.partial.into()]
+}
+
+fn entry(entry: &Entry) -> [u64; ENTRY] {
+    let [is_some, scaled] = option(entry.scaled);
+    [entry.id, entry.raw, is_some, scaled]
+}
+
+fn option(value: Option<u64>) -> [u64; 2] {
+    [value.is_some().into(), value.unwrap_or(0)]
+}
+
+/// The discriminant, and the number of a state that this version does not define.
+fn state(state: Counting) -> u64 {
+    match state {
+        Counting::Counted => halves(0, 0),
+        Counting::Multiplexed => halves(1, 0),
+        Counting::NeverRan => halves(2, 0),
+        Counting::Idle => halves(3, 0),
+        Counting::Other(number) => halves(4, number),
+    }
+}
+
+/// Two fields of 32 bits.
+fn halves(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// As many words as have room.
+fn write<const N: usize>(to: &mut [u8], words: [u64; N]) {
+    let (to, _) = to.as_chunks_mut::<WORD>();
+    for (to, word) in to.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+}
+
+/// A result that is written as a whole if it is no error.
+struct Whole<R>(Result<R, Error>);
+
+// SAFETY: this is the result that it says it is: what it is asked of the type, that answers.
+unsafe impl<R: Words> ComponentType for Whole<R> {
+    type Lower = <Result<R, Error> as ComponentType>::Lower;
+
+    const ABI: CanonicalAbiInfo = <Result<R, Error> as ComponentType>::ABI;
+
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> wasmtime::Result<()> {
+        <Result<R, Error> as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: what is written are all fields of the result, at the offsets of the canonical ABI, which tests compare with what
+// generated code reads.
+unsafe impl<R: Words> Lower for Whole<R> {
+    fn linear_lower_to_flat<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        ty: InterfaceType,
+        dst: &mut MaybeUninit<Self::Lower>,
+    ) -> wasmtime::Result<()> {
+        self.0.linear_lower_to_flat(cx, ty, dst)
+    }
+
+    fn linear_lower_to_memory<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        ty: InterfaceType,
+        offset: usize,
+    ) -> wasmtime::Result<()> {
+        match &self.0 {
+            Ok(record) => record.lower(cx, offset),
+            Err(_) => self.0.linear_lower_to_memory(cx, ty, offset),
+        }
+    }
+}
+
+// The words that are written are all of each record.
+const _: () = assert!(READING == 7 && <Result<Reading, Error> as ComponentType>::SIZE32 == 8 * WORD);
+const _: () = assert!(ENTRY == 4 && <Result<GroupReading, Error> as ComponentType>::SIZE32 == 6 * WORD);
+const _: () = assert!(<Result<Vec<Reading>, Error> as ComponentType>::ALIGN32 == 4);
