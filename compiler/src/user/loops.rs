@@ -23,9 +23,11 @@ impl FnCx<'_, '_> {
     pub fn while_(&mut self, cond: &Expr, body: &Block) -> Lower<()> {
         let leave = self.code.block();
         let next = self.code.loop_();
-        self.condition(cond)?;
-        self.code.op(I::I32Eqz).br_if(leave);
-        self.turn(LoopLabels { leave, next }, body)?;
+        for _ in 0..self.copies(body) {
+            self.condition(cond)?;
+            self.code.op(I::I32Eqz).br_if(leave);
+            self.turn(LoopLabels { leave, next }, body)?;
+        }
         self.code.br(next).end().end();
         Ok(())
     }
@@ -44,16 +46,19 @@ impl FnCx<'_, '_> {
         self.code.set(last);
         let leave = self.code.block();
         let again = self.code.loop_();
-        self.code.get(var).get(last).op(arith::instruction(BinaryOp::Ge, int)).br_if(leave);
-        if let Some(addr) = shown {
-            self.store_var(int, addr, var);
+        for _ in 0..self.copies(body) {
+            self.code.get(var).get(last).op(arith::instruction(BinaryOp::Ge, int)).br_if(leave);
+            if let Some(addr) = shown {
+                self.store_var(int, addr, var);
+            }
+            let next = self.code.block();
+            self.turn(LoopLabels { leave, next }, body)?;
+            // The variable is below the end, so that this does not wrap.
+            self.code.end().get(var);
+            push_const(&mut self.code, int, 1);
+            self.code.op(arith::instruction(BinaryOp::Add, int)).set(var);
         }
-        let next = self.code.block();
-        self.turn(LoopLabels { leave, next }, body)?;
-        // The variable is below the end, so that this does not wrap.
-        self.code.end().get(var);
-        push_const(&mut self.code, int, 1);
-        self.code.op(arith::instruction(BinaryOp::Add, int)).set(var).br(again).end().end();
+        self.code.br(again).end().end();
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! Loops that read shared memory and call nothing: whether it is mapped is asked once, before them.
 //!
 //! What is mapped stays mapped until the plugin ends, so a loop is lowered twice, and the way that is taken when all of it
-//! is mapped has no host call to keep values out of registers for.
+//! is mapped has no host call to keep values out of registers for. A short body stands in it several times, one after the
+//! other: at each end of a loop engines look whether the plugin is to stop, and values that they keep for that on the stack
+//! have to come back.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +14,12 @@ use super::cx::{Cx, GlobalHome, Kept, Lower};
 use super::func::FnCx;
 use super::maps::Table;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, MapId, Stmt, StmtKind, Walk};
+use crate::hir::{Block, ConfigId, Expr, ExprKind, GlobalId, MapId, Stmt, StmtKind, Walk};
+
+/// How often a short body stands in a loop over mapped memory.
+const COPIES: usize = 4;
+/// Expressions that a short body has at most.
+const SHORT: usize = 32;
 
 /// What is known about shared memory at the place that is being lowered.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +65,33 @@ impl FnCx<'_, '_> {
         self.shared_memory = Known::Nothing;
         self.code.end();
         Ok(())
+    }
+}
+
+impl FnCx<'_, '_> {
+    /// How often the body of a loop is lowered, each with the condition before it.
+    pub fn copies(&self, body: &Block) -> usize {
+        let mut seen = Length { expressions: 0, loops: false };
+        visit::block(&mut seen, body);
+        let pays = matches!(self.shared_memory, Known::Mapped(_)) && !seen.loops && seen.expressions <= SHORT;
+        if pays { COPIES } else { 1 }
+    }
+}
+
+/// How much there is to lower.
+struct Length {
+    expressions: usize,
+    loops: bool,
+}
+
+impl Visitor for Length {
+    fn stmt(&mut self, stmt: &Stmt) {
+        self.loops |=
+            matches!(stmt.kind, StmtKind::While { .. } | StmtKind::For { .. } | StmtKind::ForEach { .. });
+    }
+
+    fn expr(&mut self, _: &Expr) {
+        self.expressions += 1;
     }
 }
 

@@ -11,6 +11,9 @@ use super::map::Map;
 /// Entries that are asked for at once; a bucket of a hash must fit, or the kernel wants more room.
 const BATCH: u32 = 256;
 
+/// Small entries are asked for in larger numbers: as many as fit so many bytes.
+const BATCH_BYTES: usize = 32 << 10;
+
 /// Most entries of a batch. Guards against a map whose buckets are made to collide.
 const MAX_BATCH: u32 = 1 << 20;
 
@@ -103,7 +106,8 @@ impl Cursor {
     }
 
     fn read_batch(&mut self, from: Option<Vec<u8>>) -> Result<bool, BpfError> {
-        let mut most = self.map.at_once(BATCH);
+        let fitting = u32::try_from(BATCH_BYTES / self.entry_len()).unwrap_or(BATCH);
+        let mut most = self.map.at_once(fitting.max(BATCH));
         loop {
             match self.map.batch(from.as_deref(), most, self.values, &mut self.ready) {
                 Ok(next) => {
