@@ -11,8 +11,10 @@ RELEASE := target/release
 INPUTS ?= 100000
 # Scripts of `make random-kernels`, for each kernel.
 SCRIPTS ?= 500
+# Benches that run anywhere; in a test each does so once.
+BENCHES := $(addprefix --bench ,perf_read map_read check startup rings sampling overhead scale)
 
-.PHONY: all run test halves oracles random-kernels refused-calls policy-cost sdk-cost check bench packages test-packages clean
+.PHONY: all run test halves oracles random-kernels refused-calls policy-cost sdk-cost check bench bench-docs packages test-packages clean
 
 all: packages
 	$(CARGO) build --release --workspace
@@ -26,7 +28,7 @@ run: all
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
 	$(CARGO) test --release --workspace --no-fail-fast
-	$(CARGO) test --release --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings --bench sampling --bench scale
+	$(CARGO) test --release --workspace $(BENCHES)
 
 # The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
 halves: test-packages
@@ -68,15 +70,20 @@ check: packages
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps -p ks-guest -p ks-guest-macros
 
 # The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
-# beside perf stat and bpftrace, ring buffers beside libbpf-rs, many plugins in one host, and the kernel half beside C (which
-# needs clang and root). The end is one table: each promised ratio beside the measured one. It fails if one does not hold;
-# `cargo bench --workspace --bench summary -- --json` says the same to programs.
+# beside perf stat and bpftrace, ring buffers beside libbpf-rs, what watched programs feel, many plugins in one host, and the
+# kernel half beside C (which needs clang and root). The end is one table: each promised ratio beside the measured one. It
+# fails if one does not hold; `cargo bench --workspace --bench summary -- --json` says the same to programs.
 bench: packages
 	@scripts/packages clang libbpf
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
+	@scripts/guest-cargo --version >/dev/null
 	$(CARGO) build --release --workspace
-	$(CARGO) bench --workspace --bench perf_read --bench map_read --bench check --bench startup --bench rings --bench sampling --bench scale --bench kernel_half
+	$(CARGO) bench --workspace $(BENCHES) --bench kernel_half
 	@$(CARGO) bench -q --workspace --bench summary
+
+# The figures of the last `make bench`, and their picture, for docs/performance.md.
+bench-docs:
+	@$(CARGO) bench -q --workspace --bench summary -- --into "$(CURDIR)/docs"
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

@@ -24,7 +24,7 @@ type Stage = (&'static str, fn(&str) -> Result<()>);
 const STAGES: [Stage; 3] = [("parse", parse), ("check", check), ("fmt", format)];
 
 fn main() -> Result<()> {
-    println!("{}\n", Machine::here());
+    println!("machine: {}\n", Machine::here());
     println!("{:<8} {:>8} {:>12} {:>10} {:>9}", "stage", "lines", "time", "per line", "per line");
     let mut records = Vec::new();
     for (name, run) in STAGES {

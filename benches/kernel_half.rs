@@ -34,7 +34,7 @@ use ks_wit::section::Arch;
 const COMPILATIONS: usize = 5;
 
 fn main() -> Result<()> {
-    println!("{}\n", Machine::here());
+    println!("machine: {}\n", Machine::here());
     println!(
         "{:<16} {:>6} {:>6} {:>5}  {:>7} {:>7} {:>5}  {:>8} {:>6} {:>6} {:>6}  results",
         "script", "ks", "clang", "ratio", "ks ns", "clang", "ratio", "compile", "half", "lib", "ks"

@@ -15,11 +15,11 @@ use criterion::Criterion;
 use ks_benches::baseline::hash::Hash;
 use ks_benches::baseline::map::Array;
 use ks_benches::machine::Machine;
-use ks_benches::plugin::Script;
+use ks_benches::plugin::Subject;
 use ks_benches::report::{self, Report};
 
 fn main() -> Result<()> {
-    let script = Script::compile("map_read.ks", include_str!("map_read.ks"))?;
+    let script = Subject::of_script("map_read.ks", include_str!("map_read.ks"))?;
     let array = Array::new()?;
     let mut criterion = report::criterion();
     let mut report = Report::default();
@@ -35,13 +35,13 @@ fn main() -> Result<()> {
     report.bench(&mut criterion, "map/read/lookup", |turns| array.look_up(turns)?.check_calls(turns));
     walk(&mut criterion, &mut report)?;
     criterion.final_summary();
-    println!("\n{}\n\n{report}", Machine::here());
+    println!("\nmachine: {}\n\n{report}", Machine::here());
     report.leave("map_read")
 }
 
 /// Walks over all entries of a hash map.
 fn walk(criterion: &mut Criterion, report: &mut Report) -> Result<()> {
-    let script = Script::compile("map_walk.ks", include_str!("map_walk.ks"))?;
+    let script = Subject::of_script("map_walk.ks", include_str!("map_walk.ks"))?;
     let mut hash = Hash::new()?;
     report.bench(criterion, "map/walk/native", |turns| hash.walk(turns)?.check_calls(turns));
     report.bench(criterion, "map/walk/plugin", |turns| {

@@ -1,44 +1,93 @@
 //! The read path: `read(2)` of a perf group from native code, and the same read from inside a plugin, on one thread.
 //!
 //! - `native`: the bare system call on the leader's descriptor;
+//! - `perf-event2`: the crate, which finds and checks entries, in a program that is no plugin;
 //! - `plugin-scalar`: `read(leader).raw` in a script: one counter;
-//! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members, as scripts get them.
+//! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members, as scripts get them;
+//! - `sdk-scalar`, `sdk-snapshot`: the same in a plugin in Rust, with `ks-guest`.
 //!
-//! `perf/call/empty/plugin` is a host call that does nearly nothing: what crossing the boundary costs by itself.
+//! Cases: a group of the own task; one of another CPU, which the kernel asks by an interrupt; and many groups of one event:
+//! `sdk-each` reads them by a call of the host for each, `sdk-many` by one call for all. `perf/call/empty/plugin` is a host
+//! call that does nearly nothing: what crossing the boundary costs by itself.
 //!
 //! The loop and the clock of the plugin's benches are inside the plugin; opening the group and starting the plugin are
 //! not measured.
 
+use std::path::Path;
+
 use anyhow::Result;
 use criterion::Criterion;
-use ks_benches::baseline::perf::Group;
-use ks_benches::machine::Machine;
-use ks_benches::plugin::Script;
+use ks_benches::baseline::crate_group::CrateGroup;
+use ks_benches::baseline::perf::{self, Group, Observed};
+use ks_benches::machine::{self, Machine};
+use ks_benches::plugin::Subject;
 use ks_benches::report::{self, Report};
+use ks_tests::guests;
 
 /// Sizes of the groups.
 const MEMBERS: [u32; 3] = [1, 4, 16];
+/// Groups that are read one after the other.
+const GROUPS: u32 = 64;
+/// The CPU that the thread keeps to, and another one, as in the script.
+const OWN_CPU: usize = 0;
+const OTHER_CPU: i32 = 1;
+
+/// What reads, whatever it reads.
+struct Subjects {
+    script: Subject,
+    rust: Subject,
+}
 
 fn main() -> Result<()> {
-    let script = Script::compile("perf_read.ks", include_str!("perf_read.ks"))?;
+    let guest = guests::rust(&Path::new(env!("CARGO_MANIFEST_DIR")).join("guest"), "reads.wasm", None);
+    let subjects = Subjects {
+        script: Subject::of_script("perf_read.ks", include_str!("perf_read.ks"))?,
+        rust: Subject::of_plugin("reads", guest)?,
+    };
+    let machine = Machine::here();
     let mut criterion = report::criterion();
     let mut report = Report::default();
     for members in MEMBERS {
-        read_natively(&mut criterion, &mut report, members)?;
-        read_in_plugin(&mut criterion, &mut report, &script, members, false);
-        read_in_plugin(&mut criterion, &mut report, &script, members, true);
+        let case = format!("perf/read/{members}-members");
+        read_natively(&mut criterion, &mut report, &case, members, Observed::OwnTask)?;
+        for (who, subject) in [("plugin", &subjects.script), ("sdk", &subjects.rust)] {
+            for (form, words) in [("scalar", &[][..]), ("snapshot", &["--snapshot"])] {
+                let name = format!("{case}/{who}-{form}");
+                read_in_plugin(&mut criterion, &mut report, &name, subject, members, words);
+            }
+        }
     }
+    read_many(&mut criterion, &mut report, &subjects.rust)?;
     report.bench(&mut criterion, "perf/call/empty/plugin", |turns| {
-        script.run(&[format!("--turns={turns}"), "--call".into()])?.check_calls(turns)
+        subjects.script.run(&[format!("--turns={turns}"), "--call".into()])?.check_calls(turns)
     });
+    // Last: what follows would stay on that CPU.
+    machine::stay_on(OWN_CPU)?;
+    for members in MEMBERS {
+        let case = format!("perf/read-other-cpu/{members}-members");
+        read_natively(&mut criterion, &mut report, &case, members, Observed::Cpu(OTHER_CPU))?;
+        let name = format!("{case}/plugin-scalar");
+        read_in_plugin(&mut criterion, &mut report, &name, &subjects.script, members, &["--other"]);
+    }
     criterion.final_summary();
-    println!("\n{}\n\n{report}", Machine::here());
+    println!("\nmachine: {machine}\n\n{report}");
     report.leave("perf_read")
 }
 
-fn read_natively(criterion: &mut Criterion, report: &mut Report, members: u32) -> Result<()> {
-    let mut group = Group::open(members)?;
-    report.bench(criterion, &format!("perf/read/{members}-members/native"), |turns| {
+fn read_natively(
+    criterion: &mut Criterion,
+    report: &mut Report,
+    case: &str,
+    members: u32,
+    observed: Observed,
+) -> Result<()> {
+    let mut group = Group::open(members, observed)?;
+    report.bench(criterion, &format!("{case}/native"), |turns| {
+        group.measure(turns)?.check_reads(turns, members)
+    });
+    drop(group);
+    let mut group = CrateGroup::open(members, observed)?;
+    report.bench(criterion, &format!("{case}/perf-event2"), |turns| {
         group.measure(turns)?.check_reads(turns, members)
     });
     Ok(())
@@ -47,17 +96,29 @@ fn read_natively(criterion: &mut Criterion, report: &mut Report, members: u32) -
 fn read_in_plugin(
     criterion: &mut Criterion,
     report: &mut Report,
-    script: &Script,
+    name: &str,
+    subject: &Subject,
     members: u32,
-    snapshot: bool,
+    words: &[&str],
 ) {
-    let form = if snapshot { "snapshot" } else { "scalar" };
-    report.bench(criterion, &format!("perf/read/{members}-members/plugin-{form}"), |turns| {
-        let words = [
-            ("turns", turns.to_string()),
-            ("members", members.to_string()),
-            ("snapshot", snapshot.to_string()),
-        ];
-        script.run(&words.map(|(name, value)| format!("--{name}={value}")))?.check_reads(turns, members)
+    report.bench(criterion, name, |turns| {
+        let mut given = vec![format!("--turns={turns}"), format!("--members={members}")];
+        given.extend(words.iter().map(|word| word.to_string()));
+        subject.run(&given)?.check_reads(turns, members)
     });
+}
+
+/// Many groups of one event; a turn reads all of them.
+fn read_many(criterion: &mut Criterion, report: &mut Report, rust: &Subject) -> Result<()> {
+    let case = format!("perf/read-many/{GROUPS}-groups");
+    let mut groups = (0..GROUPS).map(|_| Group::open(1, Observed::OwnTask)).collect::<Result<Vec<_>>>()?;
+    report.bench(criterion, &format!("{case}/native"), |turns| {
+        perf::measure_all(&mut groups, turns)?.check_reads(turns, GROUPS)
+    });
+    drop(groups);
+    for form in ["each", "many"] {
+        let name = format!("{case}/sdk-{form}");
+        read_in_plugin(criterion, report, &name, rust, GROUPS, &[&format!("--{form}")]);
+    }
+    Ok(())
 }

@@ -1,84 +1,97 @@
-//! Records from a program to a plugin: a ring buffer that one CPU fills, emptied by a plugin and, in the same run, by a
+//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin and, in the same run, by a
 //! consumer in Rust with libbpf-rs.
 //!
-//! A thread on CPU 0 makes system calls, each of which leaves a burst of records; who consumes has CPU 1. For each rate
-//! the table says how many of the records were lost, and that those that were handled and those that were lost are all
-//! that there were is checked. The last row has no pause between bursts. Needs root and two CPUs.
+//! A thread on a CPU of its own makes system calls, each of which leaves a burst of records; who consumes has CPU 1. For each
+//! rate the first table says how many of the records were lost. The second has no pause between bursts: records of several
+//! sizes, from one and from two producers, and the CPU time that each record takes who consumes it. That those that were
+//! handled and those that were lost are all that there were, in order, is checked. Needs root and three CPUs.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use ks_benches::commands;
-use ks_benches::machine::Machine;
+use ks_benches::machine::{Machine, stay_on};
+use ks_benches::producer::{self, Pace, Producer};
 use ks_benches::record::{self, Record};
 use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_host::perf::{Attachments, Catalog, LinkProgram, Options as EventOptions};
 use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, RingBufferBuilder};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::{Pid, gettid};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 
-/// Records of one system call, as in the script.
-const BURST: u64 = 64;
 /// Thousands of records a second.
 const RATES: [u64; 8] = [250, 500, 1000, 2000, 4000, 6000, 8000, 12_000];
 /// How long each rate is held.
 const HELD: Duration = Duration::from_millis(500);
+/// Bytes of a record.
+const SIZES: [usize; 4] = [16, 64, 256, 1024];
+/// The CPU of who consumes, and those of the producers.
+const CONSUMER: usize = 1;
+const PRODUCERS: [usize; 2] = [0, 2];
+/// Bytes of a record that say which it is: the rest is there to be copied.
+const HEAD: usize = 16;
 
-/// `state`: bursts up to now, the thread whose calls count.
+/// `state`: the threads whose calls count, then the bursts of each up to now.
 const SCRIPT: &str = r#"
-struct Args { task: u64, bursts: u64 }
-struct Event { n: u64, burst: u64 }
+struct Args { first: u64, second: u64, bursts: u64 }
+struct Event { n: u64, producer: u64 REST }
 var events : ringbuf<Event>(1048576)
-var state : array<u32, u64>(2)
+var state : array<u32, u64>(4)
 var handled : u64 = 0
-var last : u64 = 0
+var last : u64[2] = [0, 0]
 var disorder : u64 = 0
 
 @syscall_enter("getppid")
 fn produce() -> i32 {
-    if (state[1] != tid()) {
-        return 0
+    var producer: u32 = 0
+    if (state[0] != tid()) {
+        if (state[1] != tid()) {
+            return 0
+        }
+        producer = 1
     }
-    var burst = state[0]
+    var burst = state[2 + producer]
     for (i in 0..64) {
         var e = events.reserve()
         if (e != null) {
             e->n = burst * 64 + i + 1
-            e->burst = burst
+            e->producer = producer
             events.submit(e)
         }
     }
-    state[0] = burst + 1
+    state[2 + producer] = burst + 1
     return 0
 }
 
 fn events_callback(e: *Event) -> i32 {
     handled += 1
-    if (e->n <= last) {
+    var producer: u32 = e->producer & 1
+    if (e->n <= last[producer]) {
         disorder += 1
     }
-    last = e->n
+    last[producer] = e->n
     return 0
 }
 
 fn main(args: Args) -> i32 {
     var program = load(produce)
-    state[1] = args.task
+    state[0] = args.first
+    state[1] = args.second
     if (attach(program, "", 0) != 0) {
         return 1
     }
     dispatch(events, 0)
     print("ready")
-    while (state[0] < args.bursts) {
+    while (state[2] + state[3] < args.bursts) {
         dispatch(events, 10)
     }
     detach(program)
@@ -90,64 +103,97 @@ fn main(args: Args) -> i32 {
 "#;
 
 fn main() -> Result<()> {
-    println!("{}\n", Machine::here());
+    println!("machine: {}\n", Machine::here());
     let held = if record::is_measured() { HELD } else { HELD / 50 };
-    stay_on(1).context("the consumer has a CPU of its own")?;
+    stay_on(CONSUMER).context("who consumes has a CPU of its own")?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let script = compile(SCRIPT)?;
-    let plugin = folder.path().join("rings.wasm");
-    std::fs::write(&plugin, &script.plugin)?;
-    let (_, object) = script.objects.first().context("the script has a program")?;
-    let host = commands::path("ks-host")?;
-    println!("a ring of 1 MiB, records of 16 bytes; lost, and handled a second\n");
+    let mut records = Vec::new();
+    rates(&Consumers::new(folder.path(), SIZES[0])?, held, &mut records)?;
+    sizes(folder.path(), held, &mut records)?;
+    record::leave("rings", &records)
+}
+
+/// Who loses records, and from which rate on.
+fn rates(consumers: &Consumers, held: Duration, records: &mut Vec<Record>) -> Result<()> {
+    println!("a ring of 1 MiB, records of {HEAD} bytes; lost, and handled a second\n");
     println!("{:>14} {:>30} {:>30}", "records/s", "plugin", "libbpf-rs");
     // The rows at which each lost nothing, up to the first at which it did.
     let mut lossless = [const { Vec::new() }; 2];
     let mut still = [true; 2];
-    let mut records = Vec::new();
-    for rate in RATES.map(Some).into_iter().chain([None]) {
-        let pace = Pace::new(rate, held);
-        let rows = [run_plugin(&host, &plugin, &pace)?, run_libbpf(object.elf(), &pace)?];
-        let name = rate.map_or("full speed".to_owned(), |rate| format!("{:.2} M", rate as f64 / 1e3));
-        println!("{name:>14} {:>30} {:>30}", rows[0].shown(&pace), rows[1].shown(&pace));
-        let case = rate.map_or("full-speed".to_owned(), |rate| format!("{rate}-thousand"));
+    for rate in RATES {
+        let load = Load { pace: Pace::held(rate, held), producers: 1 };
+        let rows = consumers.run(load)?;
+        let name = format!("{:.2} M", rate as f64 / 1e3);
+        println!("{name:>14} {:>30} {:>30}", rows[0].shown(load), rows[1].shown(load));
         for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
-            records.push(Record::new(format!("ring/{case}/{who}"), row.rate(), "records/s"));
+            records.push(Record::new(format!("ring/{rate}-thousand/{who}"), row.rate(), "records/s"));
         }
         for (column, row) in rows.iter().enumerate() {
-            still[column] &= row.handled == pace.records();
+            still[column] &= row.handled == load.records();
             lossless[column].extend(still[column].then(|| name.clone()));
         }
     }
     let [ours, theirs] = lossless.map(|rates| rates.last().map_or("none".to_owned(), String::clone));
-    println!("\n{:>14} {ours:>30} {theirs:>30}", "nothing lost to");
-    record::leave("rings", &records)
+    println!("{:>14} {ours:>30} {theirs:>30}\n", "nothing lost to");
+    Ok(())
 }
 
-/// How fast records are made, and how many.
-struct Pace {
-    /// Between the starts of two bursts; none at full speed.
-    every: Option<Duration>,
-    bursts: u64,
+/// What each takes at most, and what it costs.
+fn sizes(folder: &Path, held: Duration, records: &mut Vec<Record>) -> Result<()> {
+    println!("at full speed; lost, handled a second, and CPU time for each that was handled\n");
+    println!("{:>8} {:>10} {:>32} {:>32}", "bytes", "producers", "plugin", "libbpf-rs");
+    for size in SIZES {
+        let consumers = Consumers::new(folder, size)?;
+        for producers in 1..=PRODUCERS.len() {
+            let pace = Pace::at_full_speed(Pace::held(RATES[RATES.len() - 1], held));
+            let load = Load { pace, producers };
+            let rows = consumers.run(load)?;
+            let [ours, theirs] =
+                rows.each_ref().map(|row| format!("{}  {:.0} ns", row.shown(load), row.cpu_of_each()));
+            println!("{size:>8} {producers:>10} {ours:>32} {theirs:>32}");
+            let case = format!("{size}-bytes-{producers}-producers");
+            for (row, who) in rows.iter().zip(["plugin", "libbpf"]) {
+                records.push(Record::new(format!("ring/{case}/{who}"), row.rate(), "records/s"));
+                records.push(Record::new(format!("ring-cpu/{case}/{who}"), row.cpu_of_each(), "ns"));
+            }
+        }
+    }
+    Ok(())
 }
 
-impl Pace {
-    /// So many thousand records a second for a time; as many as the highest rate makes at full speed.
-    fn new(rate: Option<u64>, held: Duration) -> Pace {
-        let thousands = rate.unwrap_or(RATES[RATES.len() - 1]);
-        let every = Duration::from_nanos(BURST * 1_000_000 / thousands);
-        Pace { every: rate.map(|_| every), bursts: (held.as_nanos() / every.as_nanos()) as u64 }
+/// What producers do.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// Of each.
+    pace: Pace,
+    producers: usize,
+}
+
+impl Load {
+    fn bursts(&self) -> u64 {
+        self.pace.bursts * self.producers as u64
     }
 
     fn records(&self) -> u64 {
-        self.bursts * BURST
+        self.pace.records() * self.producers as u64
     }
+
+    fn producers(&self) -> Result<Vec<Producer>> {
+        PRODUCERS[..self.producers].iter().map(|cpu| Producer::new(*cpu, self.pace)).collect()
+    }
+}
+
+/// The threads of producers, as `state` has them.
+fn threads(producers: &[Producer]) -> [u64; 2] {
+    [0, 1].map(|place| producers.get(place).map_or(0, |producer| producer.tid))
 }
 
 /// What a consumer saw.
 struct Row {
     handled: u64,
     took: Duration,
+    /// CPU time of who consumed.
+    cpu: Duration,
 }
 
 impl Row {
@@ -156,64 +202,52 @@ impl Row {
         self.handled as f64 / self.took.as_secs_f64()
     }
 
-    fn shown(&self, pace: &Pace) -> String {
-        let lost = (pace.records() - self.handled) as f64 / pace.records() as f64 * 100.0;
+    /// Nanoseconds of CPU time for each record.
+    fn cpu_of_each(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.handled.max(1) as f64
+    }
+
+    fn shown(&self, load: Load) -> String {
+        let lost = (load.records() - self.handled) as f64 / load.records() as f64 * 100.0;
         let rate = self.rate() / 1e6;
         format!("{lost:.2} %  {rate:.2} M/s")
     }
 }
 
-/// A thread on CPU 0 that makes bursts when it is told to.
-struct Producer {
-    tid: u64,
-    start: Sender<()>,
-    thread: JoinHandle<Duration>,
+/// A plugin whose records have some size, and its object for who consumes without a host.
+struct Consumers {
+    plugin: PathBuf,
+    elf: Vec<u8>,
 }
 
-impl Producer {
-    fn new(pace: &Pace) -> Result<Producer> {
-        let (every, bursts) = (pace.every, pace.bursts);
-        let (tell, told) = mpsc::channel();
-        let (start, started) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let pinned = stay_on(0).map(|()| gettid().as_raw());
-            let is_pinned = pinned.is_ok();
-            // Nobody starts it if the consumer does not.
-            if tell.send(pinned).is_err() || !is_pinned || started.recv().is_err() {
-                return Duration::ZERO;
-            }
-            let begin = Instant::now();
-            for burst in 0..bursts {
-                while every.is_some_and(|every| begin.elapsed() < every * burst as u32) {
-                    std::hint::spin_loop();
-                }
-                std::hint::black_box(std::os::unix::process::parent_id());
-            }
-            begin.elapsed()
-        });
-        let tid = told.recv().context("the producer starts")??;
-        Ok(Producer { tid: u64::try_from(tid)?, start, thread })
+impl Consumers {
+    fn new(folder: &Path, size: usize) -> Result<Consumers> {
+        let rest = match size - HEAD {
+            0 => String::new(),
+            bytes => format!(", rest: u8[{bytes}]"),
+        };
+        let built = compile(&SCRIPT.replace(" REST", &rest))?;
+        let plugin = folder.join(format!("rings{size}.wasm"));
+        std::fs::write(&plugin, &built.plugin)?;
+        let (_, object) = built.objects.first().context("the script has a program")?;
+        Ok(Consumers { plugin, elf: object.elf().to_vec() })
     }
 
-    fn run(self) -> Result<Duration> {
-        self.start.send(()).context("the producer waits")?;
-        self.thread.join().map_err(|_| anyhow!("the producer panicked"))
+    fn run(&self, load: Load) -> Result<[Row; 2]> {
+        Ok([run_plugin(&self.plugin, load)?, run_libbpf(&self.elf, load)?])
     }
-}
-
-fn stay_on(cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu)?;
-    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on CPU {cpu} alone"))
 }
 
 /// The plugin, in a process of its own.
-fn run_plugin(host: &Path, plugin: &Path, pace: &Pace) -> Result<Row> {
-    let producer = Producer::new(pace)?;
-    let mut child = Command::new(host)
+fn run_plugin(plugin: &Path, load: Load) -> Result<Row> {
+    let producers = load.producers()?;
+    let [first, second] = threads(&producers);
+    let before = children_cpu()?;
+    let mut child = Command::new(commands::path("ks-host")?)
         .args(["--no-cache", "--timeout", "60"])
         .arg(plugin)
-        .args(["--", "--task", &producer.tid.to_string(), "--bursts", &pace.bursts.to_string()])
+        .args(["--", &format!("--first={first}"), &format!("--second={second}")])
+        .arg(format!("--bursts={}", load.bursts()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -222,61 +256,88 @@ fn run_plugin(host: &Path, plugin: &Path, pace: &Pace) -> Result<Row> {
     let mut lines = BufReader::new(child.stdout.take().context("piped")?);
     let mut ready = String::new();
     lines.read_line(&mut ready)?;
-    let took = if ready == "ready\n" { producer.run()? } else { Duration::ZERO };
+    // Compiling and starting is none of a record's time.
+    let started = cpu_of(child.id())?;
+    let took = if ready == "ready\n" { producer::run_all(producers)? } else { Duration::ZERO };
     let mut printed = String::new();
     lines.read_to_string(&mut printed)?;
     let output = child.wait_with_output()?;
+    let cpu = (children_cpu()? - before).saturating_sub(started);
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "ks-host ended with {}: {said}", output.status);
     let numbers = printed.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
     let [handled, disorder] = numbers[..] else { return Err(anyhow!("expected 2 numbers: {printed:?}")) };
     let lost = said.split_once(" records were lost").and_then(|(before, _)| before.split(' ').next_back());
     let lost: u64 = lost.map_or(Ok(0), str::parse)?;
-    ensure!(
-        disorder == 0 && handled + lost == pace.records(),
-        "{printed}{said}of {} records",
-        pace.records()
-    );
-    Ok(Row { handled, took })
+    let all = load.records();
+    ensure!(disorder == 0 && handled + lost == all, "{printed}{said}of {all} records");
+    Ok(Row { handled, took, cpu })
+}
+
+/// CPU time of all children that were waited for.
+fn children_cpu() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(u64::try_from(micros)?))
+}
+
+/// CPU time of a process that runs.
+fn cpu_of(pid: u32) -> Result<Duration> {
+    let mut nanos = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        nanos += text.split(' ').next().context("schedstat has numbers")?.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(nanos))
 }
 
 /// The same object, in this process, without a host.
-fn run_libbpf(elf: &[u8], pace: &Pace) -> Result<Row> {
-    let producer = Producer::new(pace)?;
+fn run_libbpf(elf: &[u8], load: Load) -> Result<Row> {
+    let producers = load.producers()?;
     let mut object = ObjectBuilder::default().open_memory(elf)?.load()?;
-    set_state(&object, 1, producer.tid)?;
-    let attached = attach(&mut object, producer.tid)?;
-    let (handled, last, disorder) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let threads = threads(&producers);
+    for (index, thread) in threads.into_iter().enumerate() {
+        set_state(&object, index as u32, thread)?;
+    }
+    let attached = attach(&mut object, threads[0])?;
+    let (handled, disorder) = (Cell::new(0), Cell::new(0));
+    let last = RefCell::new([0; 2]);
     let mut builder = RingBufferBuilder::new();
     let events = object.maps().find(|map| map.name() == "events").context("the object has the ring")?;
     builder.add(&events, |record| {
-        let n = record.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let (words, _) = record.as_chunks::<8>();
+        let [n, producer] = [0, 1].map(|word| words.get(word).map_or(0, |word| u64::from_le_bytes(*word)));
+        let last = &mut last.borrow_mut()[usize::from(producer == 1)];
         handled.set(handled.get() + 1);
-        disorder.set(disorder.get() + u64::from(n <= last.get()));
-        last.set(n);
+        disorder.set(disorder.get() + u64::from(n <= *last));
+        *last = n;
         0
     })?;
     let ring = builder.build()?;
-    let running = std::thread::spawn(move || producer.run());
-    while state(&object, 0)? < pace.bursts {
+    let before = own_cpu()?;
+    let running = std::thread::spawn(move || producer::run_all(producers));
+    while state(&object, 2)? + state(&object, 3)? < load.bursts() {
         ring.poll(Duration::from_millis(10))?;
     }
     drop(attached);
     ring.consume()?;
+    let cpu = own_cpu()? - before;
     let took = running.join().map_err(|_| anyhow!("the producer panicked"))??;
-    ensure!(
-        disorder.get() == 0 && handled.get() <= pace.records(),
-        "{} of {}",
-        handled.get(),
-        pace.records()
-    );
-    Ok(Row { handled: handled.get(), took })
+    let (handled, all) = (handled.get(), load.records());
+    ensure!(disorder.get() == 0 && handled <= all, "{handled} of {all}");
+    Ok(Row { handled, took, cpu })
 }
 
-/// Links the program to the event that the host would open; libbpf needs tracefs for that, which may not be mounted.
-fn attach(object: &mut Object, tid: u64) -> Result<(Attachments, Link)> {
+/// CPU time of the calling thread.
+fn own_cpu() -> Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// Links the program to the event that the host would open; libbpf needs tracefs for that, which may not be mounted. The
+/// kernel runs it at the tracepoint, whatever thread gets there and whose event it is.
+fn attach(object: &mut Object, thread: u64) -> Result<(Attachments, Link)> {
     let event = Catalog::default().tracepoint("syscalls/sys_enter_getppid")?;
-    let options = EventOptions { pid: i32::try_from(tid)?, cpu: -1, period: 1, ..EventOptions::default() };
+    let options = EventOptions { pid: i32::try_from(thread)?, cpu: -1, period: 1, ..EventOptions::default() };
     let (tell, opened) = mpsc::channel::<OwnedFd>();
     let link: LinkProgram = Arc::new(move |event: BorrowedFd<'_>, _| {
         let own = event.try_clone_to_owned().expect("a process has room for a descriptor");

@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let turns = if record::is_measured() { TURNS } else { 1 };
     let mut records = Vec::new();
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    println!("{}\n", Machine::here());
+    println!("machine: {}\n", Machine::here());
     println!("{:<28} {:>12} {:>10}", "a busy loop beside", "median", "more than");
     println!("{:<28} {:>12} {:>10}", "", "", "alone");
     for row in rows(folder.path())? {

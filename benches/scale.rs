@@ -9,11 +9,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use ks_benches::commands;
+use anyhow::{Context, Result, ensure};
 use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
-use ks_compiler::pipeline::{self, Options, Target};
+use ks_benches::{commands, faults};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -24,27 +23,10 @@ const FEW: [usize; 1] = [2];
 /// How many different files are among them.
 const FILES: usize = 8;
 
-/// Counts page faults of its own thread; the program runs at one in a hundred million.
-const SCRIPT: &str = "\
-var hits : u64 = 0
-
-@perf_event
-fn on_fault(ctx: *bpf_perf_event_data) -> i32 {
-    hits += 1
-    return 0
+/// The line by which a plugin says that it has attached; then it waits to be stopped.
+fn script(number: usize) -> String {
+    faults::with_program(&format!("print(\"plugin {number} counts\")\n    sleep(600000)\n    detach(faults)"))
 }
-
-fn main() -> i32 {
-    var program = load(on_fault)
-    var faults = attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 100000000 }, 0)
-    print(\"plugin NUMBER counts\")
-    sleep(600000)
-    if (read(faults).raw < 0) {
-        return 1
-    }
-    return 0
-}
-";
 
 /// What so many plugins took together.
 struct Taken {
@@ -53,9 +35,11 @@ struct Taken {
 }
 
 fn main() -> Result<()> {
-    println!("{}\n", Machine::here());
+    println!("machine: {}\n", Machine::here());
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let files = (0..FILES).map(|number| plugin(folder.path(), number)).collect::<Result<Vec<_>>>()?;
+    let files = (0..FILES)
+        .map(|number| faults::build(folder.path(), &format!("scale{number}"), &script(number)))
+        .collect::<Result<Vec<_>>>()?;
     let run = |plugins: usize| run(folder.path(), files.iter().cycle().take(plugins).cloned().collect());
     // Fills the cache with every file.
     run(FILES)?;
@@ -79,15 +63,6 @@ fn main() -> Result<()> {
         ]);
     }
     record::leave("scale", &records)
-}
-
-fn plugin(folder: &std::path::Path, number: usize) -> Result<PathBuf> {
-    let text = SCRIPT.replace("NUMBER", &number.to_string());
-    let mut checked = pipeline::parse("scale.ks", text.as_bytes(), Options::new("scale"))?.check();
-    let built = checked.build(Target::default()).map_err(|_| anyhow!("scale.ks has errors"))?;
-    let file = folder.join(format!("scale{number}.wasm"));
-    std::fs::write(&file, built.plugin)?;
-    Ok(file)
 }
 
 /// Runs these in one process until all have attached, and looks at what that took.

@@ -1,53 +1,33 @@
-//! From the start of the process to the first attached event: `ks-host` beside `perf stat` and `bpftrace`, where they are
-//! installed.
+//! From the start of the process to the first attached event: `ks-host`, with a warm and a cold cache, beside `perf stat` and
+//! `bpftrace`, where they are installed. Two more rows say what no such program can go below: a process that only prints its
+//! line, and one that loads and attaches the same object with libbpf and does nothing else.
 //!
 //! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its `BEGIN`), and
 //! that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure is the
-//! median of several starts; the last column is the median beside that of the first row.
+//! median of several starts; the last column is the median beside that of the first row of `ks-host`.
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::os::fd::IntoRawFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ks_benches::commands;
+use ks_benches::baseline::perf::page_faults;
 use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
-use ks_compiler::pipeline::{self, Options, Target};
+use ks_benches::{commands, faults};
+use libbpf_rs::ObjectBuilder;
 
 /// Starts of each in a measurement; a test starts each once.
 const STARTS: usize = 50;
 
-/// Counts its own page faults, without a kernel half.
-const COUNTS: &str = "\
-fn main() -> i32 {
-    var faults = attach(perf_options { event: page_faults, pid: 0, cpu: -1 })
-    print(\"attached\")
-    detach(faults)
-    return 0
-}
-";
+/// What a plugin does once it has attached.
+const THEN: &str = "print(\"attached\")\n    detach(faults)";
 
-/// The same, with a program that runs at every hundred millionth.
-const RUNS: &str = "\
-var hits : u64 = 0
-
-@perf_event
-fn on_fault(ctx: *bpf_perf_event_data) -> i32 {
-    hits += 1
-    return 0
-}
-
-fn main() -> i32 {
-    var program = load(on_fault)
-    var faults = attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 100000000 }, 0)
-    print(\"attached\")
-    detach(faults)
-    return 0
-}
-";
+/// The word that makes this program the one with libbpf; the object's file follows.
+const WITH_LIBBPF: &str = "--with-libbpf";
 
 /// A command that prints a line once its event is attached.
 struct Row {
@@ -58,10 +38,16 @@ struct Row {
 }
 
 fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, word, object] = &words[..]
+        && word == WITH_LIBBPF
+    {
+        return attach_with_libbpf(Path::new(object));
+    }
     let starts = if record::is_measured() { STARTS } else { 1 };
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let rows = rows(folder.path())?;
-    println!("{}\n", Machine::here());
+    println!("machine: {}\n", Machine::here());
     println!("{:<36} {:>12} {:>9}", "start to first attach", "median", "ratio");
     let mut first = None;
     let mut records = Vec::new();
@@ -72,8 +58,11 @@ fn main() -> Result<()> {
         };
         let ms = median.as_secs_f64() * 1e3;
         records.push(Record::new(format!("start/{}", row.short), ms, "ms"));
-        let ratio = ms / *first.get_or_insert(ms);
-        println!("{:<36} {ms:>9.2} ms {ratio:>8.2}x", row.name);
+        if row.short == "ks-host" {
+            first = Some(ms);
+        }
+        let ratio = first.map_or("-".to_owned(), |first| format!("{:.2}x", ms / first));
+        println!("{:<36} {ms:>9.2} ms {ratio:>9}", row.name);
     }
     record::leave("startup", &records)
 }
@@ -82,13 +71,21 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     let host = commands::path("ks-host")?;
     let cache = folder.join("cache");
     let script = folder.join("runs.ks");
-    std::fs::write(&script, RUNS)?;
-    let counts = plugin(folder, "counts", COUNTS)?;
-    let runs = plugin(folder, "runs", RUNS)?;
+    std::fs::write(&script, faults::with_program(THEN))?;
+    let counts = faults::build(folder, "counts", &faults::counting(THEN))?;
+    let runs = faults::build(folder, "runs", &faults::with_program(THEN))?;
+    let object = folder.join("runs.bpf.o");
+    std::fs::write(&object, faults::object(&faults::with_program(THEN))?)?;
     let with_cache =
         |file: &Path| vec![host.clone().into(), "--cache".into(), cache.clone().into(), OsString::from(file)];
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     Ok(vec![
+        Row { name: "a process that only prints", short: "echo", words: words(&["echo", "attached"]) },
+        Row {
+            name: "libbpf alone, with the BPF program",
+            short: "libbpf",
+            words: vec![std::env::current_exe()?.into(), WITH_LIBBPF.into(), object.into()],
+        },
         Row { name: "ks-host, counting", short: "ks-host", words: with_cache(&counts) },
         Row { name: "ks-host, with a BPF program", short: "ks-host-with-program", words: with_cache(&runs) },
         Row { name: "ks-host, from the script", short: "ks-host-from-script", words: with_cache(&script) },
@@ -110,13 +107,13 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     ])
 }
 
-fn plugin(folder: &Path, name: &str, script: &str) -> Result<PathBuf> {
-    let mut checked = pipeline::parse(&format!("{name}.ks"), script.as_bytes(), Options::new(name))?.check();
-    let built =
-        checked.build(Target::default().for_users()).map_err(|_| anyhow::anyhow!("{name}.ks has errors"))?;
-    let file = folder.join(name).with_extension("wasm");
-    std::fs::write(&file, built.plugin)?;
-    Ok(file)
+/// What a plugin with a program does, without a plugin.
+fn attach_with_libbpf(object: &Path) -> Result<()> {
+    let object = ObjectBuilder::default().open_file(object)?.load()?;
+    let program = object.progs_mut().next().context("the object has a program")?;
+    let _link = program.attach_perf_event(page_faults()?.into_raw_fd())?;
+    println!("attached");
+    Ok(())
 }
 
 /// The median over so many starts; none if the command is not installed. One start before them fills caches.

@@ -1,11 +1,15 @@
-//! What the last run of each bench left, beside what the project promises: one row for each target, and all of it as JSON
-//! with `--json`. Ends with 1 if a target is missed or was not measured.
+//! What the last run of each bench left, beside what the project promises: one row for each target; all of it as JSON with
+//! `--json`; as `benches.json` and a picture, `benches.svg`, in a folder with `--into FOLDER`. Ends with 1 if a target is
+//! missed or was not measured.
 //!
 //! Both figures of a ratio come from one run of one bench.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use ks_benches::chart;
 use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
 use ks_benches::target::{self, Verdict};
@@ -13,11 +17,11 @@ use serde::Serialize;
 
 /// The output of `--json`.
 #[derive(Serialize)]
-struct Summary<'a> {
+struct Summary {
     machine: String,
-    targets: &'a [Verdict],
+    targets: Vec<Verdict>,
     /// Every figure, by bench.
-    figures: std::collections::BTreeMap<String, Vec<Record>>,
+    figures: BTreeMap<String, Vec<Record>>,
 }
 
 fn main() -> Result<ExitCode> {
@@ -25,18 +29,37 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let benches = record::all()?;
-    let verdicts = target::judge(&benches);
+    let targets = target::judge(&benches);
     let machine = Machine::here().to_string();
-    if std::env::args().any(|word| word == "--json") {
-        let summary = Summary { machine, targets: &verdicts, figures: benches.into_iter().collect() };
-        println!("{}", serde_json::to_string_pretty(&summary)?);
-    } else {
-        println!("{machine}\n\n{:<46} {:>9} {:>9}", "target", "measured", "at most");
-        verdicts.iter().for_each(|verdict| println!("{verdict}"));
+    let summary = Summary { machine, targets, figures: benches.into_iter().collect() };
+    let words: Vec<String> = std::env::args().collect();
+    if let Some(place) = words.iter().position(|word| word == "--into") {
+        summary.write_into(Path::new(words.get(place + 1).context("--into FOLDER")?))?;
     }
-    let missed = verdicts.iter().filter(|verdict| !verdict.holds).count();
+    if words.iter().any(|word| word == "--json") {
+        println!("{}", summary.json()?);
+    } else {
+        println!("machine: {}\n\n{:<46} {:>9} {:>9}", summary.machine, "target", "measured", "at most");
+        summary.targets.iter().for_each(|verdict| println!("{verdict}"));
+    }
+    let missed = summary.targets.iter().filter(|verdict| !verdict.holds).count();
     if missed > 0 {
-        eprintln!("{missed} of {} targets do not hold", verdicts.len());
+        eprintln!("{missed} of {} targets do not hold", summary.targets.len());
     }
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Summary {
+    fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    fn write_into(&self, folder: &Path) -> Result<()> {
+        let write = |name: &str, text: String| {
+            let file = folder.join(name);
+            std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+        };
+        write("benches.json", self.json()? + "\n")?;
+        write("benches.svg", chart::svg(&self.targets, &self.machine))
+    }
 }

@@ -10,9 +10,12 @@
 
 pub mod answer;
 pub mod baseline;
+pub mod chart;
 pub mod commands;
+pub mod faults;
 pub mod machine;
 pub mod plugin;
+pub mod producer;
 pub mod record;
 pub mod report;
 pub mod script;

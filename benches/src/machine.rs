@@ -1,10 +1,24 @@
-//! Where the figures come from.
+//! Where the figures come from: the machine, and the CPUs of it that a bench uses.
 
 use std::fmt;
 use std::fs;
 use std::thread;
 
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
 use crate::baseline;
+
+/// Lets the calling thread run on one CPU only.
+///
+/// # Errors
+/// If there is no such CPU for it.
+pub fn stay_on(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on CPU {cpu} alone"))
+}
 
 /// The machine that a report was made on.
 #[derive(Debug, Clone)]
@@ -46,7 +60,7 @@ fn cpu_model() -> Option<String> {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Machine { arch, cpu, kernel, cpus, pmu } = self;
-        write!(f, "machine: {arch}")?;
+        write!(f, "{arch}")?;
         if let Some(cpu) = cpu {
             write!(f, " ({cpu})")?;
         }

@@ -1,4 +1,4 @@
-//! A script as a plugin that runs on the calling thread: the same thread that runs the baseline, and `pid: 0`.
+//! A plugin that runs on the calling thread: the same thread that runs the baseline, and `pid: 0`.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +12,18 @@ use ks_host::{Host, PreparedPlugin, RunOptions};
 
 use crate::answer::Answer;
 
-/// A compiled script. Each run is an instance of its own.
-pub struct Script {
+/// A plugin that is measured. Each run is an instance of its own.
+pub struct Subject {
     name: &'static str,
     prepared: PreparedPlugin,
 }
 
-impl Script {
-    /// Compiles a script, and its component to machine code.
+impl Subject {
+    /// Compiles a script to a plugin, and its component to machine code.
     ///
     /// # Errors
     /// If the script has errors, or the engine does not start.
-    pub fn compile(name: &'static str, text: &str) -> Result<Script> {
+    pub fn of_script(name: &'static str, text: &str) -> Result<Subject> {
         let mut checked = pipeline::parse(name, text.as_bytes(), Options::new("bench"))?.check();
         let Ok(built) = checked.build(Target::default()) else {
             let sorted = checked.diagnostics.sorted();
@@ -33,11 +33,18 @@ impl Script {
                 .collect();
             bail!("{}", shown.join("\n"));
         };
-        let plugin = Plugin::from_bytes(built.plugin)?;
-        Ok(Script { name, prepared: Host::new()?.prepare(&plugin)? })
+        Subject::of_plugin(name, built.plugin)
     }
 
-    /// Runs the script to its end with these words, and reads the answer that it printed: the nanoseconds of its loop,
+    /// Takes a plugin as it is, and compiles its component to machine code.
+    ///
+    /// # Errors
+    /// If it is none, or the engine does not start.
+    pub fn of_plugin(name: &'static str, bytes: Vec<u8>) -> Result<Subject> {
+        Ok(Subject { name, prepared: Host::new()?.prepare(&Plugin::from_bytes(bytes)?)? })
+    }
+
+    /// Runs the plugin to its end with these words, and reads the answer that it printed: the nanoseconds of its loop,
     /// the turns that were right, the members and the time enabled of the group.
     ///
     /// # Errors
@@ -46,10 +53,10 @@ impl Script {
         self.run_with(words, |_| ())
     }
 
-    /// As [`Script::run`]; `change` may change how.
+    /// As [`Subject::run`]; `change` may change how.
     ///
     /// # Errors
-    /// As [`Script::run`].
+    /// As [`Subject::run`].
     pub fn run_with(&self, words: &[String], change: impl FnOnce(&mut RunOptions)) -> Result<Answer> {
         let (stdout, stderr) = (Captured::default(), Captured::default());
         let mut options = RunOptions::new(self.name);

@@ -65,7 +65,11 @@ pub const TARGETS: [Target; 12] = [
         0.01,
     ),
     target("walk over a hash map / native batches", ["map_read", "map/walk", "plugin", "native"], 1.2),
-    target("ring records a second, libbpf / plugin", ["rings", "ring/full-speed", "libbpf", "plugin"], 1.25),
+    target(
+        "ring records a second, libbpf / plugin",
+        ["rings", "ring/16-bytes-1-producers", "libbpf", "plugin"],
+        1.25,
+    ),
     target(
         "warm start to first attach / bpftrace's",
         ["startup", "start", "ks-host-with-program", "bpftrace"],

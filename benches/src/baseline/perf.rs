@@ -24,7 +24,26 @@ const TIME_ENABLED: usize = 1;
 const LEADER: usize = 3;
 const ENTRY: usize = 2;
 
-/// Running software events of the calling thread: `task_clock`, which leads, and `page_faults`.
+/// Whom a group observes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Observed {
+    /// The calling thread, on whichever CPU.
+    OwnTask,
+    /// Every task of this CPU.
+    Cpu(i32),
+}
+
+impl Observed {
+    /// `pid` and `cpu` of perf_event_open(2).
+    fn numbers(self) -> (i32, i32) {
+        match self {
+            Observed::OwnTask => (0, -1),
+            Observed::Cpu(cpu) => (-1, cpu),
+        }
+    }
+}
+
+/// Running software events: `task_clock`, which leads, and `page_faults`.
 pub struct Group {
     leader: File,
     // Closed with the group.
@@ -37,11 +56,11 @@ impl Group {
     ///
     /// # Errors
     /// If the kernel refuses an event.
-    pub fn open(members: u32) -> Result<Group> {
+    pub fn open(members: u32, observed: Observed) -> Result<Group> {
         let clock = (bindings::PERF_TYPE_SOFTWARE, bindings::PERF_COUNT_SW_TASK_CLOCK);
         let faults = (bindings::PERF_TYPE_SOFTWARE, bindings::PERF_COUNT_SW_PAGE_FAULTS);
-        let leader = open(clock, None).context(ADVICE)?;
-        let rest: io::Result<Vec<_>> = (1..members).map(|_| open(faults, Some(&leader))).collect();
+        let leader = open(clock, observed, None).context(ADVICE)?;
+        let rest: io::Result<Vec<_>> = (1..members).map(|_| open(faults, observed, Some(&leader))).collect();
         let buffer = vec![0; (LEADER + ENTRY * members as usize) * WORD];
         Ok(Group { leader: File::from(leader), _members: rest.context(ADVICE)?, buffer })
     }
@@ -52,18 +71,23 @@ impl Group {
     /// If a read fails or is short.
     pub fn measure(&mut self, turns: u64) -> Result<Answer> {
         self.read()?;
-        let mut last = self.word(LEADER);
+        let mut last = self.leader_count();
         let mut right = 0;
         let start = Instant::now();
         for _ in 0..turns {
             self.read()?;
-            let count = self.word(LEADER);
+            let count = self.leader_count();
             right += u64::from(count > last);
             last = count;
         }
         let elapsed = start.elapsed();
         let members = u32::try_from(self.word(NUMBER)).unwrap_or(u32::MAX);
         Ok(Answer { elapsed, right, members, time_enabled: self.word(TIME_ENABLED) })
+    }
+
+    /// The count of the leader, as it was read last.
+    fn leader_count(&self) -> u64 {
+        self.word(LEADER)
     }
 
     fn read(&mut self) -> Result<()> {
@@ -78,7 +102,43 @@ impl Group {
     }
 }
 
-const ADVICE: &str = "cannot open a software perf event: this bench needs a kernel with perf events, and root or \
+/// Opens a running counter of the calling thread's page faults.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn page_faults() -> Result<OwnedFd> {
+    let faults = (bindings::PERF_TYPE_SOFTWARE, bindings::PERF_COUNT_SW_PAGE_FAULTS);
+    open(faults, Observed::OwnTask, None).context(ADVICE)
+}
+
+/// Reads all groups, one after the other, so many times. The members of the answer are the groups.
+///
+/// # Errors
+/// If a read fails or is short.
+pub fn measure_all(groups: &mut [Group], turns: u64) -> Result<Answer> {
+    let mut read = || -> Result<u64> {
+        let mut sum = 0;
+        for group in &mut *groups {
+            group.read()?;
+            sum += group.leader_count();
+        }
+        Ok(sum)
+    };
+    let mut last = read()?;
+    let mut right = 0;
+    let start = Instant::now();
+    for _ in 0..turns {
+        let sum = read()?;
+        right += u64::from(sum > last);
+        last = sum;
+    }
+    let elapsed = start.elapsed();
+    let time_enabled = groups.first().map_or(0, |group| group.word(TIME_ENABLED));
+    Ok(Answer { elapsed, right, members: u32::try_from(groups.len())?, time_enabled })
+}
+
+/// What to do where the kernel refuses an event.
+pub(super) const ADVICE: &str = "cannot open a software perf event: this bench needs a kernel with perf events, and root or \
                       CAP_PERFMON (or kernel.perf_event_paranoid at most 1)";
 
 /// Whether this machine counts CPU cycles, that is, has a hardware PMU that we may use.
@@ -86,7 +146,8 @@ const ADVICE: &str = "cannot open a software perf event: this bench needs a kern
 /// # Errors
 /// If the kernel's refusal says nothing about the hardware.
 pub fn has_hardware_counters() -> Result<bool> {
-    match open((bindings::PERF_TYPE_HARDWARE, bindings::PERF_COUNT_HW_CPU_CYCLES), None) {
+    let cycles = (bindings::PERF_TYPE_HARDWARE, bindings::PERF_COUNT_HW_CPU_CYCLES);
+    match open(cycles, Observed::OwnTask, None) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(false),
@@ -94,8 +155,9 @@ pub fn has_hardware_counters() -> Result<bool> {
     }
 }
 
-/// Opens an event (type and config) of the calling thread, running, close-on-exec.
-fn open((type_, config): (u32, u32), leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+/// Opens an event (type and config), running, close-on-exec.
+fn open((type_, config): (u32, u32), observed: Observed, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let (pid, cpu) = observed.numbers();
     let mut attr = perf_event_attr::default();
     attr.type_ = type_;
     attr.config = u64::from(config);
@@ -105,7 +167,7 @@ fn open((type_, config): (u32, u32), leader: Option<&OwnedFd>) -> io::Result<Own
     let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: `attr` is a live structure of the size it states, and the only memory that the kernel looks at. The
     // leader's descriptor is open as long as its borrow.
-    let number = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, 0, -1, leader, flags) };
+    let number = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, pid, cpu, leader, flags) };
     if number < 0 {
         return Err(io::Error::last_os_error());
     }

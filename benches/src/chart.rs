@@ -1,0 +1,97 @@
+//! The table of targets as a picture: how much of what is promised each path uses.
+
+use std::fmt::Write as _;
+
+use crate::target::Verdict;
+
+/// Heights and widths, in the picture's units.
+const ROW: usize = 26;
+const BAR: usize = 16;
+const NAMES: usize = 300;
+const SCALE: usize = 260;
+const FIGURES: usize = 150;
+const MARGIN: usize = 12;
+const HEAD: usize = 44;
+/// What the scale ends at: so many times what is promised. Longer bars are cut.
+const LONGEST: f64 = 2.0;
+
+const HOLDS: &str = "#3a7d44";
+const MISSED: &str = "#b5423b";
+
+/// The picture, in SVG: a bar for each target, as long as its ratio is beside the most that it may be, and a line where
+/// that is. The text under it says where the figures come from.
+pub fn svg(verdicts: &[Verdict], machine: &str) -> String {
+    let height = HEAD + verdicts.len() * ROW + ROW + MARGIN;
+    let width = 2 * MARGIN + NAMES + SCALE + FIGURES;
+    let limit = MARGIN + NAMES + (SCALE as f64 / LONGEST) as usize;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\" role=\"img\">\n\
+         <title>Measured ratios beside the most that is promised</title>\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
+         <text x=\"{limit}\" y=\"{}\" text-anchor=\"middle\" fill=\"#333333\">promised</text>\n",
+        HEAD - 18
+    );
+    for (place, verdict) in verdicts.iter().enumerate() {
+        row(&mut svg, HEAD + place * ROW, verdict);
+    }
+    let end = HEAD + verdicts.len() * ROW;
+    // Writing to a string cannot fail.
+    let _ = write!(
+        svg,
+        "<line x1=\"{limit}\" y1=\"{}\" x2=\"{limit}\" y2=\"{end}\" stroke=\"#333333\" stroke-dasharray=\"3 3\"/>\n\
+         <text x=\"{MARGIN}\" y=\"{}\" fill=\"#333333\">{}</text>\n</svg>\n",
+        HEAD - 10,
+        end + ROW - 6,
+        escaped(machine)
+    );
+    svg
+}
+
+fn row(svg: &mut String, top: usize, verdict: &Verdict) {
+    let base = top + BAR - 4;
+    let start = MARGIN + NAMES;
+    let _ = writeln!(
+        svg,
+        "<text x=\"{}\" y=\"{base}\" text-anchor=\"end\" fill=\"#111111\">{}</text>",
+        start - 8,
+        escaped(verdict.target.what)
+    );
+    let figure = match verdict.ratio {
+        Some(ratio) => {
+            let share = (ratio / verdict.target.at_most).min(LONGEST);
+            let length = (share / LONGEST * SCALE as f64).max(1.0);
+            let colour = if verdict.holds { HOLDS } else { MISSED };
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{start}\" y=\"{top}\" width=\"{length:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>"
+            );
+            format!("{ratio:.3} of {}", verdict.target.at_most)
+        }
+        None => "not measured".to_owned(),
+    };
+    let _ = writeln!(svg, "<text x=\"{}\" y=\"{base}\" fill=\"#111111\">{figure}</text>", start + SCALE + 8);
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target;
+
+    #[test]
+    fn every_target_has_a_row_and_only_what_was_measured_a_bar() {
+        let mut verdicts = target::judge(&[]);
+        verdicts[0].ratio = Some(verdicts[0].target.at_most);
+        verdicts[1].ratio = Some(1e9);
+        let picture = svg(&verdicts, "a <machine> & more");
+        assert_eq!(picture.matches("<rect").count(), 3, "the ground and two bars:\n{picture}");
+        assert_eq!(picture.matches("not measured").count(), verdicts.len() - 2, "{picture}");
+        assert!(picture.contains("width=\"130.0\""), "what is promised is half of the scale:\n{picture}");
+        assert!(picture.contains("width=\"260.0\""), "what is longer is cut:\n{picture}");
+        assert!(picture.contains("a &lt;machine> &amp; more"), "{picture}");
+    }
+}
