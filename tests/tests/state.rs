@@ -398,3 +398,33 @@ fn root_arrays_are_walked_in_the_kernel_half() {
     let ran = run_script("kststwalk", SCRIPT, NO_WORDS);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "328250 7 6 8\n"), "{ran:#?}");
 }
+
+/// The first string is worked out while it is compiled, and its bytes of the frame, which begin as the key does, are never
+/// written.
+#[test]
+fn root_a_key_has_its_own_bytes_whatever_lay_there_before() {
+    let script = r#"
+var hits : hash<char, u32>(4)
+
+@perf_event
+fn kskeyp(ctx: *bpf_perf_event_data) -> i32 {
+    var found: u32 = match (match (cpu()) { 0: "abcdefg", 7: "abcdefg", default: "abcdefg" }) { "": 1, "a": 2, default: 3 }
+    hits['a'] = found
+    return 0
+}
+
+var memory : u8[65536]
+
+fn main() -> i32 {
+    var program = load(kskeyp)
+    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+    memory[8192] = 1
+    for (letter, found in hits) {
+        print("{} {}", letter as u32, found)
+    }
+    return 0
+}
+"#;
+    let outcome = run_script("kskeyp", script, &[] as &[&str]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "97 3\n"), "{outcome:#?}");
+}

@@ -55,6 +55,9 @@ struct Known {
 struct Content {
     place: Place,
     held: Held,
+    /// The slot through which it was seen. Another slot of the same bytes may not rely on it being there: what is in a slot
+    /// may become a value ([`super::promote`]).
+    slot: Option<(i64, i64)>,
 }
 
 /// A value, or bytes that are known: of those also a part.
@@ -72,7 +75,7 @@ impl Content {
             _ if place == self.place => Some(self),
             Held::Bytes(bits) if self.place.start <= start && end <= self.place.end && start < end => {
                 let bits = bits >> (8 * (start - self.place.start));
-                Some(Content { place, held: Held::Bytes(cut(bits, end - start)) })
+                Some(Content { place, held: Held::Bytes(cut(bits, end - start)), ..self })
             }
             _ => None,
         }
@@ -125,7 +128,8 @@ impl Finder<'_> {
             }
             (Op::Store { size, base, offset, value }, _) => {
                 let place = self.places.access(*base, *offset, size.bytes().into());
-                let content = Content { place, held: self.held(*value, *size) };
+                let content =
+                    Content { place, held: self.held(*value, *size), slot: self.places.slot(*base) };
                 if place.root == Root::Frame && part_of(known, place) == Some(content) {
                     return self.useless.push(at);
                 }
@@ -189,7 +193,7 @@ impl Finder<'_> {
                 && one.place.start == place.start
                 && matches!(one.held, Held::Value(_))
         });
-        if let Some(Content { place: stored, held: Held::Value(value) }) = there.copied() {
+        if let Some(Content { place: stored, held: Held::Value(value), .. }) = there.copied() {
             let have = self.function.values[value];
             let whole = stored.end == place.end;
             if have == ty && whole && matches!(size, Size::W | Size::DW) {
@@ -214,7 +218,7 @@ impl Finder<'_> {
                 return;
             }
         }
-        remember(known, Content { place, held: Held::Value(result) });
+        remember(known, Content { place, held: Held::Value(result), slot: self.places.slot(base) });
     }
 
     /// Contexts and counters of iterators are no memory that anything here describes.

@@ -67,6 +67,11 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// The bytes of the slot that a pointer was made from.
+    pub fn slot(&self, pointer: Value) -> Option<(i64, i64)> {
+        self.slot_of(pointer).map(|slot| self.extent(slot))
+    }
+
     /// The bytes of a slot.
     fn extent(&self, slot: Slot) -> (i64, i64) {
         let data = self.function.slots[slot];
