@@ -145,7 +145,7 @@ fn root_the_plugin_is_written_in_javascript() {
 /// As `wit-bindgen c wit --world plugin` makes them.
 #[test]
 fn the_bindings_for_c_are_those_of_the_contract() {
-    use wit_bindgen_core::{Files, WorldGenerator as _, wit_parser::Resolve};
+    use wit_bindgen_core::{Files, wit_parser::Resolve};
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(repository().join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
     let world = resolve.select_world(&[package], Some("plugin")).expect("the package has it");
