@@ -55,9 +55,13 @@ pub(crate) fn linker(
     engine: &Engine,
     answers: Answers,
 ) -> Result<wasmtime::component::Linker<State>, EngineError> {
+    let failed = |error: wasmtime::Error| EngineError(format!("{error:#}"));
     let mut linker = linker::Linker::new(engine.linker(), answers, State::called);
-    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called)
-        .and_then(|()| perf::lower::add_to_linker(&mut linker))
-        .map_err(|error| EngineError(format!("{error:#}")))?;
-    Ok(linker.into_inner())
+    bindings::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, State::called).map_err(failed)?;
+    let mut linker = linker.into_inner();
+    // Runs that are recorded or replayed keep those of the bindings, which know records.
+    if answers == Answers::Host {
+        perf::lower::add_to_linker(&mut linker).map_err(failed)?;
+    }
+    Ok(linker)
 }

@@ -1,8 +1,9 @@
 //! `console`: what the plugin writes is kept.
 
+use std::format;
 use std::string::{String, ToString};
 
-pub(crate) use crate::bindings::kernelscript::host::console::Value;
+pub(crate) use crate::bindings::kernelscript::host::console::{Linear, Scale, Value};
 
 use super::super::state::with;
 
@@ -17,6 +18,18 @@ pub(crate) fn print(_format: &[u8], values: &[Value]) {
         if !state.output.ends_with('\n') || values.iter().all(is_empty) {
             state.output.push('\n');
         }
+    });
+}
+
+/// A line with the title, and the slots that are not empty with their counts: bars are drawn by the real host.
+pub(crate) fn histogram(title: &[u8], _scale: Scale, counts: &[u64]) {
+    let mut line = String::from_utf8_lossy(title).into_owned() + ":";
+    for (slot, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        line.push_str(&format!(" {slot}={count}"));
+    }
+    with(|state| {
+        state.output.push_str(&line);
+        state.output.push('\n');
     });
 }
 

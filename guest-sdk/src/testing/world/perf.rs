@@ -128,43 +128,45 @@ fn stale() -> Error {
     error(ErrorKind::Stale, "the event was detached, or its leader was".to_string())
 }
 
+pub(crate) fn read_by_id(id: u64) -> Result<Reading, Error> {
+    with(|state| next(state, id)).map(|reading| Reading {
+        raw: reading.raw,
+        scaled: reading.scaled,
+        time_enabled: nanos(reading.time_enabled),
+        time_running: nanos(reading.time_running),
+        state: counting(reading.state),
+        partial: reading.partial,
+    })
+}
+
+pub(crate) fn read_many(ids: &[u64]) -> Result<Vec<Reading>, Error> {
+    ids.iter().map(|id| read_by_id(*id)).collect()
+}
+
+pub(crate) fn snapshot_by_id(id: u64) -> Result<GroupReading, Error> {
+    with(|state| {
+        let own = state.opened.get(&id).ok_or_else(stale)?;
+        let leader = own.leader.unwrap_or(id);
+        let members = state.opened.iter().filter(|(_, opened)| opened.leader == Some(leader));
+        let ids: Vec<u64> = core::iter::once(leader).chain(members.map(|(id, _)| *id)).collect();
+        let own = ids.iter().position(|one| *one == id).unwrap_or_default() as u32;
+        let reads = ids.iter().map(|id| Ok((*id, next(state, *id)?))).collect::<Result<Vec<_>, Error>>()?;
+        let times = reads[0].1;
+        let entry = |(id, read): &(u64, perf::Reading)| Entry { id: *id, raw: read.raw, scaled: read.scaled };
+        Ok(GroupReading {
+            time_enabled: nanos(times.time_enabled),
+            time_running: nanos(times.time_running),
+            state: counting(times.state),
+            partial: times.partial,
+            own,
+            entries: reads.iter().map(entry).collect(),
+        })
+    })
+}
+
 impl Attachment {
-    pub(crate) fn read(&self) -> Result<Reading, Error> {
-        with(|state| next(state, self.id)).map(|reading| Reading {
-            raw: reading.raw,
-            scaled: reading.scaled,
-            time_enabled: nanos(reading.time_enabled),
-            time_running: nanos(reading.time_running),
-            state: counting(reading.state),
-            partial: reading.partial,
-        })
-    }
-
-    pub(crate) fn snapshot(&self) -> Result<GroupReading, Error> {
-        with(|state| {
-            let own = state.opened.get(&self.id).ok_or_else(stale)?;
-            let leader = own.leader.unwrap_or(self.id);
-            let members = state.opened.iter().filter(|(_, opened)| opened.leader == Some(leader));
-            let ids: Vec<u64> = core::iter::once(leader).chain(members.map(|(id, _)| *id)).collect();
-            let own = ids.iter().position(|id| *id == self.id).unwrap_or_default() as u32;
-            let reads =
-                ids.iter().map(|id| Ok((*id, next(state, *id)?))).collect::<Result<Vec<_>, Error>>()?;
-            let times = reads[0].1;
-            let entry =
-                |(id, read): &(u64, perf::Reading)| Entry { id: *id, raw: read.raw, scaled: read.scaled };
-            Ok(GroupReading {
-                time_enabled: nanos(times.time_enabled),
-                time_running: nanos(times.time_running),
-                state: counting(times.state),
-                partial: times.partial,
-                own,
-                entries: reads.iter().map(entry).collect(),
-            })
-        })
-    }
-
     pub(crate) fn snapshot_cpu(&self, _cpu: u32) -> Result<GroupReading, Error> {
-        self.snapshot()
+        snapshot_by_id(self.id)
     }
 
     pub(crate) fn show(&self, _array: &str) -> Result<(), Error> {

@@ -272,7 +272,7 @@ fn write(store: &mut StoreContextMut<'_, State>, stream: ResourceAny, bytes: &[V
     let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
     let state = store.data_mut();
     if to_error {
-        state.write_err(&String::from_utf8_lossy(&bytes));
+        state.write_err(&bytes);
     } else {
         state.show_prints();
         state.write_out(&bytes);
