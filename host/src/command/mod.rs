@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -70,7 +71,13 @@ impl Command {
                 let pid = Pid::from_raw(i32::from_ne_bytes(pid));
                 Ok(Command { words: words.to_vec(), pid, gate: Some(gate_writer), started, ended })
             }
-            Err(error) => Err(started.recv().ok().and_then(Result::err).unwrap_or(error)),
+            Err(error) => {
+                // A process that waits hears that it will never run, and ends with ECANCELED.
+                drop(gate_writer);
+                let spawned = started.recv().ok().and_then(Result::err);
+                let reason = spawned.filter(|reason| reason.raw_os_error() != Some(Errno::ECANCELED as i32));
+                Err(reason.unwrap_or(error))
+            }
         }
     }
 
