@@ -70,9 +70,10 @@ check: packages
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps -p ks-guest -p ks-guest-macros
 
 # The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
-# beside perf stat and bpftrace, ring buffers beside libbpf-rs, what watched programs feel, many plugins in one host, and the
-# kernel half beside C (which needs clang and root). The end is one table: each promised ratio beside the measured one. It
-# fails if one does not hold; `cargo bench --workspace --bench summary -- --json` says the same to programs.
+# beside perf stat and bpftrace, ring buffers beside libbpf-rs, what watched programs feel, many plugins in one host,
+# and the kernel half beside C (which needs clang and root). The end is one table: each promised ratio beside the
+# measured one. It fails if one does not hold; `cargo bench --workspace --bench summary -- --json` says the same to
+# programs.
 bench: packages
 	@scripts/packages clang libbpf
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"

@@ -1,9 +1,9 @@
-//! What it costs a program to be watched: one that takes page faults and sleeps, alone, and while its faults and context
-//! switches are counted by a plugin, `perf stat` and bpftrace, where they are installed.
+//! What it costs a program to be watched: one that takes page faults and sleeps, alone, and while its faults and
+//! context switches are counted by a plugin, `perf stat` and bpftrace, where they are installed.
 //!
-//! Two kinds: counters of the kernel, which run no program (a plugin, `perf stat`), and a program at every event (a plugin,
-//! bpftrace). The figure is the CPU time of the watched loop beside that of the same loop alone in the same turn; the
-//! median over several turns. Needs root.
+//! Two kinds: counters of the kernel, which run no program (a plugin, `perf stat`), and a program at every event (a
+//! plugin, bpftrace). The figure is the CPU time of the watched loop beside that of the same loop alone in the same
+//! turn; the median over several turns. Needs root.
 
 use std::ffi::OsString;
 use std::hint::black_box;
@@ -143,8 +143,8 @@ fn rows(folder: &Path) -> Result<Vec<Row>> {
     ])
 }
 
-/// Runs the watched program, under these words if there are any, and gives the time that it says. None if what watches is
-/// not installed.
+/// Runs the watched program, under these words if there are any, and gives the time that it says. None if what watches
+/// is not installed.
 fn run(words: &[OsString]) -> Result<Option<Duration>> {
     let own = std::env::current_exe()?;
     // bpftrace takes the command as one word.

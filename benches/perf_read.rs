@@ -6,9 +6,9 @@
 //! - `plugin-snapshot`: `read(leader).values[0]` in a script: all members, as scripts get them;
 //! - `sdk-scalar`, `sdk-snapshot`: the same in a plugin in Rust, with `ks-guest`.
 //!
-//! Cases: a group of the own task; one of another CPU, which the kernel asks by an interrupt; and many groups of one event:
-//! `sdk-each` reads them by a call of the host for each, `sdk-many` by one call for all. `perf/call/empty/plugin` is a host
-//! call that does nearly nothing: what crossing the boundary costs by itself.
+//! Cases: a group of the own task; one of another CPU, which the kernel asks by an interrupt; and many groups of one
+//! event: `sdk-each` reads them by a call of the host for each, `sdk-many` by one call for all.
+//! `perf/call/empty/plugin` is a host call that does nearly nothing: what crossing the boundary costs by itself.
 //!
 //! The loop and the clock of the plugin's benches are inside the plugin; opening the group and starting the plugin are
 //! not measured.

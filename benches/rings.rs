@@ -1,10 +1,11 @@
-//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin and, in the same run, by a
-//! consumer in Rust with libbpf-rs.
+//! Records from programs to a plugin: a ring buffer that one or two CPUs fill, emptied by a plugin and, in the same
+//! run, by a consumer in Rust with libbpf-rs.
 //!
-//! A thread on a CPU of its own makes system calls, each of which leaves a burst of records; who consumes has CPU 1. For each
-//! rate the first table says how many of the records were lost. The second has no pause between bursts: records of several
-//! sizes, from one and from two producers, and the CPU time that each record takes who consumes it. That those that were
-//! handled and those that were lost are all that there were, in order, is checked. Needs root and three CPUs.
+//! A thread on a CPU of its own makes system calls, each of which leaves a burst of records; who consumes has CPU 1.
+//! For each rate the first table says how many of the records were lost. The second has no pause between bursts:
+//! records of several sizes, from one and from two producers, and the CPU time that each record takes who consumes it.
+//! That those that were handled and those that were lost are all that there were, in order, is checked. Needs root and
+//! three CPUs.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -333,8 +334,8 @@ fn own_cpu() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// Links the program to the event that the host would open; libbpf needs tracefs for that, which may not be mounted. The
-/// kernel runs it at the tracepoint, whatever thread gets there and whose event it is.
+/// Links the program to the event that the host would open; libbpf needs tracefs for that, which may not be mounted.
+/// The kernel runs it at the tracepoint, whatever thread gets there and whose event it is.
 fn attach(object: &mut Object, thread: u64) -> Result<(Attachments, Link)> {
     let event = Catalog::default().tracepoint("syscalls/sys_enter_getppid")?;
     let options = EventOptions { pid: i32::try_from(thread)?, cpu: -1, period: 1, ..EventOptions::default() };

@@ -1,10 +1,10 @@
-//! From the start of the process to the first attached event: `ks-host`, with a warm and a cold cache, beside `perf stat` and
-//! `bpftrace`, where they are installed. Two more rows say what no such program can go below: a process that only prints its
-//! line, and one that loads and attaches the same object with libbpf and does nothing else.
+//! From the start of the process to the first attached event: `ks-host`, with a warm and a cold cache, beside `perf
+//! stat` and `bpftrace`, where they are installed. Two more rows say what no such program can go below: a process that
+//! only prints its line, and one that loads and attaches the same object with libbpf and does nothing else.
 //!
-//! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its `BEGIN`), and
-//! that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure is the
-//! median of several starts; the last column is the median beside that of the first row of `ks-host`.
+//! Each prints a line as soon as its event is attached (`perf stat` starts a command that does, bpftrace its `BEGIN`),
+//! and that line is waited for. What is not installed is said to be; `make bench` installs it where it can. The figure
+//! is the median of several starts; the last column is the median beside that of the first row of `ks-host`.
 
 use std::ffi::OsString;
 use std::io::Read;

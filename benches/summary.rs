@@ -1,6 +1,6 @@
-//! What the last run of each bench left, beside what the project promises: one row for each target; all of it as JSON with
-//! `--json`; as `benches.json` and a picture, `benches.svg`, in a folder with `--into FOLDER`. Ends with 1 if a target is
-//! missed or was not measured.
+//! What the last run of each bench left, beside what the project promises: one row for each target; all of it as JSON
+//! with `--json`; as `benches.json` and a picture, `benches.svg`, in a folder with `--into FOLDER`. Ends with 1 if a
+//! target is missed or was not measured.
 //!
 //! Both figures of a ratio come from one run of one bench.
 

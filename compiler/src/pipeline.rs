@@ -211,8 +211,8 @@ fn records(objects: &[(Arch, kernel::Object)], project: &str) -> Vec<BpfRecord> 
 }
 
 impl Checked {
-    /// Compiles the kernel half alone, for a plugin whose other half is no script: its programs, and the maps, ring buffers
-    /// and variables that they use.
+    /// Compiles the kernel half alone, for a plugin whose other half is no script: its programs, and the maps, ring
+    /// buffers and variables that they use.
     ///
     /// # Errors
     /// If it cannot be compiled, or has none; the reasons are added to the diagnostics.

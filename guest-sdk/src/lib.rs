@@ -21,8 +21,8 @@
 //! ```
 //!
 //! `ks init rust NAME` starts a project; it is built for `wasm32-unknown-unknown` and linked by `wasm-component-ld`.
-//! [`kernel!`] compiles its kernel half with it; where it is not built for Wasm, its unit tests run on a host of their own
-//! (`testing`).
+//! [`kernel!`] compiles its kernel half with it; where it is not built for Wasm, its unit tests run on a host of their
+//! own (`testing`).
 //!
 //! What holds a thing of the kernel's gives it back when it is dropped: an [`Attachment`] detaches, a [`Link`] too. Units:
 //! times are [`core::time::Duration`] of CLOCK_MONOTONIC, sizes are bytes. Every call that can fail gives [`Error`], whose

@@ -87,7 +87,8 @@ const fn has_section(elf: &[u8], name: &[u8]) -> Option<bool> {
 /// Bytes of a section header.
 const HEADER: usize = 64;
 
-/// A little-endian number of so many bytes that lie within the file; one that is too large for an address is the largest.
+/// A little-endian number of so many bytes that lie within the file; one that is too large for an address is the
+/// largest.
 const fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     let mut found = 0_u64;
     let mut index = len;

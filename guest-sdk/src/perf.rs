@@ -243,8 +243,8 @@ impl Attachment {
     }
 }
 
-/// Reads many attachments by one call of the host: as [`Attachment::read`] of each, in their order. Those of one group are
-/// read by one system call, at one moment.
+/// Reads many attachments by one call of the host: as [`Attachment::read`] of each, in their order. Those of one group
+/// are read by one system call, at one moment.
 ///
 /// ```no_run
 /// # fn report(faults: ks_guest::Attachment, switches: ks_guest::Attachment) -> ks_guest::Result<()> {

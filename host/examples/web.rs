@@ -1,7 +1,8 @@
 //! A small web service that runs a plugin: `web PLUGIN [ADDRESS]`, by default on 127.0.0.1:8080.
 //!
-//! `GET /` answers with the plugin's last lines, `POST /stop` asks it to stop; the service ends when the plugin has ended.
-//! The plugin may observe, and nothing else. Connections are served one after the other: this is about the plugin.
+//! `GET /` answers with the plugin's last lines, `POST /stop` asks it to stop; the service ends when the plugin has
+//! ended. The plugin may observe, and nothing else. Connections are served one after the other: this is about the
+//! plugin.
 
 use std::collections::VecDeque;
 use std::error::Error;

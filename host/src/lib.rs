@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! A program that has other things to do starts it and listens: the plugin has a thread of its own, what it prints comes
-//! through a channel (`host/examples/web.rs`, a web service).
+//! A program that has other things to do starts it and listens: the plugin has a thread of its own, what it prints
+//! comes through a channel (`host/examples/web.rs`, a web service).
 //!
 //! ```no_run
 //! # fn listen(prepared: std::sync::Arc<ks_host::PreparedPlugin>) -> std::io::Result<()> {

@@ -1,5 +1,5 @@
-//! What `ks-guest` costs a read: instructions of one read through it and of the same call of the contract without it, counted
-//! on the emulated arm64 machine, whose PMU counts them exactly.
+//! What `ks-guest` costs a read: instructions of one read through it and of the same call of the contract without it,
+//! counted on the emulated arm64 machine, whose PMU counts them exactly.
 //!
 //! The host is built for that machine first, which takes minutes, so only `make sdk-cost` runs this.
 

@@ -26,9 +26,9 @@ pub fn plain(item: TokenStream) -> TokenStream {
 
 /// Compiles a kernel half in KernelScript with the plugin: `ks_guest::kernel!("probe.ks");`.
 ///
-/// The object goes into the plugin file. For each program, map, ring buffer and variable that its programs use there is a
-/// function of its name that opens it with its types, and for each struct and enum of those a type with the layout of the
-/// kernel half:
+/// The object goes into the plugin file. For each program, map, ring buffer and variable that its programs use there is
+/// a function of its name that opens it with its types, and for each struct and enum of those a type with the layout of
+/// the kernel half:
 ///
 /// ```text
 /// var counts : hash<u32, Count>(1024)      probe::counts() -> Result<Map<u32, Count>>
@@ -51,8 +51,8 @@ pub fn plain(item: TokenStream) -> TokenStream {
 /// probe::counts()?.insert(&7, &probe::Count { hits: 0 })?;
 /// ```
 ///
-/// The path is relative to the file in which this stands. When the script or a file that it names changes, the plugin is
-/// built anew. `main` and the other functions of the userspace half are left out. A plugin has one kernel half.
+/// The path is relative to the file in which this stands. When the script or a file that it names changes, the plugin
+/// is built anew. `main` and the other functions of the userspace half are left out. A plugin has one kernel half.
 ///
 /// The kernel's structs are as the bundled layouts say, or as a BTF file does:
 /// `ks_guest::kernel!("probe.ks", btf = "vmlinux.btf")`. The kernel of the machine that builds is never asked.

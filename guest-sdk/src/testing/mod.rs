@@ -1,7 +1,7 @@
 //! Unit tests of plugins without a kernel: a host that says what a test tells it to say.
 //!
-//! Where a plugin is not built for Wasm, the calls of this crate reach the [`Host`] of the thread. So `cargo test` runs a
-//! plugin's functions as they are, `main` included:
+//! Where a plugin is not built for Wasm, the calls of this crate reach the [`Host`] of the thread. So `cargo test` runs
+//! a plugin's functions as they are, `main` included:
 //!
 //! ```
 //! use std::time::Duration;
@@ -111,8 +111,8 @@ impl Host {
         with(|state| state.symbols.insert(address, name.to_string()));
     }
 
-    /// An event, and what its reads give: one count after the other, then the last one again. It was on a counter all the
-    /// time. Every attachment of it begins with the first.
+    /// An event, and what its reads give: one count after the other, then the last one again. It was on a counter all
+    /// the time. Every attachment of it begins with the first.
     ///
     /// The name is that of [`Event::named`](crate::Event::named) in either spelling, or what another function of
     /// [`Event`](crate::Event) was given: `sched/sched_switch`.

@@ -238,8 +238,8 @@ impl Attachments {
         Ok(Snapshot::of(&tally, own, entries))
     }
 
-    /// Reads the own counters of many attachments, now: those of one group by one system call for each place that the group
-    /// observes. In the order of `ids`, of which one may be there twice.
+    /// Reads the own counters of many attachments, now: those of one group by one system call for each place that the
+    /// group observes. In the order of `ids`, of which one may be there twice.
     ///
     /// Errors: as [`Attachments::read`], of the first that cannot be read.
     pub fn read_many(&mut self, ids: &[AttachmentId]) -> Result<Vec<Reading>, PerfError> {

@@ -104,8 +104,8 @@ impl Items<'_> {
         let declare = openers.iter().all(|(name, _)| name != "declare").then(|| {
             quote! {
                 ::ks_guest::for_tests! {
-                    /// Gives the host of a test what this kernel half has: programs, maps, ring buffers and variables with
-                    /// their initial values.
+                    /// Gives the host of a test what this kernel half has: programs, maps, ring buffers, and
+                    /// variables with their initial values.
                     #[allow(dead_code, reason = "for tests")]
                     pub fn declare(host: &::ks_guest::testing::Host) {
                         #(host.#declared;)*

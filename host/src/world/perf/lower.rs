@@ -1,10 +1,10 @@
-//! Readings on their way to a plugin: each record, and the list of a group's entries, is written to the plugin's memory as a
-//! whole.
+//! Readings on their way to a plugin: each record, and the list of a group's entries, is written to the plugin's memory
+//! as a whole.
 //!
 //! What bindings generate writes field by field, and looks the memory up anew for each: for a reading that costs more
-//! instructions than all else that the host does. Here the words of a record are laid out as the canonical ABI has them,
-//! and copied. What a type does that wasmtime lowers is not part of wasmtime's documented interface; it is that of the
-//! release that `Cargo.lock` names.
+//! instructions than all else that the host does. Here the words of a record are laid out as the canonical ABI has
+//! them, and copied. What a type does that wasmtime lowers is not part of wasmtime's documented interface; it is that
+//! of the release that `Cargo.lock` names.
 #![expect(unsafe_code, reason = "wasmtime demands it of types that it lowers")]
 
 use std::mem::MaybeUninit;
@@ -181,8 +181,8 @@ unsafe impl<R: Words> ComponentType for Whole<R> {
     }
 }
 
-// SAFETY: what is written are all fields of the result, at the offsets of the canonical ABI, which tests compare with what
-// generated code reads.
+// SAFETY: what is written are all fields of the result, at the offsets of the canonical ABI, which tests compare with
+// what generated code reads.
 unsafe impl<R: Words> Lower for Whole<R> {
     fn linear_lower_to_flat<T>(
         &self,

@@ -5,9 +5,9 @@
 //! files, network, environment, standard input, anything else   refused in the type of the function (`refusal`)
 //! ```
 //!
-//! A plugin gets no authority by it: what it may do is in the contract. In: the imports of a component whose names begin with
-//! `wasi:`, of any version 0.2. The functions are defined by the types that the component gives them, so no definition
-//! of WASI is needed here. Source: the WASI repository, wasip2, 0.2.0 to 0.2.9.
+//! A plugin gets no authority by it: what it may do is in the contract. In: the imports of a component whose names
+//! begin with `wasi:`, of any version 0.2. The functions are defined by the types that the component gives them, so no
+//! definition of WASI is needed here. Source: the WASI repository, wasip2, 0.2.0 to 0.2.9.
 
 mod refusal;
 

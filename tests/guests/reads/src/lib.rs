@@ -1,5 +1,5 @@
-//! The plugin of `tests/tests/sdk_cost.rs`: instructions of one read, by its word through `ks-guest` or by the same call of
-//! the contract without it. What is read is opened at the same place in both.
+//! The plugin of `tests/tests/sdk_cost.rs`: instructions of one read, by its word through `ks-guest` or by the same
+//! call of the contract without it. What is read is opened at the same place in both.
 
 use ks_guest::bindings::kernelscript::host::perf;
 use ks_guest::{Attachment, Event, PerfOptions, Result, args, println};
