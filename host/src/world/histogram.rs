@@ -59,13 +59,16 @@ fn log2_range(slot: u64) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// The first slot has what is below `low`, the last of all what is above the others.
+/// The first slot has what is below `low`, the last of all what is above the others; a step of 0 is as wide as all numbers.
 fn linear_range(low: u64, step: u64, slot: u64, slots: u64) -> Option<(u64, Option<u64>)> {
     if slot == 0 {
         return Some((0, Some(low.checked_sub(1)?)));
     }
+    if step == 0 {
+        return (slot == 1).then_some((low, None));
+    }
     let from = (slot - 1).checked_mul(step)?.checked_add(low)?;
-    let to = from.checked_add(step.checked_sub(1)?).filter(|_| slot + 1 < slots);
+    let to = from.checked_add(step - 1).filter(|_| slot + 1 < slots);
     Some((from, to))
 }
 
@@ -123,7 +126,7 @@ mod tests {
         };
         let all = [(0, Some(9), 1), (10, Some(14), 2), (15, Some(19), 3), (20, None, 4)];
         assert_eq!(linear(10, 5, &[1, 2, 3, 4]), all);
-        // No number is below 0, and none in a slot of no width or beyond 64 bits.
+        // No number is below 0, and none beyond 64 bits.
         assert_eq!(linear(0, 5, &[1, 1, 1]), [(0, Some(4), 1), (5, None, 1)]);
         assert_eq!(linear(1, 0, &[1, 1, 1]), [(0, Some(0), 1), (1, None, 1)]);
         assert_eq!(linear(1, u64::MAX, &[1, 1, 1, 1]), [(0, Some(0), 1), (1, Some(u64::MAX), 1)]);

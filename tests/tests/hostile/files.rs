@@ -99,7 +99,10 @@ fn files_that_are_something_else_are_told_apart() {
             "(component (import \"kernelscript:host/perf@0.1.0\" (instance (export \"steal\" (func)))))",
             "perf",
         ),
-        ("(component (import \"kernelscript:host/perf@9.0.0\" (instance (export \"open\" (func)))))", "perf"),
+        (
+            "(component (import \"kernelscript:host/perf@9.0.0\" (instance (export \"open\" (func)))))",
+            "kernelscript:host@9.0.0",
+        ),
         (
             "(component (core module $m (func (export \"run\"))) (core instance $i (instantiate $m)) (instance (export \"run\")))",
             "run",
