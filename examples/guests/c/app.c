@@ -97,7 +97,7 @@ static bool take(kernelscript_host_ring_borrow_ring_t *seen, struct sampled *sam
 }
 
 // Prints a line of the table each second.
-static bool watch(kernelscript_host_perf_borrow_attachment_t counters[3], error_t *error) {
+static bool watch(const uint64_t counters[3], error_t *error) {
   plugin_string_t name;
   plugin_string_set(&name, "seen");
   kernelscript_host_ring_own_ring_t ring;
@@ -111,7 +111,7 @@ static bool watch(kernelscript_host_perf_borrow_attachment_t counters[3], error_
     value_t values[6] = {number(second), [4] = number(sampled.number), [5] = number(sampled.last)};
     for (int i = 0; i < 3; i++) {
       kernelscript_host_perf_reading_t reading;
-      if (!kernelscript_host_perf_method_attachment_read(counters[i], &reading, error))
+      if (!kernelscript_host_perf_read_by_id(counters[i], &reading, error))
         return false;
       values[1 + i] = number(reading.raw);
     }
@@ -137,10 +137,11 @@ int32_t exports_plugin_run(void) {
   if (!count(PAGE_FAULTS, 0, &leader, NULL, &faults, &error) || !count(CPU_MIGRATIONS, 0, &leader, NULL, &moves, &error))
     return failed(&error);
   print("second   switches     faults migrations    sampled       last", NULL, 0);
-  kernelscript_host_perf_borrow_attachment_t counters[3] = {
-      leader,
-      kernelscript_host_perf_borrow_attachment(faults),
-      kernelscript_host_perf_borrow_attachment(moves),
+  // Reading by number spares the host the lending of a handle.
+  const uint64_t counters[3] = {
+      kernelscript_host_perf_method_attachment_id(leader),
+      kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borrow_attachment(faults)),
+      kernelscript_host_perf_method_attachment_id(kernelscript_host_perf_borrow_attachment(moves)),
   };
   return watch(counters, &error) ? 0 : failed(&error);
 }

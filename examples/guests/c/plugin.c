@@ -151,6 +151,15 @@ extern int64_t __wasm_import_kernelscript_host_perf_method_attachment_id(int32_t
 __attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("open")))
 extern void __wasm_import_kernelscript_host_perf_open(int32_t, int32_t, int32_t, int32_t, int32_t, int32_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("read-by-id")))
+extern void __wasm_import_kernelscript_host_perf_read_by_id(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("snapshot-by-id")))
+extern void __wasm_import_kernelscript_host_perf_snapshot_by_id(int64_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("read-many")))
+extern void __wasm_import_kernelscript_host_perf_read_many(uint8_t *, size_t, uint8_t *);
+
 __attribute__((__import_module__("kernelscript:host/perf@0.1.0"), __import_name__("print-events")))
 extern void __wasm_import_kernelscript_host_perf_print_events(uint8_t *, size_t, uint8_t *);
 
@@ -560,6 +569,35 @@ void kernelscript_host_perf_result_own_attachment_error_free(kernelscript_host_p
   }
 }
 
+void plugin_list_u64_free(plugin_list_u64_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    uint64_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void kernelscript_host_perf_list_reading_free(kernelscript_host_perf_list_reading_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_perf_reading_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_perf_reading_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void kernelscript_host_perf_result_list_reading_error_free(kernelscript_host_perf_result_list_reading_error_t *ptr) {
+  if (!ptr->is_err) {
+    kernelscript_host_perf_list_reading_free(&ptr->val.ok);
+  } else {
+    kernelscript_host_perf_error_free(&ptr->val.err);
+  }
+}
+
 void kernelscript_host_perf_result_u32_error_free(kernelscript_host_perf_result_u32_error_t *ptr) {
   if (!ptr->is_err) {
   } else {
@@ -803,16 +841,6 @@ void kernelscript_host_console_list_value_free(kernelscript_host_console_list_va
     kernelscript_host_console_value_t *list_ptr = ptr->ptr;
     for (size_t i = 0; i < list_len; i++) {
       kernelscript_host_console_value_free(&list_ptr[i]);
-    }
-    free(list_ptr);
-  }
-}
-
-void plugin_list_u64_free(plugin_list_u64_t *ptr) {
-  size_t list_len = ptr->len;
-  if (list_len > 0) {
-    uint64_t *list_ptr = ptr->ptr;
-    for (size_t i = 0; i < list_len; i++) {
     }
     free(list_ptr);
   }
@@ -2939,6 +2967,320 @@ bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, ke
       result.val.err = (kernelscript_host_types_error_t) {
         (kernelscript_host_types_error_kind_t) variant,
         (plugin_option_u32_t) option6,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_reading_t *ret, kernelscript_host_perf_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[64];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_perf_read_by_id((int64_t) (id), ptr);
+  kernelscript_host_perf_result_reading_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      plugin_option_u64_t option;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option.is_some = false;
+          break;
+        }
+        case 1: {
+          option.is_some = true;
+          option.val = (uint64_t) (*((int64_t*) (ptr + 24)));
+          break;
+        }
+      }
+      kernelscript_host_perf_counting_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 48));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 52)));
+          break;
+        }
+      }
+
+      result.val.ok = (kernelscript_host_perf_reading_t) {
+        (uint64_t) (uint64_t) (*((int64_t*) (ptr + 8))),
+        (plugin_option_u64_t) option,
+        (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 32))),
+        (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 40))),
+        (kernelscript_host_perf_counting_t) variant,
+        (bool) (int32_t) *((uint8_t*) (ptr + 56)),
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant0;
+      variant0.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant0.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant0.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
+          break;
+        }
+      }
+      plugin_option_u32_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (uint32_t) (*((int32_t*) (ptr + 20)));
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant0,
+        (plugin_option_u32_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[(40+2*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_perf_snapshot_by_id((int64_t) (id), ptr);
+  kernelscript_host_perf_result_group_reading_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      kernelscript_host_perf_counting_t variant;
+      variant.tag = (int32_t) *((uint8_t*) (ptr + 24));
+      switch ((int32_t) variant.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          variant.val.other = (uint32_t) (*((int32_t*) (ptr + 28)));
+          break;
+        }
+      }
+
+      result.val.ok = (kernelscript_host_perf_group_reading_t) {
+        (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 8))),
+        (kernelscript_host_perf_nanoseconds_t) (uint64_t) (*((int64_t*) (ptr + 16))),
+        (kernelscript_host_perf_counting_t) variant,
+        (bool) (int32_t) *((uint8_t*) (ptr + 32)),
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + 36))),
+        (kernelscript_host_perf_list_entry_t) (kernelscript_host_perf_list_entry_t) { (kernelscript_host_perf_entry_t*)(*((uint8_t **) (ptr + 40))), (*((size_t*) (ptr + (40+1*sizeof(void*))))) },
+      };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant0;
+      variant0.tag = (int32_t) *((uint8_t*) (ptr + 8));
+      switch ((int32_t) variant0.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant0.val.other = (uint32_t) (*((int32_t*) (ptr + 12)));
+          break;
+        }
+      }
+      plugin_option_u32_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + 16))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (uint32_t) (*((int32_t*) (ptr + 20)));
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant0,
+        (plugin_option_u32_t) option1,
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + 24))), (*((size_t*) (ptr + (24+1*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  if (!result.is_err) {
+    *ret = result.val.ok;
+    return 1;
+  } else {
+    *err = result.val.err;
+    return 0;
+  }
+}
+
+bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_perf_list_reading_t *ret, kernelscript_host_perf_error_t *err) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(16+3*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_perf_read_many((uint8_t *) (*ids).ptr, (*ids).len, ptr);
+  kernelscript_host_perf_result_list_reading_error_t result;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      result.is_err = false;
+      result.val.ok = (kernelscript_host_perf_list_reading_t) { (kernelscript_host_perf_reading_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) };
+      break;
+    }
+    case 1: {
+      result.is_err = true;
+      kernelscript_host_types_error_kind_t variant0;
+      variant0.tag = (int32_t) *((uint8_t*) (ptr + sizeof(void*)));
+      switch ((int32_t) variant0.tag) {
+        case 0: {
+          break;
+        }
+        case 1: {
+          break;
+        }
+        case 2: {
+          break;
+        }
+        case 3: {
+          break;
+        }
+        case 4: {
+          break;
+        }
+        case 5: {
+          break;
+        }
+        case 6: {
+          break;
+        }
+        case 7: {
+          break;
+        }
+        case 8: {
+          break;
+        }
+        case 9: {
+          break;
+        }
+        case 10: {
+          variant0.val.other = (uint32_t) (*((int32_t*) (ptr + (4+1*sizeof(void*)))));
+          break;
+        }
+      }
+      plugin_option_u32_t option1;
+      switch ((int32_t) *((uint8_t*) (ptr + (8+1*sizeof(void*))))) {
+        case 0: {
+          option1.is_some = false;
+          break;
+        }
+        case 1: {
+          option1.is_some = true;
+          option1.val = (uint32_t) (*((int32_t*) (ptr + (12+1*sizeof(void*)))));
+          break;
+        }
+      }
+
+      result.val.err = (kernelscript_host_types_error_t) {
+        (kernelscript_host_types_error_kind_t) variant0,
+        (plugin_option_u32_t) option1,
         (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + (16+1*sizeof(void*))))), (*((size_t*) (ptr + (16+2*sizeof(void*))))) },
       };
       break;

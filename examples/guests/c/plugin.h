@@ -326,6 +326,24 @@ typedef struct {
 } kernelscript_host_perf_result_own_attachment_error_t;
 
 typedef struct {
+  uint64_t *ptr;
+  size_t len;
+} plugin_list_u64_t;
+
+typedef struct {
+  kernelscript_host_perf_reading_t *ptr;
+  size_t len;
+} kernelscript_host_perf_list_reading_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    kernelscript_host_perf_list_reading_t ok;
+    kernelscript_host_perf_error_t err;
+  } val;
+} kernelscript_host_perf_result_list_reading_error_t;
+
+typedef struct {
   bool is_err;
   union {
     uint32_t ok;
@@ -575,11 +593,6 @@ typedef struct {
   kernelscript_host_console_value_t *ptr;
   size_t len;
 } kernelscript_host_console_list_value_t;
-
-typedef struct {
-  uint64_t *ptr;
-  size_t len;
-} plugin_list_u64_t;
 
 typedef kernelscript_host_types_error_t kernelscript_host_clock_error_t;
 
@@ -952,6 +965,21 @@ extern uint64_t kernelscript_host_perf_method_attachment_id(kernelscript_host_pe
 // 
 // Source: perf_event_open(2); bpf(2), BPF_LINK_CREATE with BPF_PERF_EVENT.
 extern bool kernelscript_host_perf_open(kernelscript_host_perf_borrow_event_t event, kernelscript_host_perf_borrow_options_t options, kernelscript_host_perf_borrow_attachment_t *maybe_leader, kernelscript_host_perf_borrow_program_t *maybe_program, kernelscript_host_perf_own_attachment_t *ret, kernelscript_host_perf_error_t *err);
+// As `attachment.read` of the attachment with this `attachment.id`. What is read often is read so: to lend a handle
+// costs more than to name it.
+// 
+// Errors: as there; `stale` if no attachment of this plugin has that id, or it was detached.
+extern bool kernelscript_host_perf_read_by_id(uint64_t id, kernelscript_host_perf_reading_t *ret, kernelscript_host_perf_error_t *err);
+// As `attachment.snapshot` of the attachment with this `attachment.id`.
+// 
+// Errors: as `read-by-id`.
+extern bool kernelscript_host_perf_snapshot_by_id(uint64_t id, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err);
+// Reads the own counters of many attachments, now: as `read-by-id` of each, by one call. Those of one group are read
+// by one system call, at one moment; of an attachment to several tasks or CPUs by one for each, and the sums. One
+// reading for each id, in their order.
+// 
+// Errors: as `read-by-id`, of the first that cannot be read.
+extern bool kernelscript_host_perf_read_many(plugin_list_u64_t *ids, kernelscript_host_perf_list_reading_t *ret, kernelscript_host_perf_error_t *err);
 // Prints the events of which one of the two spellings matches a wildcard (`*`: any text, `?`: any character; empty:
 // all), one line for each on standard output: the language's spelling, that of `perf list`, and whether this machine
 // can count it. The result is their number.
@@ -1091,8 +1119,8 @@ extern bool kernelscript_host_globals_method_variable_write(kernelscript_host_gl
 // wide and a line has at most 1 MiB.
 extern void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values);
 // Writes a histogram to standard output: a line with the title, and one for each slot from the first that is not empty
-// to the last, with its range, its count and a bar. The title is text, usually UTF-8. Slots that no value can be in
-// (beyond 64 bits, or of no width) are left out. More than 4096 slots are a trap.
+// to the last, with its range, its count and a bar. The title is text, usually UTF-8. A step of 0 is as wide as all
+// values. Slots that no value can be in are left out. More than 4096 slots are a trap.
 extern void kernelscript_host_console_histogram(plugin_list_u8_t *title, kernelscript_host_console_scale_t *scale, plugin_list_u64_t *counts);
 // Writes one line to standard error, after the plugin's name. The lines of the message are joined by `; `, so that
 // a warning stays one line for whoever searches a log.
@@ -1253,6 +1281,12 @@ void kernelscript_host_perf_option_borrow_program_free(kernelscript_host_perf_op
 
 void kernelscript_host_perf_result_own_attachment_error_free(kernelscript_host_perf_result_own_attachment_error_t *ptr);
 
+void plugin_list_u64_free(plugin_list_u64_t *ptr);
+
+void kernelscript_host_perf_list_reading_free(kernelscript_host_perf_list_reading_t *ptr);
+
+void kernelscript_host_perf_result_list_reading_error_free(kernelscript_host_perf_result_list_reading_error_t *ptr);
+
 void kernelscript_host_perf_result_u32_error_free(kernelscript_host_perf_result_u32_error_t *ptr);
 
 void kernelscript_host_maps_error_free(kernelscript_host_maps_error_t *ptr);
@@ -1320,8 +1354,6 @@ void kernelscript_host_console_value_free(kernelscript_host_console_value_t *ptr
 void kernelscript_host_console_scale_free(kernelscript_host_console_scale_t *ptr);
 
 void kernelscript_host_console_list_value_free(kernelscript_host_console_list_value_t *ptr);
-
-void plugin_list_u64_free(plugin_list_u64_t *ptr);
 
 void kernelscript_host_clock_error_free(kernelscript_host_clock_error_t *ptr);
 
