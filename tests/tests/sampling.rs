@@ -214,7 +214,8 @@ fn main() -> i32 {
 "#;
     let outcome = run_script::<&str>("apart", script, &[]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
-    for (name, least) in [("faults", 1024), ("switches", 20), ("minor", 102)] {
+    // The first page may be there already.
+    for (name, least) in [("faults", 1023), ("switches", 20), ("minor", 102)] {
         let [counted, runs] = outcome.numbers(name)[..] else { panic!("{outcome:#?}") };
         assert!(counted >= least && counted == runs, "{outcome:#?}");
     }

@@ -14,7 +14,7 @@ mod refusal;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
-use wasmtime::component::{Component, Linker, Resource, ResourceAny, ResourceDynamic, ResourceType, Val};
+use wasmtime::component::{Component, Linker, Resource, ResourceDynamic, ResourceType, Val};
 use wasmtime::{AsContextMut, StoreContextMut};
 
 use super::bindings::kernelscript::host::clock::Host as _;
@@ -66,7 +66,9 @@ pub(crate) fn add(linker: &mut Linker<State>, component: &Component) -> wasmtime
                     let what = format!("{short}.{name}");
                     instance.func_new(name, move |mut store, ty, params, results| {
                         store.data_mut().called();
-                        let answer = match serve(&mut store, &what, params)? {
+                        let params = params.iter().map(|param| denoted(&mut store, param));
+                        let params = params.collect::<wasmtime::Result<Vec<Val>>>()?;
+                        let answer = match serve(&mut store, &what, &params)? {
                             Some(answer) => Some(answer),
                             None => refused(&mut store, &what, &ty)?,
                         };
@@ -155,7 +157,7 @@ fn serve(
         (
             "io/streams.[method]output-stream.write"
             | "io/streams.[method]output-stream.blocking-write-and-flush",
-            [Val::Resource(stream), Val::List(bytes)],
+            [Val::U32(stream), Val::List(bytes)],
         ) => {
             write(store, *stream, bytes)?;
             ok(None)
@@ -166,8 +168,8 @@ fn serve(
         ("io/streams.[method]output-stream.subscribe" | "io/streams.[method]input-stream.subscribe", _) => {
             make(store, Handle::Timer(None), "pollable")?
         }
-        ("io/poll.[method]pollable.ready", [Val::Resource(one)]) => {
-            Val::Bool(deadline(store, *one)?.is_none_or(|deadline| deadline <= Instant::now()))
+        ("io/poll.[method]pollable.ready", [Val::U32(one)]) => {
+            Val::Bool(deadline(store.data(), *one)?.is_none_or(|deadline| deadline <= Instant::now()))
         }
         // Nobody asks which: it has no result.
         ("io/poll.[method]pollable.block", one @ [_]) => poll(store, one)?,
@@ -225,10 +227,23 @@ fn make(store: &mut StoreContextMut<'_, State>, handle: Handle, name: &str) -> w
     Ok(Val::Resource(any))
 }
 
-/// What a borrowed handle denotes.
-fn denoted<'a>(store: &'a mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<&'a Handle> {
-    let rep = ResourceDynamic::try_from_resource_any(any, store.as_context_mut())?.rep();
-    Ok(store.data().table.get(&Resource::<Handle>::new_borrow(rep))?)
+/// An argument, with the numbers of what they denote in the place of handles: a borrowed one is given back by that, as the
+/// canonical ABI demands of whoever is called.
+fn denoted(store: &mut StoreContextMut<'_, State>, param: &Val) -> wasmtime::Result<Val> {
+    Ok(match param {
+        Val::Resource(any) => {
+            Val::U32(ResourceDynamic::try_from_resource_any(*any, store.as_context_mut())?.rep())
+        }
+        Val::List(all) if matches!(all.first(), Some(Val::Resource(_))) => {
+            Val::List(all.iter().map(|one| denoted(store, one)).collect::<wasmtime::Result<_>>()?)
+        }
+        Val::Option(Some(one)) => Val::Option(Some(Box::new(denoted(store, one)?))),
+        other => other.clone(),
+    })
+}
+
+fn handle(state: &State, rep: u32) -> wasmtime::Result<&Handle> {
+    Ok(state.table.get(&Resource::<Handle>::new_borrow(rep))?)
 }
 
 /// A pollable that is ready after a time; one that the clock cannot say never is, but for the end of the plugin.
@@ -238,8 +253,8 @@ fn timer(store: &mut StoreContextMut<'_, State>, time: Duration) -> wasmtime::Re
     make(store, Handle::Timer(Some(deadline)), "pollable")
 }
 
-fn deadline(store: &mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtime::Result<Option<Instant>> {
-    Ok(match denoted(store, any)? {
+fn deadline(state: &State, rep: u32) -> wasmtime::Result<Option<Instant>> {
+    Ok(match handle(state, rep)? {
         Handle::Timer(deadline) => *deadline,
         _ => None,
     })
@@ -249,8 +264,8 @@ fn deadline(store: &mut StoreContextMut<'_, State>, any: ResourceAny) -> wasmtim
 fn poll(store: &mut StoreContextMut<'_, State>, all: &[Val]) -> wasmtime::Result<Val> {
     let mut deadlines = Vec::new();
     for one in all {
-        if let Val::Resource(any) = one {
-            deadlines.push(deadline(store, *any)?);
+        if let Val::U32(one) = one {
+            deadlines.push(deadline(store.data(), *one)?);
         }
     }
     let now = Instant::now();
@@ -266,8 +281,8 @@ fn poll(store: &mut StoreContextMut<'_, State>, all: &[Val]) -> wasmtime::Result
     Ok(Val::List(ready.map(|(at, _)| Val::U32(at)).collect()))
 }
 
-fn write(store: &mut StoreContextMut<'_, State>, stream: ResourceAny, bytes: &[Val]) -> wasmtime::Result<()> {
-    let to_error = matches!(denoted(store, stream)?, Handle::Error);
+fn write(store: &mut StoreContextMut<'_, State>, stream: u32, bytes: &[Val]) -> wasmtime::Result<()> {
+    let to_error = matches!(handle(store.data(), stream)?, Handle::Error);
     let byte = |value: &Val| if let Val::U8(byte) = value { Some(*byte) } else { None };
     let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
     let state = store.data_mut();
