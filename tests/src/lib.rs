@@ -102,6 +102,8 @@ pub struct Outcome {
     pub stderr: String,
     /// The exit code; 128 and the signal's number if a signal ended it.
     pub code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
 }
 
 impl Outcome {
@@ -142,9 +144,10 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
     // The guard may have given up already.
     let _ = done.send(());
     guard.join().expect("the guard does not panic");
-    let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+    let signal = output.status.signal();
+    let code = output.status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Outcome { stdout: text(output.stdout), stderr: text(output.stderr), code }
+    Outcome { stdout: text(output.stdout), stderr: text(output.stderr), code, signal }
 }
 
 /// Compiles a script; panics with its diagnostics if it has errors.
