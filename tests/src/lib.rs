@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -107,6 +107,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What a command printed before it ended so.
+    pub fn of(status: ExitStatus, stdout: String, stderr: &[u8]) -> Outcome {
+        let signal = status.signal();
+        let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
+        Outcome { stdout, stderr: String::from_utf8_lossy(stderr).into_owned(), code, signal }
+    }
+
     /// The words of the first line of standard output that begins with `name`.
     pub fn row(&self, name: &str) -> Vec<&str> {
         let row = self.stdout.lines().find(|line| line.split_whitespace().next() == Some(name));
@@ -144,10 +151,8 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
     // The guard may have given up already.
     let _ = done.send(());
     guard.join().expect("the guard does not panic");
-    let signal = output.status.signal();
-    let code = output.status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Outcome { stdout: text(output.stdout), stderr: text(output.stderr), code, signal }
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    Outcome::of(output.status, stdout, &output.stderr)
 }
 
 /// Compiles a script; panics with its diagnostics if it has errors.

@@ -74,8 +74,7 @@ impl Running {
     pub fn finish(mut self) -> Outcome {
         self.lines.read_to_string(&mut self.stdout).expect("text");
         let output = self.child.wait_with_output().expect("the child is ours");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        Outcome { stdout: self.stdout, stderr, code: output.status.code().unwrap_or(-1) }
+        Outcome::of(output.status, self.stdout, &output.stderr)
     }
 }
 

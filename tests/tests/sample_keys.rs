@@ -138,11 +138,7 @@ fn sampled(script: &str, words: &[String], worker: &mut Worker) -> Outcome {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("it is ours");
     let lines: Vec<String> = output.lines().map(|line| line.expect("text")).collect();
     let ended = child.wait_with_output().expect("it is ours");
-    Outcome {
-        stdout: lines.join("\n"),
-        stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
-        code: ended.status.code().unwrap_or(-1),
-    }
+    Outcome::of(ended.status, lines.join("\n"), &ended.stderr)
 }
 
 const KEYS: &str = r#"
