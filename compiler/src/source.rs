@@ -3,6 +3,7 @@
 //! In: file names and texts. Out: [`Span`]s that every later stage carries, and lines and columns for messages.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// A file of this compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,6 +95,23 @@ pub struct SourceMap {
 pub trait Files: std::fmt::Debug {
     /// The text of a file. Paths are as written in the script, joined with `/` to the folder of the file that names them.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
+}
+
+/// Files of the disk, by their paths from a folder; from here, if that is empty.
+#[derive(Debug, Clone, Default)]
+pub struct Disk {
+    /// The folder of the script.
+    pub folder: PathBuf,
+}
+
+impl Files for Disk {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let path = self.folder.join(path);
+        let small = std::fs::metadata(&path)
+            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
+        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
+        small.then(|| std::fs::read(path).ok()).flatten()
+    }
 }
 
 /// No files: a script on its own.

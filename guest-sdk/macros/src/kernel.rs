@@ -18,7 +18,7 @@ use ks_compiler::diag::{Diagnostics, Severity};
 use ks_compiler::kernel::Object;
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Checked, KernelHalf, Options, Target};
-use ks_compiler::source::{Files, MAX_FILE_BYTES, SourceMap};
+use ks_compiler::source::{Disk, SourceMap};
 use ks_wit::section::Arch;
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::quote;
@@ -87,22 +87,6 @@ pub(crate) fn expand(arguments: TokenStream, folder: &Path, plugin: &str) -> Res
 fn read(path: &Path, named: &LitStr) -> Result<Vec<u8>> {
     std::fs::read(path)
         .map_err(|error| Error::new(named.span(), format!("cannot read {}: {error}", path.display())))
-}
-
-/// Files of the disk, by their paths from the folder of the script.
-#[derive(Debug)]
-struct Disk {
-    folder: PathBuf,
-}
-
-impl Files for Disk {
-    fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let path = self.folder.join(path);
-        let small = std::fs::metadata(&path)
-            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
-        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
-        small.then(|| std::fs::read(path).ok()).flatten()
-    }
 }
 
 /// The modules and headers that the script reads; those that come with the compiler are no files.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Options, Parsed};
-use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_compiler::source::Disk;
 
 /// The running kernel's own BTF.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -71,22 +71,6 @@ impl ScriptArgs {
         let name = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         ensure!(!name.is_empty(), "{} has no name that is text", self.file.display());
         Ok(name.to_owned())
-    }
-}
-
-/// Files of the disk, by their paths from the folder of the script.
-#[derive(Debug)]
-struct Disk {
-    folder: PathBuf,
-}
-
-impl Files for Disk {
-    fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let path = self.folder.join(path);
-        let small = std::fs::metadata(&path)
-            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
-        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
-        small.then(|| std::fs::read(path).ok()).flatten()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ks_compiler::lsp::Server;
 use ks_compiler::pipeline::Options;
-use ks_compiler::source::{Files, MAX_FILE_BYTES};
+use ks_compiler::source::{Disk, MAX_FILE_BYTES};
 use serde_json::Value;
 
 use crate::files::{KernelArgs, whole};
@@ -38,19 +38,6 @@ pub struct Args {
     kernel: KernelArgs,
 }
 
-/// Files by their whole paths.
-#[derive(Debug)]
-struct Disk;
-
-impl Files for Disk {
-    fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let small = std::fs::metadata(path)
-            .is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES as u64);
-        // A file that cannot be read is not there: the diagnostic stands at the line that names it.
-        small.then(|| std::fs::read(path).ok()).flatten()
-    }
-}
-
 /// Answers messages until `exit` or the end of the input. Texts are checked while no message waits.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let (messages, incoming) = mpsc::channel();
@@ -63,7 +50,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     });
     let options = Options {
-        files: Arc::new(Disk),
+        files: Arc::new(Disk::default()),
         include: args.include.iter().map(|folder| whole(folder)).collect::<Result<_>>()?,
         kernel: std::sync::Arc::new(args.kernel.types()?),
         ..Options::new("")
