@@ -111,8 +111,8 @@ pub enum Routine {
     PerfShow,
     /// A wildcard (address, size), `where` -> how many events were printed.
     PerfEvents,
-    /// Count, attachment -> the count as the language has it.
-    PerfCount,
+    /// Attachment -> the largest count, which stands for one that does not fit.
+    PerfLargestCount,
     /// Attachment, `where` -> 0 or errno.
     PerfControl(perf::control::Control),
     /// `where` -> handle, or 0.
@@ -181,7 +181,7 @@ impl Routine {
             Routine::PerfSnapshotCpu => (&[I32; 5], &[]),
             Routine::PerfShow => (&[I32; 5], &[]),
             Routine::PerfEvents => (&[I32; 4], &[I32]),
-            Routine::PerfCount => (&[I64, I32], &[I64]),
+            Routine::PerfLargestCount => (&[I32], &[I64]),
             Routine::PerfControl(_) => (&[I32; 3], &[I32]),
             Routine::AttachTarget => (&[I32, I32, I32, I64, I32, I32], &[I32]),
             Routine::Register => (&[I32; 4], &[I32]),
@@ -244,7 +244,7 @@ impl Routine {
             Routine::PerfSnapshotCpu => "snapshot_cpu",
             Routine::PerfShow => "show",
             Routine::PerfEvents => "events",
-            Routine::PerfCount => "count",
+            Routine::PerfLargestCount => "largest_count",
             Routine::PerfControl(control) => control.name(),
             Routine::Load(program) => return format!("ks:load:{}", hir.functions[program].name),
             Routine::AttachTarget => "attach_target",
@@ -310,7 +310,7 @@ impl Routine {
             Routine::PerfSnapshotCpu => perf::read::snapshot_cpu(cx, &mut code),
             Routine::PerfShow => perf::show::code(cx, &mut code),
             Routine::PerfEvents => perf::list::code(cx, &mut code),
-            Routine::PerfCount => perf::count::code(cx, &mut code),
+            Routine::PerfLargestCount => perf::count::largest(cx, &mut code),
             Routine::PerfControl(control) => perf::control::code(cx, &mut code, control),
             Routine::Load(program) => load::load(cx, &mut code, program),
             Routine::AttachTarget => link::attach(cx, &mut code),

@@ -222,18 +222,11 @@ impl Attachments {
     /// Errors: as [`Attachments::read`].
     #[doc(alias = "PERF_FORMAT_GROUP")]
     pub fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
-        let (mut entries, mut own) = (Vec::new(), None);
-        self.with_cpus(id, |fan, _| {
-            entries.clear();
-            entries.reserve(fan.plans().len());
-            fan.read_all(|one, kernel_id, tally| {
-                if one == id {
-                    own = Some((entries.len(), tally));
-                }
-                entries.push(Entry::of(kernel_id, &tally));
-            })
+        let mut entries = Vec::new();
+        let (own, tally) = self.with_cpus(id, |fan, _| {
+            let own = fan.plans().iter().position(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
+            Ok((own, fan.snapshot(id, &mut entries)?))
         })?;
-        let (own, tally) = own.ok_or(PerfError::Stale(id))?;
         self.note(id, &tally);
         Ok(Snapshot::of(&tally, own, entries))
     }

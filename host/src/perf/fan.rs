@@ -28,6 +28,7 @@ use super::online::Online;
 use super::places::{Place, Surroundings, Target};
 use super::plan::Plan;
 use super::pmu::Sysfs;
+use super::reading::Entry;
 use super::scale::Tally;
 use super::shown::EventArray;
 
@@ -159,12 +160,12 @@ impl Fan {
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
         let lacks = self.lacking.contains(&id);
         if let ([only], true) = (&mut self.branches[..], self.gone.is_empty()) {
-            return Ok(only.group.read(id)?.lacking(lacks));
+            return Ok(only.group.read(id)?.tally().lacking(lacks));
         }
         let mut total = Total::default();
         total.add_gone(self.gone.get(&id).map_or(&[], Vec::as_slice));
         for branch in self.branches.iter_mut().rev().filter(|branch| branch.group.has(id)) {
-            total.add(&branch.place, branch.group.read(id)?);
+            total.add(&branch.place, branch.group.read(id)?.tally());
         }
         Ok(total.sum().lacking(lacks))
     }
@@ -175,13 +176,11 @@ impl Fan {
         &mut self,
         mut tell: impl FnMut(AttachmentId, u64, Tally),
     ) -> Result<(), PerfError> {
-        // What the only place has counted is the sum.
-        if let ([only], true) = (&mut self.branches[..], self.gone.is_empty())
-            && only.group.counters().map(|counter| counter.id).eq(self.plans.iter().map(|plan| plan.id))
-        {
-            let lacking = &self.lacking;
-            return only.group.read_all(|counter, tally| {
-                tell(counter.id, counter.kernel_id(), tally.lacking(lacking.contains(&counter.id)));
+        let lacking = &self.lacking;
+        if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
+            return only.read_all(|counter, count| {
+                let tally = count.tally().lacking(lacking.contains(&counter.id));
+                tell(counter.id, counter.kernel_id(), tally);
             });
         }
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
@@ -189,13 +188,42 @@ impl Fan {
             totals.entry(*id).or_default().add_gone(gone);
         }
         for Branch { place, group, .. } in self.branches.iter_mut().rev() {
-            group.read_all(|counter, tally| totals.entry(counter.id).or_default().add(place, tally))?;
+            group.read_all(|counter, count| {
+                totals.entry(counter.id).or_default().add(place, count.tally());
+            })?;
         }
         for Plan { id, .. } in &self.plans {
             let sum = totals.get(id).map(Total::sum).unwrap_or_default();
             tell(*id, self.kernel_id(*id, None), sum.lacking(self.lacking.contains(id)));
         }
         Ok(())
+    }
+
+    /// Reads the whole group, at all places: all entries, in the order of [`Fan::plans`], and the tally of `id`.
+    pub(super) fn snapshot(
+        &mut self,
+        id: AttachmentId,
+        entries: &mut Vec<Entry>,
+    ) -> Result<Tally, PerfError> {
+        entries.clear();
+        entries.reserve(self.plans.len());
+        let mut own = None;
+        if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
+            only.read_all(|counter, count| {
+                if counter.id == id {
+                    own = Some(count.tally());
+                }
+                entries.push(Entry { id: counter.kernel_id(), raw: count.raw, scaled: count.scaled() });
+            })?;
+        } else {
+            self.read_all(|one, kernel_id, tally| {
+                if one == id {
+                    own = Some(tally);
+                }
+                entries.push(Entry::of(kernel_id, &tally));
+            })?;
+        }
+        Ok(own.ok_or(PerfError::Stale(id))?.lacking(self.lacking.contains(&id)))
     }
 
     /// As [`Fan::read_all`], of the places on one CPU. False if `id` is not counted there; then nothing is told.
@@ -207,7 +235,9 @@ impl Fan {
     ) -> Result<bool, PerfError> {
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
         for Branch { place, group, .. } in self.branches.iter_mut().filter(|branch| branch.place.cpu == cpu) {
-            group.read_all(|counter, tally| totals.entry(counter.id).or_default().add(place, tally))?;
+            group.read_all(|counter, count| {
+                totals.entry(counter.id).or_default().add(place, count.tally());
+            })?;
         }
         if !totals.contains_key(&id) {
             return Ok(false);
@@ -266,6 +296,19 @@ impl Fan {
     ) -> Result<(), PerfError> {
         let groups = self.branches.iter_mut().map(|branch| &mut branch.group);
         groups.filter(|group| group.has(id)).try_for_each(what)
+    }
+}
+
+/// The group of the only place, if that counts all that there is: the sum is what it has counted.
+fn only_group<'a>(
+    branches: &'a mut [Branch],
+    gone: &BTreeMap<AttachmentId, Vec<(i32, Tally)>>,
+    plans: &[Plan],
+) -> Option<&'a mut Group> {
+    match branches {
+        // A place has those of the attachments that it counts, in their order.
+        [only] if gone.is_empty() && only.group.size() == plans.len() => Some(&mut only.group),
+        _ => None,
     }
 }
 

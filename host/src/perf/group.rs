@@ -23,7 +23,7 @@ use super::error::PerfError;
 use super::page::Page;
 use super::read::{Buffer, GroupCounts, ReadFailure};
 use super::records::Throttling;
-use super::scale::{Tally, Times};
+use super::scale::{Count, Times};
 use super::shown::{EventArray, Shown};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call};
@@ -98,6 +98,7 @@ impl Counter {
     }
 
     /// The kernel's id of the event.
+    #[inline]
     pub(super) fn kernel_id(&self) -> u64 {
         self.kernel_id
     }
@@ -122,19 +123,21 @@ impl Counter {
     }
 
     /// The leader's times as they concern this counter: they stand still while it is stopped on its own.
+    #[inline]
     fn effective(&self, leader: Times) -> Times {
         self.stopped.unwrap_or(leader)
     }
 
     /// Count and times since the last restart, of the event that was the `place`th to join. None if the answer lacks it.
-    fn measure(&self, counts: &GroupCounts<'_>, place: usize) -> Option<Tally> {
-        Some(self.tally(counts.count_at(place, self.kernel_id)?, counts.times))
+    #[inline]
+    fn measure(&self, counts: &GroupCounts<'_>, place: usize) -> Option<Count> {
+        Some(self.since_restart(counts.count_at(place, self.kernel_id)?, counts.times))
     }
 
     /// The same, read without the kernel. None if it must be asked.
-    fn measure_here(&self, leader: &Counter) -> Option<Tally> {
+    fn measure_here(&self, leader: &Counter) -> Option<Count> {
         let (count, times) = self.page.as_ref()?.read(leader.page.as_ref()?)?;
-        (count >= self.baseline.count).then(|| self.tally(count, times))
+        (count >= self.baseline.count).then(|| self.since_restart(count, times))
     }
 
     /// Whether the kernel may set its count to zero while it runs. That writes the page anew with an offset to the
@@ -145,9 +148,10 @@ impl Counter {
         self.page.is_none()
     }
 
-    fn tally(&self, count: u64, leader: Times) -> Tally {
+    #[inline]
+    fn since_restart(&self, count: u64, leader: Times) -> Count {
         let raw = count.saturating_sub(self.baseline.count);
-        Tally::of(raw, self.effective(leader).since(self.baseline.times))
+        Count { raw, times: self.effective(leader).since(self.baseline.times) }
     }
 
     /// Makes this moment the start of count and times. None if the answer lacks this event.
@@ -328,15 +332,15 @@ impl Group {
 
     /// Tells what concerns the event of `id`: from the pages that the kernel shares for it and its leader, else by reading
     /// the group.
-    pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
+    pub(super) fn read(&mut self, id: AttachmentId) -> Result<Count, PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let mut counters = iter::once(&*leader).chain(&*members).enumerate();
         let Some((place, own)) = counters.find(|(_, counter)| counter.id == id) else {
             return Err(PerfError::Stale(id));
         };
-        if let Some(tally) = own.measure_here(leader) {
-            return Ok(tally);
+        if let Some(count) = own.measure_here(leader) {
+            return Ok(count);
         }
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
@@ -344,14 +348,18 @@ impl Group {
     }
 
     /// Reads the group and tells everything, in the order of [`Group::counters`].
-    pub(super) fn read_all(&mut self, mut tell: impl FnMut(&Counter, Tally)) -> Result<(), PerfError> {
+    pub(super) fn read_all(&mut self, mut tell: impl FnMut(&Counter, Count)) -> Result<(), PerfError> {
         let live = self.size();
         let Group { leader, members, buffer, .. } = self;
         let counts =
             buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        for (place, counter) in iter::once(&*leader).chain(&*members).enumerate() {
-            let tally = counter.measure(&counts, place);
-            tell(counter, tally.ok_or_else(|| counter.answer_error(Action::Read))?);
+        // A chain of both would ask at each turn which of them it is in.
+        for place in 0..live {
+            let counter = place.checked_sub(1).map_or(&*leader, |member| &members[member]);
+            let Some(count) = counter.measure(&counts, place) else {
+                return Err(counter.answer_error(Action::Read));
+            };
+            tell(counter, count);
         }
         Ok(())
     }
@@ -363,7 +371,7 @@ impl Group {
 
     /// What each event has counted, after the kernel took the group apart because its CPU went offline: every event is
     /// read on its own. What cannot be read is left out.
-    pub(super) fn read_apart(&mut self) -> Vec<(AttachmentId, Tally)> {
+    pub(super) fn read_apart(&mut self) -> Vec<(AttachmentId, Count)> {
         let Group { leader, members, buffer, .. } = self;
         let live = 1 + members.len();
         iter::once(&*leader)

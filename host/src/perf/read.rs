@@ -73,6 +73,7 @@ impl GroupCounts<'_> {
 
     /// The same of an event that was the `place`th to join, the leader being 0: in most answers its entry is the one of
     /// that place, so that nothing is searched.
+    #[inline]
     pub(super) fn count_at(&self, place: usize, kernel_id: u64) -> Option<u64> {
         let (entries, _) = self.entries.as_chunks::<ENTRY>();
         match entries.get(place) {

@@ -66,6 +66,7 @@ pub struct Snapshot {
 
 impl Entry {
     /// Of an event with this id of the kernel's.
+    #[inline]
     pub(super) fn of(id: u64, tally: &Tally) -> Entry {
         Entry { id, raw: tally.raw, scaled: tally.scaled() }
     }

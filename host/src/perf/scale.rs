@@ -9,6 +9,7 @@ pub(super) struct Times {
 
 impl Times {
     /// The times that passed since `start`.
+    #[inline]
     pub(super) fn since(self, start: Times) -> Times {
         Times {
             enabled: self.enabled.saturating_sub(start.enabled),
@@ -25,6 +26,7 @@ impl Times {
     }
 
     /// What these times say of a count.
+    #[inline]
     pub(super) fn state(self) -> State {
         match (self.enabled, self.running) {
             (0, 0) => State::Idle,
@@ -32,6 +34,40 @@ impl Times {
             (enabled, running) if running < enabled => State::Multiplexed,
             _ => State::Counted,
         }
+    }
+}
+
+/// What one kernel event has counted, and over which times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Count {
+    /// Events, as the kernel counted them.
+    pub(super) raw: u64,
+    pub(super) times: Times,
+}
+
+impl Count {
+    /// The same, to be added to others.
+    #[inline]
+    pub(super) fn tally(self) -> Tally {
+        Tally::of(self.raw, self.times)
+    }
+
+    /// The count for the whole enabled time, as far as it has room; None if the event never ran.
+    #[inline]
+    pub(super) fn scaled(self) -> Option<u64> {
+        match self.times.state() {
+            State::NeverRan => None,
+            State::Idle | State::Counted => Some(self.raw),
+            State::Multiplexed => Some(self.estimate().unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// `raw * enabled / running`, rounded toward zero; None if that has no room. The product is made in 128 bits: `raw`
+    /// may use all of its 64.
+    fn estimate(self) -> Option<u64> {
+        let Times { enabled, running } = self.times;
+        let estimate = (u128::from(self.raw) * u128::from(enabled)).checked_div(u128::from(running))?;
+        u64::try_from(estimate).ok()
     }
 }
 
@@ -69,19 +105,16 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Of one kernel event.
-    ///
-    /// Scaled is `raw * enabled / running`, rounded toward zero. The product is made in 128 bits: `raw` may use all of
-    /// its 64.
+    #[inline]
     pub(super) fn of(raw: u64, times: Times) -> Tally {
-        let (scaled, saturated) = match times.state() {
+        let count = Count { raw, times };
+        let state = times.state();
+        let (scaled, saturated) = match state {
             State::NeverRan => (0, false),
             State::Idle | State::Counted => (raw, false),
-            State::Multiplexed => {
-                let estimate = u128::from(raw) * u128::from(times.enabled) / u128::from(times.running);
-                u64::try_from(estimate).map_or((u64::MAX, true), |value| (value, false))
-            }
+            State::Multiplexed => count.estimate().map_or((u64::MAX, true), |value| (value, false)),
         };
-        let never_ran = (times.state() == State::NeverRan).into();
+        let never_ran = (state == State::NeverRan).into();
         Tally { raw, scaled, saturated, times, enabled: (times.enabled > 0).into(), never_ran, lacks: false }
     }
 
@@ -120,6 +153,7 @@ impl Tally {
     }
 
     /// The same, of which it is known whether some kinds of core do not count it.
+    #[inline]
     pub(super) fn lacking(self, lacks: bool) -> Tally {
         Tally { lacks, ..self }
     }
@@ -130,16 +164,19 @@ impl Tally {
     }
 
     /// What the times say.
+    #[inline]
     pub(super) fn state(&self) -> State {
         self.times.state()
     }
 
     /// The corrected count. None if nothing of it ever ran.
+    #[inline]
     pub(super) fn scaled(&self) -> Option<u64> {
         (self.state() != State::NeverRan).then_some(self.scaled)
     }
 
     /// Some were on a counter and some never, or were not there to be.
+    #[inline]
     pub(super) fn is_partial(&self) -> bool {
         self.lacks || self.never_ran > 0 && self.never_ran < self.enabled
     }

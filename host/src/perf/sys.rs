@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::slice;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -143,9 +144,11 @@ fn perform(request: Request<'_>) -> Result<u64, Errno> {
         Request::Read { event, words } => {
             // SAFETY: the pointer and the length in bytes are those of one exclusively borrowed slice, and any bit
             // pattern is a u64.
-            let answer =
-                unsafe { libc::read(event.as_raw_fd(), words.as_mut_ptr().cast(), size_of_val(words)) };
-            u64::try_from(answer).map_err(|_| Errno::last())
+            let bytes =
+                unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) };
+            // Not the C library's, a point of cancellation: where there are threads, that is two locked instructions.
+            let answer = rustix::io::read(event, bytes);
+            answer.map(|length| length as u64).map_err(|errno| Errno::from_raw(errno.raw_os_error()))
         }
     }
 }

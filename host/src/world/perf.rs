@@ -208,13 +208,11 @@ impl HostOptions for State {
 
 impl HostAttachment for State {
     fn read(&mut self, this: Resource<AttachmentHandle>) -> Result<wit::Reading, HostError> {
-        let id = self.table.get(&this)?.0;
-        self.read_by_id(id.get())
+        Ok(one_reading(self.read_attachment(self.attachment(&this)?)?))
     }
 
     fn snapshot(&mut self, this: Resource<AttachmentHandle>) -> Result<GroupReading, HostError> {
-        let id = self.table.get(&this)?.0;
-        self.snapshot_by_id(id.get())
+        group_reading(self.read_group(self.attachment(&this)?)?)
     }
 
     fn snapshot_cpu(
@@ -222,11 +220,7 @@ impl HostAttachment for State {
         this: Resource<AttachmentHandle>,
         cpu: u32,
     ) -> Result<GroupReading, HostError> {
-        let id = self.table.get(&this)?.0;
-        // No machine has a CPU of such a number.
-        let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
-        self.tell_notices();
-        group_reading(snapshot?)
+        group_reading(self.read_group_on(self.attachment(&this)?, cpu)?)
     }
 
     fn enable(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
@@ -309,22 +303,15 @@ impl Host for State {
     }
 
     fn read_by_id(&mut self, id: u64) -> Result<wit::Reading, HostError> {
-        let reading = self.attachments.read(AttachmentId::of(id));
-        self.tell_notices();
-        Ok(one_reading(reading?))
+        Ok(one_reading(self.read_attachment(AttachmentId::of(id))?))
     }
 
     fn snapshot_by_id(&mut self, id: u64) -> Result<GroupReading, HostError> {
-        let snapshot = self.attachments.snapshot(AttachmentId::of(id));
-        self.tell_notices();
-        group_reading(snapshot?)
+        group_reading(self.read_group(AttachmentId::of(id))?)
     }
 
     fn read_many(&mut self, ids: Vec<u64>) -> Result<Vec<wit::Reading>, HostError> {
-        let ids: Vec<AttachmentId> = ids.into_iter().map(AttachmentId::of).collect();
-        let readings = self.attachments.read_many(&ids);
-        self.tell_notices();
-        Ok(readings?.into_iter().map(one_reading).collect())
+        Ok(self.read_attachments(&ids)?.into_iter().map(one_reading).collect())
     }
 
     fn print_events(&mut self, wildcard: String) -> Result<u32, HostError> {
@@ -336,6 +323,39 @@ impl Host for State {
             self.show(line.as_bytes());
         }
         Ok(number)
+    }
+}
+
+/// What reads, however the answer reaches the plugin.
+impl State {
+    fn attachment(&self, this: &Resource<AttachmentHandle>) -> Result<AttachmentId, HostError> {
+        Ok(self.table.get(this)?.0)
+    }
+
+    fn read_attachment(&mut self, id: AttachmentId) -> Result<perf::Reading, HostError> {
+        let reading = self.attachments.read(id);
+        self.tell_notices();
+        Ok(reading?)
+    }
+
+    fn read_group(&mut self, id: AttachmentId) -> Result<perf::Snapshot, HostError> {
+        let snapshot = self.attachments.snapshot(id);
+        self.tell_notices();
+        Ok(snapshot?)
+    }
+
+    fn read_group_on(&mut self, id: AttachmentId, cpu: u32) -> Result<perf::Snapshot, HostError> {
+        // No machine has a CPU of such a number.
+        let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
+        self.tell_notices();
+        Ok(snapshot?)
+    }
+
+    fn read_attachments(&mut self, ids: &[u64]) -> Result<Vec<perf::Reading>, HostError> {
+        let ids: Vec<AttachmentId> = ids.iter().copied().map(AttachmentId::of).collect();
+        let readings = self.attachments.read_many(&ids);
+        self.tell_notices();
+        Ok(readings?)
     }
 }
 

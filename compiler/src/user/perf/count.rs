@@ -4,16 +4,26 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::super::code::{Code, Var, mem};
 use super::super::cx::Cx;
+use super::super::runtime::Routine;
 use super::attachment_field;
 use crate::builtins::perf::attachment;
 
-/// [`super::super::runtime::Routine::PerfCount`]: what does not fit becomes the largest count, and is said once.
-pub fn code(cx: &mut Cx<'_>, code: &mut Code) {
-    let (count, att) = (Var(0), Var(1));
+/// Pushes the count that lies at an offset from `base`; one that does not fit becomes the largest, which is said.
+/// `attachment` holds the address of what was read.
+pub fn push(cx: &mut Cx<'_>, code: &mut Code, base: Var, offset: u32, attachment: Var) {
+    let largest = cx.routine(Routine::PerfLargestCount);
+    let count = code.local(ValType::I64);
+    code.get(base).op(I::I64Load(mem(offset))).tee(count).i64(0).op(I::I64LtS).if_value(ValType::I64);
+    code.get(attachment).call(largest);
+    code.else_().get(count).end();
+}
+
+/// [`Routine::PerfLargestCount`]: says once of an attachment that it has one.
+pub fn largest(cx: &mut Cx<'_>, code: &mut Code) {
+    let att = Var(0);
     let text = cx.text("a count above 9223372036854775807 is shown as that number");
     let warn_once = cx.host("console", "warn-once");
     let generation = attachment_field(cx, attachment::GENERATION);
-    code.get(count).i64(0).op(I::I64LtS).if_value(ValType::I64);
     code.get(att).op(I::I64Load(mem(generation))).u32(text.address).u32(text.len).call(warn_once);
-    code.i64(i64::MAX).else_().get(count).end();
+    code.i64(i64::MAX);
 }

@@ -6,7 +6,7 @@ use super::super::abi::{LIST_LEN, Shape};
 use super::super::code::{Code, Var, mem};
 use super::super::cx::Cx;
 use super::super::runtime::{Routine, append_text, begin_message, end_message, push_failed, reset_arena};
-use super::{attachment_field, control, field, push_handle};
+use super::{attachment_field, control, count, field, push_handle};
 use crate::builtins::perf::{SNAPSHOT_ENTRIES, attachment, reading};
 
 const TO: Var = Var(0);
@@ -14,6 +14,9 @@ const ATTACHMENT: Var = Var(1);
 const PLACE: Var = Var(2);
 const PLACE_LEN: Var = Var(3);
 const CPU: Var = Var(4);
+
+/// Bytes of an element of both arrays.
+const WORD: u32 = 8;
 
 /// [`Routine::PerfRead`]: fills all but the group's members, which nobody looks at.
 pub fn scalar(cx: &mut Cx<'_>, code: &mut Code) {
@@ -40,7 +43,6 @@ fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape) {
     let entry = ok.field("entries").element();
     let [at, len, own] = [(); 3].map(|()| code.local(ValType::I32));
     let entries = ok.field("entries").offset;
-    push_zeros(cx, code);
     code.u32(cx.returned).op(I::I32Load(mem(entries))).set(at);
     code.u32(cx.returned).op(I::I32Load(mem(entries + LIST_LEN))).set(len);
     // A host that names a member outside the group has broken the contract.
@@ -51,7 +53,8 @@ fn store_group(cx: &mut Cx<'_>, code: &mut Code, ok: Shape) {
     code.get(at).get(own).u32(entry.size()).ops_of([I::I32Mul, I::I32Add]).set(own);
     store_counts(cx, code, own, entry.field("raw"), entry.field("scaled"));
     cut(cx, code, at, len, entry.field("id").offset);
-    code.get(TO).get(len).op(I::I32Store(mem(reading_field(cx, reading::COUNT))));
+    // With the gap behind it, which is compared, too, where two readings are.
+    code.get(TO).get(len).op(I::I64ExtendI32U).op(I::I64Store(mem(reading_field(cx, reading::COUNT))));
     store_members(cx, code, at, len, entry);
 }
 
@@ -105,8 +108,8 @@ fn store_times(cx: &Cx<'_>, code: &mut Code, ok: Shape) {
 
 /// Stores `raw` and `scaled` of this attachment.
 fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape, scaled: Shape) {
-    let count = cx.routine(Routine::PerfCount);
-    code.get(TO).get(base).op(I::I64Load(mem(raw.offset))).get(ATTACHMENT).call(count);
+    code.get(TO);
+    count::push(cx, code, base, raw.offset, ATTACHMENT);
     code.op(I::I64Store(mem(reading_field(cx, reading::RAW))));
     code.get(TO);
     push_scaled(cx, code, base, scaled);
@@ -115,9 +118,8 @@ fn store_counts(cx: &mut Cx<'_>, code: &mut Code, base: Var, raw: Shape, scaled:
 
 /// Pushes a scaled count; -1 if the event never ran, which the host says on standard error.
 fn push_scaled(cx: &mut Cx<'_>, code: &mut Code, base: Var, scaled: Shape) {
-    let count = cx.routine(Routine::PerfCount);
     code.get(base).op(I::I32Load8U(mem(scaled.offset))).if_value(ValType::I64);
-    code.get(base).op(I::I64Load(mem(scaled.some().offset))).get(ATTACHMENT).call(count);
+    count::push(cx, code, base, scaled.some().offset, ATTACHMENT);
     code.else_().i64(-1).end();
 }
 
@@ -138,11 +140,11 @@ fn cut(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, id: u32) {
     code.u32(most).set(len).end();
 }
 
+/// Stores what the arrays of the language hold; what no member has is zero.
 fn store_members(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, entry: Shape) {
     let values = reading_field(cx, reading::VALUES);
     let ids = reading_field(cx, reading::IDS);
-    let end = code.local(ValType::I32);
-    let to = code.local(ValType::I32);
+    let [end, to] = [(); 2].map(|()| code.local(ValType::I32));
     code.get(TO).set(to);
     code.get(at).get(len).u32(entry.size()).ops_of([I::I32Mul, I::I32Add]).set(end);
     let next = code.loop_();
@@ -150,8 +152,17 @@ fn store_members(cx: &mut Cx<'_>, code: &mut Code, at: Var, len: Var, entry: Sha
     push_scaled(cx, code, at, entry.field("scaled"));
     code.op(I::I64Store(mem(values)));
     code.get(to).get(at).op(I::I64Load(mem(entry.field("id").offset))).op(I::I64Store(mem(ids)));
-    code.get_plus(to, 8).set(to);
+    code.get_plus(to, WORD).set(to);
     code.get_plus(at, entry.size()).tee(at).get(end).op(I::I32LtU).br_if(next).end();
+
+    code.get_plus(TO, WORD * SNAPSHOT_ENTRIES as u32).set(end);
+    let full = code.block();
+    code.get(to).get(end).op(I::I32GeU).br_if(full);
+    let next = code.loop_();
+    for member in [values, ids] {
+        code.get(to).i64(0).op(I::I64Store(mem(member)));
+    }
+    code.get_plus(to, WORD).tee(to).get(end).op(I::I32LtU).br_if(next).end().end();
 }
 
 fn reading_field(cx: &Cx<'_>, position: usize) -> u32 {

@@ -69,8 +69,8 @@ impl Fan {
             if self.missing.insert(place.cpu) {
                 self.notices.push(Notice::CpuGone { event: event.clone(), cpu: place.cpu });
             }
-            for (id, tally) in group.read_apart() {
-                self.gone.entry(id).or_default().push((place.task, tally));
+            for (id, count) in group.read_apart() {
+                self.gone.entry(id).or_default().push((place.task, count.tally()));
             }
         }
         any

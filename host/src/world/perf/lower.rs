@@ -12,13 +12,12 @@ use std::mem::MaybeUninit;
 use wasmtime::component::__internal::{CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext};
 use wasmtime::component::{ComponentType, Linker, Lower, Resource};
 
-use super::super::bindings::kernelscript::host::perf::{
-    Counting, Entry, GroupReading, Host, HostAttachment, Reading,
-};
+use super::super::bindings::kernelscript::host::perf::{Entry, GroupReading, Reading};
 use super::super::bindings::kernelscript::host::types::{Error, Host as _};
 use super::super::error::HostError;
 use super::super::state::State;
 use super::AttachmentHandle;
+use crate::perf::{self, AttachmentId, Snapshot};
 
 /// What the contract calls the interface.
 const INTERFACE: &str = "kernelscript:host/perf@0.1.0";
@@ -38,23 +37,23 @@ pub fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut perf = linker.instance(INTERFACE)?;
     perf.func_wrap("[method]attachment.read", |mut store, (this,): This| {
-        told(store.data_mut(), |state| HostAttachment::read(state, this))
+        told(store.data_mut(), |state| state.read_attachment(state.attachment(&this)?))
     })?;
     perf.func_wrap("[method]attachment.snapshot", |mut store, (this,): This| {
-        told(store.data_mut(), |state| HostAttachment::snapshot(state, this))
+        told(store.data_mut(), |state| state.read_group(state.attachment(&this)?))
     })?;
     type OnCpu = (Resource<AttachmentHandle>, u32);
     perf.func_wrap("[method]attachment.snapshot-cpu", |mut store, (this, cpu): OnCpu| {
-        told(store.data_mut(), |state| HostAttachment::snapshot_cpu(state, this, cpu))
+        told(store.data_mut(), |state| state.read_group_on(state.attachment(&this)?, cpu))
     })?;
     perf.func_wrap("read-by-id", |mut store, (id,): (u64,)| {
-        told(store.data_mut(), |state| Host::read_by_id(state, id))
+        told(store.data_mut(), |state| state.read_attachment(AttachmentId::of(id)))
     })?;
     perf.func_wrap("snapshot-by-id", |mut store, (id,): (u64,)| {
-        told(store.data_mut(), |state| Host::snapshot_by_id(state, id))
+        told(store.data_mut(), |state| state.read_group(AttachmentId::of(id)))
     })?;
     perf.func_wrap("read-many", |mut store, (ids,): (Vec<u64>,)| {
-        told(store.data_mut(), |state| Host::read_many(state, ids))
+        told(store.data_mut(), |state| state.read_attachments(&ids))
     })?;
     linker.allow_shadowing(false);
     Ok(())
@@ -73,12 +72,17 @@ fn told<R>(
 }
 
 /// A value of which the words in a plugin's memory are known.
-trait Words: ComponentType + Lower {
+trait Words: Send + Sync {
+    /// What the contract calls it.
+    type Type: ComponentType + Lower;
+
     /// Writes the words of `result<Self, error>`, this being the result, to an offset.
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()>;
 }
 
-impl Words for Reading {
+impl Words for perf::Reading {
+    type Type = Reading;
+
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
         let [raw, is_some, scaled, enabled, running, state, partial] = reading(self);
         let to: &mut [u8; (1 + READING) * WORD] = cx.get(offset);
@@ -87,17 +91,21 @@ impl Words for Reading {
     }
 }
 
-impl Words for GroupReading {
+impl Words for Snapshot {
+    type Type = GroupReading;
+
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
         let [at, len] = list(cx, &self.entries, entry)?;
-        let own = halves(self.partial.into(), self.own);
+        let own = halves(self.partial.into(), u32::try_from(self.own)?);
         let words = [OK, self.time_enabled, self.time_running, state(self.state), own, halves(at, len)];
         write(cx.get::<{ 6 * WORD }>(offset), words);
         Ok(())
     }
 }
 
-impl Words for Vec<Reading> {
+impl Words for Vec<perf::Reading> {
+    type Type = Vec<Reading>;
+
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
         let [at, len] = list(cx, self, reading)?;
         // Nothing in this result is wider than 32 bits.
@@ -128,13 +136,13 @@ fn list<T, R, const N: usize>(
 /// The discriminant of a result that is no error.
 const OK: u64 = 0;
 
-fn reading(reading: &Reading) -> [u64; READING] {
+fn reading(reading: &perf::Reading) -> [u64; READING] {
     let [is_some, scaled] = option(reading.scaled);
     let [enabled, running] = [reading.time_enabled, reading.time_running];
     [reading.raw, is_some, scaled, enabled, running, state(reading.state), reading.partial.into()]
 }
 
-fn entry(entry: &Entry) -> [u64; ENTRY] {
+fn entry(entry: &perf::Entry) -> [u64; ENTRY] {
     let [is_some, scaled] = option(entry.scaled);
     [entry.id, entry.raw, is_some, scaled]
 }
@@ -143,14 +151,13 @@ fn option(value: Option<u64>) -> [u64; 2] {
     [value.is_some().into(), value.unwrap_or(0)]
 }
 
-/// The discriminant, and the number of a state that this version does not define.
-fn state(state: Counting) -> u64 {
+/// The discriminant.
+fn state(state: perf::State) -> u64 {
     match state {
-        Counting::Counted => halves(0, 0),
-        Counting::Multiplexed => halves(1, 0),
-        Counting::NeverRan => halves(2, 0),
-        Counting::Idle => halves(3, 0),
-        Counting::Other(number) => halves(4, number),
+        perf::State::Counted => 0,
+        perf::State::Multiplexed => 1,
+        perf::State::NeverRan => 2,
+        perf::State::Idle => 3,
     }
 }
 
@@ -170,14 +177,17 @@ fn write<const N: usize>(to: &mut [u8], words: [u64; N]) {
 /// A result that is written as a whole if it is no error.
 struct Whole<R>(Result<R, Error>);
 
+/// What the contract says that [`Whole`] is.
+type InContract<'a, R> = Result<<R as Words>::Type, &'a Error>;
+
 // SAFETY: this is the result that it says it is: what it is asked of the type, that answers.
 unsafe impl<R: Words> ComponentType for Whole<R> {
-    type Lower = <Result<R, Error> as ComponentType>::Lower;
+    type Lower = <InContract<'static, R> as ComponentType>::Lower;
 
-    const ABI: CanonicalAbiInfo = <Result<R, Error> as ComponentType>::ABI;
+    const ABI: CanonicalAbiInfo = <InContract<'static, R> as ComponentType>::ABI;
 
     fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> wasmtime::Result<()> {
-        <Result<R, Error> as ComponentType>::typecheck(ty, types)
+        <InContract<'static, R> as ComponentType>::typecheck(ty, types)
     }
 }
 
@@ -186,11 +196,11 @@ unsafe impl<R: Words> ComponentType for Whole<R> {
 unsafe impl<R: Words> Lower for Whole<R> {
     fn linear_lower_to_flat<T>(
         &self,
-        cx: &mut LowerContext<'_, T>,
-        ty: InterfaceType,
-        dst: &mut MaybeUninit<Self::Lower>,
+        _: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        _: &mut MaybeUninit<Self::Lower>,
     ) -> wasmtime::Result<()> {
-        self.0.linear_lower_to_flat(cx, ty, dst)
+        unreachable!("a result of more than one value is written to memory")
     }
 
     fn linear_lower_to_memory<T>(
@@ -201,7 +211,7 @@ unsafe impl<R: Words> Lower for Whole<R> {
     ) -> wasmtime::Result<()> {
         match &self.0 {
             Ok(record) => record.lower(cx, offset),
-            Err(_) => self.0.linear_lower_to_memory(cx, ty, offset),
+            Err(error) => InContract::<R>::Err(error).linear_lower_to_memory(cx, ty, offset),
         }
     }
 }
