@@ -137,6 +137,42 @@ fn traced_raw_tracepoint_arguments() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
+/// `sigset_t` is a typedef of a struct without a name. A task begins with its flags, so the first word is compared with those.
+#[test]
+fn traced_a_struct_that_only_a_typedef_names() {
+    let script = r#"
+        var same: u64 = 0
+        var others: u64 = 0
+
+        @raw_tracepoint("sched_switch")
+        fn kttypedef(preempt: bool, prev: *task_struct, next: *task_struct) -> i32 {
+            var words = prev as *sigset_t
+            var before = prev->thread_info.flags
+            var first = words->sig[0]
+            if (first == before || first == prev->thread_info.flags) {
+                same += 1
+            } else {
+                others += 1
+            }
+            return 0
+        }
+
+        fn main() -> i32 {
+            if (attach(load(kttypedef), "", 0) != 0) {
+                return 1
+            }
+            waited(100)
+            print("same {} others {}", same, others)
+            if (same < 20 || others != 0) {
+                return 2
+            }
+            return 0
+        }
+    "#;
+    let ran = run("typedef", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
 #[test]
 fn traced_lf_074_system_calls() {
     let script = r#"

@@ -62,6 +62,9 @@ impl Checker<'_> {
         if self.kernel().is_union(&structure) {
             self.kernel_members.unions.insert(id);
         }
+        if self.kernel().is_typedef(&structure) {
+            self.kernel_members.typedefs.insert(id);
+        }
         match (declared, real) {
             (Some(index), Some(real)) => self.declared_member(id, index, &real, name).then_some(index),
             (Some(index), None) if !self.kernel().has_structure(&structure) => Some(index),

@@ -103,6 +103,8 @@ impl Hir {
 pub struct KernelStructs {
     /// Unions: their members lie over each other.
     pub unions: BTreeSet<StructId>,
+    /// Those that have no name but that of a typedef.
+    pub typedefs: BTreeSet<StructId>,
     /// The integers that members really are which the script declares as others, by their positions.
     pub members: BTreeMap<(StructId, usize), IntType>,
 }

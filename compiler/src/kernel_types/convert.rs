@@ -128,6 +128,16 @@ pub(super) fn find_composite(btf: &Btf, name: &str) -> Option<TypeId> {
     })
 }
 
+/// Whether a struct or union goes by the name of a typedef only.
+pub(super) fn is_typedef(btf: &Btf, name: &str) -> bool {
+    btf.find_struct(name).is_none()
+        && btf.find(name, Kind::Union).is_none()
+        && find_composite(btf, name).is_some_and(|id| match btf.get(id) {
+            Ok(Type::Struct { name, .. } | Type::Union { name, .. }) => name.is_empty(),
+            _ => false,
+        })
+}
+
 /// The members of a struct or union, those of anonymous ones in place; bytes; whether it is a union.
 pub(super) fn members(btf: &Btf, id: TypeId) -> Option<(Vec<Member>, u32, bool)> {
     let (members, bytes, is_union) = match btf.get(id).ok()? {

@@ -128,6 +128,12 @@ impl KernelTypes {
         matches!(found, Some(Ok(crate::btf::Type::Union { .. })))
     }
 
+    /// Whether this is the name that a typedef gives to a struct or union without one.
+    #[must_use]
+    pub fn is_typedef(&self, name: &str) -> bool {
+        self.btf().is_some_and(|btf| convert::is_typedef(btf, name))
+    }
+
     /// One member of a struct, found through its anonymous members, without reading the others.
     #[must_use]
     pub fn member(&self, structure: &str, name: &str) -> Option<Member> {

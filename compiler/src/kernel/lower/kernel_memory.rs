@@ -102,7 +102,9 @@ impl Lowerer<'_> {
 
     fn composite(&self, id: StructId) -> CoreComposite {
         let name = self.types().struct_def(id).name.clone();
-        CoreComposite { name, is_union: self.hir.kernel_structs.unions.contains(&id) }
+        let structs = &self.hir.kernel_structs;
+        let (is_union, is_typedef) = (structs.unions.contains(&id), structs.typedefs.contains(&id));
+        CoreComposite { name, is_union, is_typedef }
     }
 
     fn core_type(&self, ty: TypeId) -> Option<CoreType> {

@@ -9,6 +9,8 @@ pub struct CoreComposite {
     pub name: String,
     /// Its members lie over each other.
     pub is_union: bool,
+    /// The name is that of a typedef, and it has none itself.
+    pub is_typedef: bool,
 }
 
 /// What a member is, as far as the loader compares it with the kernel's.

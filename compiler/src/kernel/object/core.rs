@@ -60,10 +60,13 @@ impl Core {
         let members: Vec<_> =
             (members.iter().zip(types)).map(|((name, _, at), ty)| Member::at(name, ty, *at)).collect();
         let bytes = self.types.composite_bytes(composite);
+        // The loader looks for a type of the same name and kind.
+        let name = if composite.is_typedef { "" } else { &composite.name };
         let written = match composite.is_union {
-            true => btf.union(&composite.name, bytes, &members),
-            false => btf.structure(&composite.name, bytes, &members),
+            true => btf.union(name, bytes, &members),
+            false => btf.structure(name, bytes, &members),
         };
+        let written = if composite.is_typedef { btf.typedef(&composite.name, written) } else { written };
         self.written.insert(composite.clone(), written);
         written
     }
