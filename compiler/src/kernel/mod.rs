@@ -97,7 +97,7 @@ pub fn compile(
     let looping = programs_with_large_loops(&mir.program);
     // Where they are refused, the loops around them are apart below: more of the frame is elsewhere then.
     let mut errors = pass::walks_refused(&mir.program);
-    let no_walks = errors.is_empty();
+    let no_walk_is_refused = errors.is_empty();
     if !looping.is_empty() {
         let plain = lower::lower(hir, split, machine, None)?.functions;
         let plan = Plan::whole(&plain, &looping);
@@ -118,7 +118,7 @@ pub fn compile(
             }
         }
     }
-    if !no_walks {
+    if !no_walk_is_refused {
         return Err(errors);
     }
     let code = mir.code(split, sources)?;
