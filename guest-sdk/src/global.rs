@@ -6,8 +6,9 @@ use core::marker::PhantomData;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result};
+use crate::layout;
 use crate::plain::Plain;
-use crate::sys::globals;
+use crate::sys::{globals, layouts};
 
 /// A global variable that programs and plugin share; one copy.
 ///
@@ -38,14 +39,16 @@ impl<T: Plain> Global<T> {
     /// The variable of this name. Before the first program is loaded it has its initial value, which may be changed.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) if it has another size in the object; for a pinned
-    /// one those of [`Map::open`](crate::Map::open).
+    /// [`NotFound`](ErrorKind::NotFound), [`Invalid`](ErrorKind::Invalid) if it is no `T` in the object
+    /// ([`plain`](crate::plain#checks)); for a pinned one those of [`Map::open`](crate::Map::open).
     pub fn open(name: &str) -> Result<Global<T>> {
         let raw = globals::Variable::open(name)?;
+        layout::check::<T>(&format!("variable `{name}`"), layouts::of_variable(name))?;
         let size = raw.size() as usize;
         if size != T::SIZE {
             let message = format!(
-                "variable `{name}` has {size} bytes in the plugin's object, its type here has {}",
+                "variable `{name}` has {size} bytes in the plugin's object, its type here has {}\n  \
+                 do: open it with a type of {size} bytes",
                 T::SIZE
             );
             return Err(Error::invalid(message));

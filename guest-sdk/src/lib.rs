@@ -36,6 +36,9 @@
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
+// What the macros make names the crate.
+#[cfg(test)]
+extern crate self as ks_guest;
 
 pub mod args;
 #[allow(unsafe_code, reason = "the generated code follows the canonical ABI")]
@@ -47,6 +50,7 @@ mod event;
 mod global;
 mod group;
 mod iter;
+mod layout;
 mod map;
 #[doc(hidden)]
 pub mod object;
@@ -98,7 +102,7 @@ macro_rules! for_tests {
 mod sys {
     #[cfg(not(all(feature = "std", not(target_family = "wasm"))))]
     pub(crate) use crate::bindings::kernelscript::host::{
-        args, bpf, clock, console, globals, maps, perf, ring, symbols, system, types,
+        args, bpf, clock, console, globals, layouts, maps, perf, ring, symbols, system, types,
     };
     #[cfg(all(feature = "std", not(target_family = "wasm")))]
     pub(crate) use crate::testing::world::*;

@@ -8,34 +8,50 @@ use core::marker::PhantomData;
 use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::iter::{Entries, Keys};
+use crate::layout;
 use crate::plain::Plain;
+use crate::sys::layouts;
 use crate::sys::maps::{self, UpdateMode};
 
-/// Opens a map and compares its shape with what the plugin takes it for.
-pub(crate) fn open(name: &str, key: usize, value: usize, per_cpu: bool) -> Result<maps::Map> {
+/// Opens a map and compares its keys, if it has such, and its values with what the plugin takes them for.
+pub(crate) fn open<K: Plain, V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
+    let raw = open_without_keys::<V>(name, per_cpu)?;
+    layout::check::<K>(&format!("a key of map `{name}`"), layouts::of_key(name))?;
+    check_size(name, "a key", K::SIZE, raw.info().key_size)?;
+    Ok(raw)
+}
+
+/// The same for a map that has values alone.
+pub(crate) fn open_without_keys<V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
     let raw = maps::Map::open(name)?;
     let info = raw.info();
-    let differs = |what, here: usize, there: u32| {
-        let message = format!(
-            "map `{name}`: {what} has {there} bytes in the plugin's object, its type here has {here}"
-        );
-        Err(Error::invalid(message))
-    };
-    if info.key_size as usize != key {
-        return differs("a key", key, info.key_size);
-    }
-    if info.value_size as usize != value {
-        return differs("a value", value, info.value_size);
-    }
     match (info.per_cpu, per_cpu) {
         (true, false) => {
-            Err(Error::invalid(format!("map `{name}` has a value for each CPU: open it as `PerCpuMap`")))
+            return Err(Error::invalid(format!(
+                "map `{name}` has a value for each CPU\n  do: open it as `PerCpuMap`"
+            )));
         }
         (false, true) => {
-            Err(Error::invalid(format!("map `{name}` has one value for all CPUs: open it as `Map`")))
+            return Err(Error::invalid(format!(
+                "map `{name}` has one value for all CPUs\n  do: open it as `Map`"
+            )));
         }
-        _ => Ok(raw),
+        _ => {}
     }
+    layout::check::<V>(&format!("a value of map `{name}`"), layouts::of_value(name))?;
+    check_size(name, "a value", V::SIZE, info.value_size)?;
+    Ok(raw)
+}
+
+/// Compares sizes, which is all there is to compare without BTF.
+fn check_size(name: &str, what: &str, here: usize, there: u32) -> Result<()> {
+    if there as usize == here {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "map `{name}`: {what} has {there} bytes in the plugin's object, its type here has {here}\n  \
+         do: open it with a type of {there} bytes"
+    )))
 }
 
 /// A map of the plugin's object with keys `K` and values `V`. It lives as long as the plugin.
@@ -62,12 +78,13 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// The map of this name. Creates the plugin's maps if no program was loaded yet.
     ///
     /// # Errors
-    /// [`Invalid`](ErrorKind::Invalid) if keys or values of the object have another size, or a value for each CPU;
+    /// [`Invalid`](ErrorKind::Invalid) if keys or values of the object are not `K` and `V` ([`plain`](crate::plain#checks)),
+    /// or there is a value for each CPU;
     /// [`NotFound`](ErrorKind::NotFound) (also: nothing to pin in, bpffs is not mounted),
     /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Map<K, V>> {
-        Ok(Map { raw: open(name, K::SIZE, V::SIZE, false)?, types: PhantomData })
+        Ok(Map { raw: open::<K, V>(name, false)?, types: PhantomData })
     }
 
     /// The value at a key; none if there is no entry.
@@ -157,7 +174,7 @@ impl<K: Plain, V: Plain> PerCpuMap<K, V> {
     /// # Errors
     /// As [`Map::open`]; [`Invalid`](ErrorKind::Invalid) if it has one value for all CPUs.
     pub fn open(name: &str) -> Result<PerCpuMap<K, V>> {
-        Ok(PerCpuMap { raw: open(name, K::SIZE, V::SIZE, true)?, types: PhantomData })
+        Ok(PerCpuMap { raw: open::<K, V>(name, true)?, types: PhantomData })
     }
 
     /// The values at a key, one for each possible CPU; none if there is no entry.

@@ -16,6 +16,26 @@
 //! assert_eq!(Switch::SIZE, 24);
 //! assert_eq!(Switch::FIELDS[1].offset, 4);
 //! ```
+//!
+//! # Checks
+//!
+//! When a map, ring buffer or variable is opened, its type here is compared with the one that the BTF of the plugin's object
+//! has for it: the members in their order, each with its name, place, size and kind, down to the numbers in nested structs
+//! and arrays. What differs is an [`Invalid`](crate::ErrorKind::Invalid) error that shows both and the members to write.
+//!
+//! | the object has | here it is |
+//! |---|---|
+//! | an integer of 1, 2, 4 or 8 bytes | the integer of its size and sign |
+//! | `_Bool`, `bool` | `bool` |
+//! | `char` | `u8` or `i8` |
+//! | an enumeration | an integer of its size, of either sign |
+//! | a pointer | `u64` |
+//! | a union, neighbouring bit-fields, a float, an integer of 16 bytes | `[u8; N]`, or an unsigned integer of its size |
+//! | an array, a struct | the same of these |
+//!
+//! Bit-fields have the name of the first one, a union without a name has any. Names of structs are not compared. Padding has
+//! no members here; a member that only fills a gap is one like others. Of an object without BTF for a map (`key_size` and
+//! `value_size` in the place of types) the sizes are compared; a run from a record (`ks-host replay`) compares those alone.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -29,6 +49,38 @@ pub struct Field {
     pub offset: usize,
     /// Its size in bytes.
     pub size: usize,
+    /// What it is made of.
+    pub shape: &'static Shape,
+}
+
+/// What plain data is made of: what is compared with the types of the plugin's object when a map, ring buffer or variable
+/// is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// An integer without sign.
+    Unsigned,
+    /// An integer with sign.
+    Signed,
+    /// A truth value of one byte.
+    Boolean,
+    /// An array.
+    Array {
+        /// Its elements.
+        of: &'static Shape,
+        /// How many.
+        count: usize,
+        /// Bytes of an element.
+        stride: usize,
+    },
+    /// A struct.
+    Struct {
+        /// Its name in Rust.
+        name: &'static str,
+        /// Its name in the object, if `#[plain(name = "..")]` says it.
+        object_name: Option<&'static str>,
+        /// Its fields, in order.
+        fields: &'static [Field],
+    },
 }
 
 /// A type with a size and a layout that the kernel shares: integers, `bool`, arrays and structs of them.
@@ -37,6 +89,8 @@ pub trait Plain: Sized {
     const SIZE: usize;
     /// What its place is a multiple of, in bytes.
     const ALIGN: usize;
+    /// What it is made of.
+    const SHAPE: Shape;
     /// Its fields, in order; none for what is no struct.
     const FIELDS: &'static [Field] = &[];
 
@@ -61,10 +115,11 @@ pub trait Plain: Sized {
 }
 
 macro_rules! integers {
-    ($($ty:ty)*) => {
+    ($shape:ident: $($ty:ty)*) => {
         $(impl Plain for $ty {
             const SIZE: usize = size_of::<$ty>();
             const ALIGN: usize = size_of::<$ty>();
+            const SHAPE: Shape = Shape::$shape;
 
             fn from_bytes(bytes: &[u8]) -> $ty {
                 let mut own = [0; size_of::<$ty>()];
@@ -79,11 +134,13 @@ macro_rules! integers {
     };
 }
 
-integers!(u8 i8 u16 i16 u32 i32 u64 i64);
+integers!(Unsigned: u8 u16 u32 u64);
+integers!(Signed: i8 i16 i32 i64);
 
 impl Plain for bool {
     const SIZE: usize = 1;
     const ALIGN: usize = 1;
+    const SHAPE: Shape = Shape::Boolean;
 
     fn from_bytes(bytes: &[u8]) -> bool {
         bytes[0] != 0
@@ -97,6 +154,7 @@ impl Plain for bool {
 impl<T: Plain, const N: usize> Plain for [T; N] {
     const SIZE: usize = T::SIZE * N;
     const ALIGN: usize = T::ALIGN;
+    const SHAPE: Shape = Shape::Array { of: &T::SHAPE, count: N, stride: T::SIZE };
 
     fn from_bytes(bytes: &[u8]) -> [T; N] {
         core::array::from_fn(|index| T::from_bytes(&bytes[index * T::SIZE..(index + 1) * T::SIZE]))

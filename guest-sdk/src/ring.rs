@@ -8,6 +8,7 @@ use core::time::Duration;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::{Error, Result};
+use crate::layout;
 use crate::plain::Plain;
 use crate::sys::ring;
 use crate::warn;
@@ -48,12 +49,22 @@ pub struct Ring<T> {
 impl<T: Plain> Ring<T> {
     /// The ring buffer of this name. Creates the plugin's maps if no program was loaded yet.
     ///
+    /// BTF does not say what a ring buffer holds, so `T` is compared with the struct, union or typedef of the object that has
+    /// its name: as it stands in Rust (`OpenedFile`), in C's spelling of it (`opened_file`), or the one of
+    /// `#[plain(name = "opened_t")]`. Without such a type nothing is compared here, but every record must have the size of
+    /// a `T`. clang leaves out a struct that no map, variable or function shows: `struct opened *unused
+    /// __attribute__((unused));` shows it.
+    ///
     /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) if the type of the object is no `T` ([`plain`](crate::plain#checks)), or the one
+    /// that `#[plain(name = ..)]` names is not there;
     /// [`NotFound`](ErrorKind::NotFound) (no map of this name, or it is no ring buffer),
     /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Ring<T>> {
-        Ok(Ring { raw: ring::Ring::open(name)?, record: PhantomData })
+        let raw = ring::Ring::open(name)?;
+        layout::check_record::<T>(name)?;
+        Ok(Ring { raw, record: PhantomData })
     }
 
     /// Takes records out: at once if there are any, else waits for the first ones. None of them when the time is over;
@@ -68,8 +79,11 @@ impl<T: Plain> Ring<T> {
         let batch = ring::poll(&[&self.raw], timeout, BATCH)?;
         if let Some(len) = lengths(&batch).find(|len| *len != T::SIZE) {
             ring::put_back(&[&self.raw], &batch)?;
-            let message =
-                format!("a record of the ring buffer has {len} bytes, its type here has {}", T::SIZE);
+            let message = format!(
+                "a record of the ring buffer has {len} bytes, its type here has {}\n  \
+                 do: open it with the type that the programs put in",
+                T::SIZE
+            );
             return Err(Error::invalid(message));
         }
         Ok(Records { ring: self, batch, at: 0 })

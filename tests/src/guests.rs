@@ -6,9 +6,6 @@ use std::time::Duration;
 
 use crate::{binary, finish_within, repository};
 
-/// What plugins are built for.
-const TARGET: &str = "wasm32-unknown-unknown";
-
 /// Where cargo keeps what it makes of plugins: the next run is short.
 pub fn target_folder() -> PathBuf {
     let folder = binary("ks").with_file_name("guests");
@@ -20,10 +17,17 @@ pub fn target_folder() -> PathBuf {
 ///
 /// `variable` is a variable of the environment and its value. Panics with what cargo says.
 pub fn rust(folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u8> {
+    rust_for("wasm32-unknown-unknown", folder, name, variable)
+}
+
+/// The same for another target of Rust.
+///
+/// Panics as [`rust`].
+pub fn rust_for(triple: &str, folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u8> {
     let target = target_folder();
     let mut cargo = Command::new(repository().join("scripts/guest-cargo"));
     cargo
-        .args(["build", "--release", "--target", TARGET])
+        .args(["build", "--release", "--target", triple])
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", &target)
         .envs(variable);
@@ -35,7 +39,7 @@ pub fn rust(folder: &Path, name: &str, variable: Option<(&str, &Path)>) -> Vec<u
     // The first time the compiler is fetched, and the standard library is built.
     let outcome = finish_within(&mut cargo, Duration::from_secs(900));
     assert_eq!(outcome.code, 0, "{}: {}{}", folder.display(), outcome.stdout, outcome.stderr);
-    let file = target.join(TARGET).join("release").join(name);
+    let file = target.join(triple).join("release").join(name);
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 

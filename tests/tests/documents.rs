@@ -83,6 +83,36 @@ fn scripts_of_the_pages_compile_and_are_in_the_one_style() {
 }
 
 /// A block of TOML is a whole policy.
+/// The first block of Rust on the page of plugins is a plugin around the page's script, one that makes a test's host is
+/// what a test of it does, and others are statements of it. All of it is compiled, and the tests run.
+#[test]
+fn rust_of_the_pages_compiles_and_its_tests_pass() {
+    let page = std::fs::read_to_string(repository().join("docs/rust.md")).expect("readable");
+    let (scripts, blocks) = (blocks(&page, "kernelscript"), blocks(&page, "rust"));
+    let ([script], [plugin, others @ ..]) = (&scripts[..], &blocks[..]) else {
+        panic!("a script and its plugin: {page}")
+    };
+    let others = (0..).zip(others).map(|(number, block): (u32, _)| {
+        let (test, result) = match block.contains("testing::Host::new()") {
+            true => ("#[test]", ""),
+            false => ("pub", "Ok(())"),
+        };
+        let returned = if result.is_empty() { "" } else { "-> ks_guest::Result<()> " };
+        format!("{test} fn of_the_page_{number}() {returned}{{\n{block}\n{result}\n}}\n")
+    });
+    let source = format!(
+        "{plugin}\n#[cfg(test)]\npub mod tests {{\nuse super::*;\n{}}}\n",
+        others.collect::<String>()
+    );
+    let folder = ks_tests::Folder::new();
+    let started =
+        ks_tests::command("ks").current_dir(folder.path("")).args(["init", "rust", "ks-page"]).output();
+    assert!(started.expect("`ks` was built").status.success());
+    std::fs::write(folder.path("ks-page/src/lib.rs"), source).expect("writable");
+    std::fs::write(folder.path("ks-page/src/probe.ks"), script).expect("writable");
+    ks_tests::guests::rust_tests(&folder.path("ks-page"));
+}
+
 #[test]
 fn policies_of_the_pages_are_read() {
     let folder = ks_tests::Folder::new();

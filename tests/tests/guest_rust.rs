@@ -12,7 +12,26 @@ const SCRIPT: &str = r#"
         number: u64,
     }
 
+    enum Way {
+        IN = 1,
+        OUT = 2,
+    }
+
+    struct Point {
+        x: u16,
+        y: i16,
+    }
+
+    struct Flow {
+        way: Way,
+        open: bool,
+        name: str(16),
+        ends: Point[2],
+        bytes: u64,
+    }
+
     var counted : u64 = 0
+    var flows : hash<u32, Flow>(4)
     var triple : u32[3] = [1, 2, 3]
     var seen : hash<u32, Seen>(1024)
     var cells : percpu_array<u32, u64>(1)
@@ -28,6 +47,13 @@ const SCRIPT: &str = r#"
             line.push(1)
         }
         seen[1] = Seen { cpu: 0, number: counted }
+        flows[1] = Flow {
+            way: IN,
+            open: true,
+            name: "lo",
+            ends: [],
+            bytes: counted,
+        }
         var record = records.reserve()
         if (record != null) {
             record->cpu = 0
@@ -104,16 +130,49 @@ fn root_programs_maps_rings_and_variables_are_typed() {
 fn root_what_does_not_fit_the_object_is_refused() {
     let outcome = run("misfits");
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let refused = |what: &str, differs: &str, object: &str, todo: &str| {
+        format!("Invalid: {what}: {differs}\n  object: {object}\n  do: {todo}")
+    };
+    let members = "way: u32, open: bool, name: [u8; 16], ends.x: u16 (2 times, every 4 bytes), ends.y: i16 \
+                   (2 times, every 4 bytes), bytes: u64";
+    let flow = |differs: &str| {
+        let todo = format!("give its struct these members, in this order: {members}");
+        refused("a value of map `flows`", differs, "struct Flow, 40 bytes", &todo)
+    };
+    let seen = "give its struct these members, in this order: cpu: u32, number: u64";
     let expected = [
-        "Invalid: map `seen`: a key has 4 bytes in the plugin's object, its type here has 8",
-        "Invalid: map `seen`: a value has 16 bytes in the plugin's object, its type here has 4",
-        "Invalid: map `cells` has a value for each CPU: open it as `PerCpuMap`",
-        "Invalid: map `seen` has one value for all CPUs: open it as `Map`",
-        "Invalid: variable `counted` has 8 bytes in the plugin's object, its type here has 4",
-        "ring true",
-        "kept true",
+        refused("a key of map `seen`", "the object has `u32`, not `u64`", "u32, 4 bytes", "take it for u32"),
+        refused("a key of map `seen`", "the object has `u32`, not `i32`", "u32, 4 bytes", "take it for u32"),
+        refused("a value of map `seen`", "the object has `struct Seen`, not `u32`", "struct Seen, 16 bytes", seen),
+        "Invalid: map `cells` has a value for each CPU\n  do: open it as `PerCpuMap`".to_owned(),
+        "Invalid: map `seen` has one value for all CPUs\n  do: open it as `Map`".to_owned(),
+        refused("variable `counted`", "the object has `u64`, not `u32`", "u64, 8 bytes", "take it for u64"),
+        refused("variable `triple`", "the object has `[u32; 3]`, not `[u16; 6]`", "a type without a name, 12 bytes", "take it for [u32; 3]"),
+        "Invalid: map `line`: a value has 4 bytes in the plugin's object, its type here has 8\n  \
+         do: open it with a type of 4 bytes"
+            .to_owned(),
+        flow("the object has `way: u32` at byte 0 where `Renamed` has `kind: u32` at byte 0"),
+        flow("the object has `open: bool` at byte 4 where `NoTruth` has `open: u8` at byte 4"),
+        flow("the object has `name: [u8; 16]` at byte 5 where `Short` has `name: [u8; 15]` at byte 5"),
+        flow("the object has `ends.y: i16 (2 times, every 4 bytes)` at byte 24 where `NoSign` has \
+              `ends.y: u16 (2 times, every 4 bytes)` at byte 24"),
+        flow("the object has `bytes: u64` at byte 32, which `Missing` has not"),
+        flow("`Added` has `more: u32` at byte 40, which the object has not"),
+        refused(
+            "a record of ring buffer `records`",
+            "the object has `number: u64` at byte 8 where `Other` has `number: u32` at byte 4",
+            "struct Seen, 16 bytes",
+            seen,
+        ),
+        "Invalid: a record of ring buffer `records`: the plugin's object has no type `unseen`, which `Unseen` is here\n  \
+         do: name the struct as the programs do, and let BTF show it: \
+         `struct unseen *unused __attribute__((unused));` in C"
+            .to_owned(),
+        "flow true".to_owned(),
+        "ring true".to_owned(),
+        "kept true".to_owned(),
     ];
-    assert_eq!(outcome.stdout.lines().collect::<Vec<_>>(), expected, "{outcome:#?}");
+    assert_eq!(outcome.stdout, expected.join("\n") + "\n", "{outcome:#?}");
 }
 
 #[test]

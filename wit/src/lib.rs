@@ -27,6 +27,7 @@ pub const WIT_FILES: &[(&str, &str)] = &[
     ("maps.wit", include_str!("../maps.wit")),
     ("ring.wit", include_str!("../ring.wit")),
     ("globals.wit", include_str!("../globals.wit")),
+    ("layouts.wit", include_str!("../layouts.wit")),
     ("console.wit", include_str!("../console.wit")),
     ("clock.wit", include_str!("../clock.wit")),
     ("args.wit", include_str!("../args.wit")),

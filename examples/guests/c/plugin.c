@@ -244,6 +244,20 @@ extern void __wasm_import_kernelscript_host_globals_method_variable_read(int32_t
 __attribute__((__import_module__("kernelscript:host/globals@0.1.0"), __import_name__("[method]variable.write")))
 extern void __wasm_import_kernelscript_host_globals_method_variable_write(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
+// Imported Functions from `kernelscript:host/layouts@0.1.0`
+
+__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-key")))
+extern void __wasm_import_kernelscript_host_layouts_of_key(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-value")))
+extern void __wasm_import_kernelscript_host_layouts_of_value(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-variable")))
+extern void __wasm_import_kernelscript_host_layouts_of_variable(uint8_t *, size_t, uint8_t *);
+
+__attribute__((__import_module__("kernelscript:host/layouts@0.1.0"), __import_name__("of-type")))
+extern void __wasm_import_kernelscript_host_layouts_of_type(uint8_t *, size_t, uint8_t *);
+
 // Imported Functions from `kernelscript:host/console@0.1.0`
 
 __attribute__((__import_module__("kernelscript:host/console@0.1.0"), __import_name__("print")))
@@ -782,6 +796,43 @@ void kernelscript_host_globals_result_void_error_free(kernelscript_host_globals_
   if (!ptr->is_err) {
   } else {
     kernelscript_host_globals_error_free(&ptr->val.err);
+  }
+}
+
+void kernelscript_host_layouts_list_repetition_free(kernelscript_host_layouts_list_repetition_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_layouts_repetition_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void kernelscript_host_layouts_member_free(kernelscript_host_layouts_member_t *ptr) {
+  plugin_string_free(&ptr->path);
+  kernelscript_host_layouts_list_repetition_free(&ptr->arrays);
+}
+
+void kernelscript_host_layouts_list_member_free(kernelscript_host_layouts_list_member_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    kernelscript_host_layouts_member_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      kernelscript_host_layouts_member_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void kernelscript_host_layouts_layout_free(kernelscript_host_layouts_layout_t *ptr) {
+  plugin_string_free(&ptr->name);
+  kernelscript_host_layouts_list_member_free(&ptr->members);
+}
+
+void kernelscript_host_layouts_option_layout_free(kernelscript_host_layouts_option_layout_t *ptr) {
+  if (ptr->is_some) {
+    kernelscript_host_layouts_layout_free(&ptr->val);
   }
 }
 
@@ -4822,6 +4873,106 @@ bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_b
     *err = result.val.err;
     return 0;
   }
+}
+
+bool kernelscript_host_layouts_of_key(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(6*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_layouts_of_key((uint8_t *) (*map).ptr, (*map).len, ptr);
+  kernelscript_host_layouts_option_layout_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (kernelscript_host_layouts_layout_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + (3*sizeof(void*))))),
+        (kernelscript_host_layouts_list_member_t) (kernelscript_host_layouts_list_member_t) { (kernelscript_host_layouts_member_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool kernelscript_host_layouts_of_value(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(6*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_layouts_of_value((uint8_t *) (*map).ptr, (*map).len, ptr);
+  kernelscript_host_layouts_option_layout_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (kernelscript_host_layouts_layout_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + (3*sizeof(void*))))),
+        (kernelscript_host_layouts_list_member_t) (kernelscript_host_layouts_list_member_t) { (kernelscript_host_layouts_member_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool kernelscript_host_layouts_of_variable(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(6*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_layouts_of_variable((uint8_t *) (*name).ptr, (*name).len, ptr);
+  kernelscript_host_layouts_option_layout_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (kernelscript_host_layouts_layout_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + (3*sizeof(void*))))),
+        (kernelscript_host_layouts_list_member_t) (kernelscript_host_layouts_list_member_t) { (kernelscript_host_layouts_member_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret) {
+  __attribute__((__aligned__(sizeof(void*))))
+  uint8_t ret_area[(6*sizeof(void*))];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_kernelscript_host_layouts_of_type((uint8_t *) (*name).ptr, (*name).len, ptr);
+  kernelscript_host_layouts_option_layout_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = (kernelscript_host_layouts_layout_t) {
+        (plugin_string_t) (plugin_string_t) { (uint8_t*)(*((uint8_t **) (ptr + sizeof(void*)))), (*((size_t*) (ptr + (2*sizeof(void*))))) },
+        (uint32_t) (uint32_t) (*((int32_t*) (ptr + (3*sizeof(void*))))),
+        (kernelscript_host_layouts_list_member_t) (kernelscript_host_layouts_list_member_t) { (kernelscript_host_layouts_member_t*)(*((uint8_t **) (ptr + (4*sizeof(void*))))), (*((size_t*) (ptr + (5*sizeof(void*))))) },
+      };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
 }
 
 void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values) {

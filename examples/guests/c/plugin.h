@@ -523,6 +523,71 @@ typedef struct {
   } val;
 } kernelscript_host_globals_result_void_error_t;
 
+// What a number is.
+typedef uint8_t kernelscript_host_layouts_scalar_t;
+
+// An integer of 1, 2, 4 or 8 bytes without sign.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_UNSIGNED 0
+// The same with sign.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_SIGNED 1
+// A truth value of one byte.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_BOOLEAN 2
+// C's `char`: one byte, whose sign depends on the machine.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_CHARACTER 3
+// The integer of an enumeration, whose BTF may not know its sign.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_ENUMERATION 4
+// An address of the kernel.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_POINTER 5
+// Bytes that are none of these: a union, neighbouring bit-fields, a float, an integer of 16 bytes.
+#define KERNELSCRIPT_HOST_LAYOUTS_SCALAR_OPAQUE 6
+
+// An array: so many elements, each so many bytes behind the one before it.
+typedef struct kernelscript_host_layouts_repetition_t {
+  uint32_t   count;
+  uint32_t   stride;
+} kernelscript_host_layouts_repetition_t;
+
+typedef struct {
+  kernelscript_host_layouts_repetition_t *ptr;
+  size_t len;
+} kernelscript_host_layouts_list_repetition_t;
+
+// A number within a type.
+typedef struct kernelscript_host_layouts_member_t {
+  // Its name behind those of the structs that it lies in, with dots; of an array, that of the array. Empty if the type
+  // is no struct. It ends with a dot, or is empty, for a union without a name; members of structs without a name stand
+  // among those of the struct around them.
+  plugin_string_t   path;
+  // Bytes from the start of the type; in arrays, those of the first element.
+  uint32_t   offset;
+  // Its bytes.
+  uint32_t   size;
+  // What it is.
+  kernelscript_host_layouts_scalar_t   kind;
+  // The arrays that it is the element of, the outermost first.
+  kernelscript_host_layouts_list_repetition_t   arrays;
+} kernelscript_host_layouts_member_t;
+
+typedef struct {
+  kernelscript_host_layouts_member_t *ptr;
+  size_t len;
+} kernelscript_host_layouts_list_member_t;
+
+// A type: its numbers in the order of their places, with nothing between them but padding.
+typedef struct kernelscript_host_layouts_layout_t {
+  // What the object calls it, in C's words; empty if it has no name.
+  plugin_string_t   name;
+  // Its bytes, with padding.
+  uint32_t   size;
+  // Its numbers.
+  kernelscript_host_layouts_list_member_t   members;
+} kernelscript_host_layouts_layout_t;
+
+typedef struct {
+  bool is_some;
+  kernelscript_host_layouts_layout_t val;
+} kernelscript_host_layouts_option_layout_t;
+
 // A value with its own width, so that a conversion can never cut it.
 typedef struct kernelscript_host_console_value_t {
   uint8_t tag;
@@ -1107,6 +1172,20 @@ extern void kernelscript_host_globals_method_variable_read(kernelscript_host_glo
 // Errors: `invalid` (outside the variable), `not-permitted` (a loaded `.rodata` variable).
 extern bool kernelscript_host_globals_method_variable_write(kernelscript_host_globals_borrow_variable_t self, uint32_t offset, plugin_list_u8_t *bytes, kernelscript_host_globals_error_t *err);
 
+// Imported Functions from `kernelscript:host/layouts@0.1.0`
+// The keys of a map. None if there is no such map or it has no keys, if BTF has their size only, or if the type has
+// more than 1024 members.
+// 
+// Source: Documentation/bpf/btf.rst, "BPF_MAP_CREATE", v6.12.
+extern bool kernelscript_host_layouts_of_key(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret);
+// The values of a map; in per-CPU kinds, of one CPU. None as for `of-key`, and for ring buffers.
+extern bool kernelscript_host_layouts_of_value(plugin_string_t *map, kernelscript_host_layouts_layout_t *ret);
+// A global variable. None if there is no such variable, or no BTF for it.
+extern bool kernelscript_host_layouts_of_variable(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret);
+// The struct, union or typedef of this name: how to find the records of a ring buffer, of which BTF says nothing. None
+// if the object has none; clang leaves out what no map, variable or function shows.
+extern bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscript_host_layouts_layout_t *ret);
+
 // Imported Functions from `kernelscript:host/console@0.1.0`
 // Writes one line to standard output.
 // 
@@ -1348,6 +1427,16 @@ extern kernelscript_host_globals_borrow_variable_t kernelscript_host_globals_bor
 void kernelscript_host_globals_result_own_variable_error_free(kernelscript_host_globals_result_own_variable_error_t *ptr);
 
 void kernelscript_host_globals_result_void_error_free(kernelscript_host_globals_result_void_error_t *ptr);
+
+void kernelscript_host_layouts_list_repetition_free(kernelscript_host_layouts_list_repetition_t *ptr);
+
+void kernelscript_host_layouts_member_free(kernelscript_host_layouts_member_t *ptr);
+
+void kernelscript_host_layouts_list_member_free(kernelscript_host_layouts_list_member_t *ptr);
+
+void kernelscript_host_layouts_layout_free(kernelscript_host_layouts_layout_t *ptr);
+
+void kernelscript_host_layouts_option_layout_free(kernelscript_host_layouts_option_layout_t *ptr);
 
 void kernelscript_host_console_value_free(kernelscript_host_console_value_t *ptr);
 

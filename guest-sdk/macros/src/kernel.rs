@@ -8,6 +8,7 @@
 //! The kernel half depends on the script, and on the BTF file if one is named; never on the machine that builds.
 
 mod items;
+mod names;
 mod types;
 
 use std::path::{Path, PathBuf};

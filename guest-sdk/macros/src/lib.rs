@@ -18,8 +18,12 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 /// A struct of plain data, for keys, values, records and variables: `#[derive(Plain)]`.
 ///
-/// Its fields are laid out as C lays them out, in the order in which they stand; padding is written as zeros.
-#[proc_macro_derive(Plain)]
+/// Its fields are laid out as C lays them out, in the order in which they stand; padding is written as zeros. The type of
+/// each is plain data, too: integers, `bool`, arrays and structs of them.
+///
+/// What the object calls the struct matters only for records of ring buffers (`ks_guest::Ring::open`). It may be said:
+/// `#[plain(name = "opened_t")]`.
+#[proc_macro_derive(Plain, attributes(plain))]
 pub fn plain(item: TokenStream) -> TokenStream {
     plain::expand(item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }

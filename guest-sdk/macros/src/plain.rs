@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Data, DeriveInput, Error, Fields, Result, parse2};
+use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, LitStr, Result, parse2};
 
 pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     let input: DeriveInput = parse2(item)?;
@@ -22,9 +22,13 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.generics, "plain data has one layout: no parameters"));
     }
     let name = &input.ident;
+    let text = spelled(name);
+    let object_name = match object_name(&input.attrs)? {
+        Some(object) => quote!(::core::option::Option::Some(#object)),
+        None => quote!(::core::option::Option::None),
+    };
     let names: Vec<_> = fields.named.iter().filter_map(|field| field.ident.as_ref()).collect();
-    let texts: Vec<_> =
-        names.iter().map(|name| name.to_string().trim_start_matches("r#").to_owned()).collect();
+    let texts: Vec<_> = names.iter().map(|name| spelled(name)).collect();
     let types: Vec<_> = fields.named.iter().map(|field| &field.ty).collect();
     let places: Vec<_> = (0..names.len()).collect();
     let count = names.len();
@@ -38,8 +42,18 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
                 const SIZE: usize = ::ks_guest::plain::size(SIZES, ALIGNS);
                 const ALIGN: usize = ::ks_guest::plain::align(ALIGNS);
                 const FIELDS: &'static [::ks_guest::plain::Field] = &[
-                    #(::ks_guest::plain::Field { name: #texts, offset: OFFSETS[#places], size: SIZES[#places] }),*
+                    #(::ks_guest::plain::Field {
+                        name: #texts,
+                        offset: OFFSETS[#places],
+                        size: SIZES[#places],
+                        shape: &<#types as ::ks_guest::Plain>::SHAPE,
+                    }),*
                 ];
+                const SHAPE: ::ks_guest::plain::Shape = ::ks_guest::plain::Shape::Struct {
+                    name: #text,
+                    object_name: #object_name,
+                    fields: <Self as ::ks_guest::Plain>::FIELDS,
+                };
 
                 fn from_bytes(bytes: &[u8]) -> Self {
                     #name {
@@ -58,6 +72,26 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
             }
         };
     })
+}
+
+/// A name as it stands in the source, a raw identifier without its mark.
+fn spelled(name: &Ident) -> String {
+    name.to_string().trim_start_matches("r#").to_owned()
+}
+
+/// What `#[plain(name = "..")]` says.
+fn object_name(attributes: &[Attribute]) -> Result<Option<LitStr>> {
+    let mut found = None;
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("plain")) {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("name") {
+                return Err(meta.error("the only option is `name = \"..\"`, the struct's name in the object"));
+            }
+            found = Some(meta.value()?.parse()?);
+            Ok(())
+        })?;
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -99,5 +133,24 @@ mod tests {
         .expect("a struct")
         .to_string();
         assert!(text.contains("name : \"type\""), "{text}");
+    }
+
+    #[test]
+    fn the_name_in_the_object_may_be_another() {
+        let text = expand(quote!(
+            #[plain(name = "opened_t")]
+            struct Opened {
+                pid: u32,
+            }
+        ));
+        let text = text.expect("a struct").to_string();
+        assert!(text.contains("name : \"Opened\"") && text.contains("Some (\"opened_t\")"), "{text}");
+        let misspelt = expand(quote!(
+            #[plain(named = "opened_t")]
+            struct Opened {
+                pid: u32,
+            }
+        ));
+        assert!(misspelt.expect_err("it is refused").to_string().contains("the only option is `name"));
     }
 }

@@ -39,9 +39,10 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 pub use readings::{counted, multiplexed, never_ran};
-use state::{Exit, FakeMap, FakeRing, Kind, Refusal, State, with};
+use state::{Exit, FakeGlobal, FakeMap, FakeRing, Kind, Refusal, State, with};
 
 use crate::error::ErrorKind;
+use crate::layout;
 use crate::perf::Reading;
 use crate::plain::Plain;
 use crate::termination::Termination;
@@ -156,39 +157,45 @@ impl Host {
 
     /// A map with keys, of a hash kind.
     pub fn map<K: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Hash, K::SIZE, V::SIZE, max_entries));
+        self.declare(name, FakeMap::new(Kind::Hash, Some(layout::of::<K>()), layout::of::<V>(), max_entries));
     }
 
     /// An array: every index is there, with zeros.
     pub fn array<V: Plain>(&self, name: &str, len: u32) {
-        self.declare(name, FakeMap::new(Kind::Array, 4, V::SIZE, len));
+        self.declare(name, FakeMap::new(Kind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len));
     }
 
     /// A map of a hash kind with a value for each CPU.
     pub fn per_cpu_map<K: Plain, V: Plain>(&self, name: &str, max_entries: u32) {
         let cpus = with(|state| state.cpus);
-        self.declare(name, FakeMap::new(Kind::Hash, K::SIZE, V::SIZE, max_entries).on_cpus(cpus));
+        self.declare(
+            name,
+            FakeMap::new(Kind::Hash, Some(layout::of::<K>()), layout::of::<V>(), max_entries).on_cpus(cpus),
+        );
     }
 
     /// An array with a value for each CPU.
     pub fn per_cpu_array<V: Plain>(&self, name: &str, len: u32) {
         let cpus = with(|state| state.cpus);
-        self.declare(name, FakeMap::new(Kind::Array, 4, V::SIZE, len).on_cpus(cpus));
+        self.declare(
+            name,
+            FakeMap::new(Kind::Array, Some(layout::of::<u32>()), layout::of::<V>(), len).on_cpus(cpus),
+        );
     }
 
     /// A queue.
     pub fn queue<V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Queue, 0, V::SIZE, max_entries));
+        self.declare(name, FakeMap::new(Kind::Queue, None, layout::of::<V>(), max_entries));
     }
 
     /// A stack.
     pub fn stack<V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Stack, 0, V::SIZE, max_entries));
+        self.declare(name, FakeMap::new(Kind::Stack, None, layout::of::<V>(), max_entries));
     }
 
     /// A bloom filter, which never errs.
     pub fn bloom<V: Plain>(&self, name: &str, max_entries: u32) {
-        self.declare(name, FakeMap::new(Kind::Bloom, 0, V::SIZE, max_entries));
+        self.declare(name, FakeMap::new(Kind::Bloom, None, layout::of::<V>(), max_entries));
     }
 
     fn declare(&self, name: &str, map: FakeMap) {
@@ -224,7 +231,7 @@ impl Host {
 
     /// A variable of the plugin's object, with its initial value.
     pub fn global<T: Plain>(&self, name: &str, value: &T) {
-        self.global_bytes(name, value.to_bytes());
+        self.global_bytes::<T>(name, value.to_bytes());
     }
 
     /// The same from the bytes of the object; those that are missing are zeros.
@@ -232,11 +239,12 @@ impl Host {
     pub fn global_with<T: Plain>(&self, name: &str, start: &[u8]) {
         let mut bytes = start.to_vec();
         bytes.resize(T::SIZE, 0);
-        self.global_bytes(name, bytes);
+        self.global_bytes::<T>(name, bytes);
     }
 
-    fn global_bytes(&self, name: &str, bytes: Vec<u8>) {
-        with(|state| state.globals.insert(name.to_string(), bytes));
+    fn global_bytes<T: Plain>(&self, name: &str, bytes: Vec<u8>) {
+        let global = FakeGlobal { layout: layout::of::<T>(), bytes };
+        with(|state| state.globals.insert(name.to_string(), global));
     }
 
     /// What the plugin wrote to standard output so far.

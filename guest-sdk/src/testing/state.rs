@@ -8,6 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::readings::Scripted;
+use crate::bindings::kernelscript::host::layouts::Layout;
 use crate::bindings::kernelscript::host::types::{Error, ErrorKind as RawKind};
 use crate::error::ErrorKind;
 
@@ -90,7 +91,7 @@ pub(super) struct State {
     pub(super) programs: BTreeSet<String>,
     pub(super) maps: BTreeMap<String, FakeMap>,
     pub(super) rings: BTreeMap<String, FakeRing>,
-    pub(super) globals: BTreeMap<String, Vec<u8>>,
+    pub(super) globals: BTreeMap<String, FakeGlobal>,
     pub(super) opened: BTreeMap<u64, Opened>,
     pub(super) links: BTreeMap<u64, Linked>,
     last_id: u64,
@@ -204,8 +205,10 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct FakeMap {
     pub(super) kind: Kind,
-    pub(super) key_size: usize,
-    pub(super) value_size: usize,
+    /// Of its keys; none if it has no keys.
+    pub(super) key: Option<Layout>,
+    /// Of its values.
+    pub(super) value: Layout,
     pub(super) max_entries: u32,
     /// Values at each key; none if there is one for all CPUs.
     pub(super) per_cpu: Option<u32>,
@@ -216,9 +219,9 @@ pub(super) struct FakeMap {
 }
 
 impl FakeMap {
-    pub(super) fn new(kind: Kind, key_size: usize, value_size: usize, max_entries: u32) -> FakeMap {
+    pub(super) fn new(kind: Kind, key: Option<Layout>, value: Layout, max_entries: u32) -> FakeMap {
         let (entries, values) = (BTreeMap::new(), VecDeque::new());
-        let map = FakeMap { kind, key_size, value_size, max_entries, per_cpu: None, entries, values };
+        let map = FakeMap { kind, key, value, max_entries, per_cpu: None, entries, values };
         map.filled()
     }
 
@@ -238,8 +241,15 @@ impl FakeMap {
 
     /// Bytes of what is at one key.
     pub(super) fn slot_bytes(&self) -> usize {
-        self.value_size * self.per_cpu.unwrap_or(1) as usize
+        (self.value.size * self.per_cpu.unwrap_or(1)) as usize
     }
+}
+
+/// A variable.
+#[derive(Debug)]
+pub(super) struct FakeGlobal {
+    pub(super) layout: Layout,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// A ring buffer.

@@ -17,6 +17,7 @@ use super::error::{BpfError, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
 use super::image::Image;
+use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::map::{Map, MapShape, Pages};
 use super::pin::Pins;
@@ -342,6 +343,11 @@ impl Object {
             .get(name)
             .cloned()
             .ok_or_else(|| not_found("variable", name, self.variables.keys().cloned().collect()))
+    }
+
+    /// How the bytes of something lie, as the object's BTF says; none if it does not. Does not load anything.
+    pub fn layout(&self, subject: Subject<'_>) -> Option<Layout> {
+        layout::of(&self.record.elf, subject)
     }
 
     /// The programs of which runs ended by a fault, and how many.

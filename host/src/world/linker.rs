@@ -26,6 +26,9 @@ pub(crate) mod interposed {
     }
 }
 
+/// The interface that tells of the plugin's own file: that is no part of a run, so it stands in no record.
+const OF_THE_FILE: &str = "layouts";
+
 /// Who answers the calls of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answers {
@@ -108,7 +111,7 @@ impl<T: 'static> LinkerInstance<'_, T> {
         R: ComponentNamedList + Lower + RecordedList + 'static,
     {
         let (answers, state) = (self.answers, self.state);
-        if answers == Answers::Host {
+        if answers == Answers::Host || self.interface == OF_THE_FILE {
             return self.inner.func_wrap(name, call);
         }
         let function = format!("{}.{name}", self.interface);

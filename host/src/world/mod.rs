@@ -17,6 +17,7 @@ mod exec;
 mod format;
 mod globals;
 mod histogram;
+mod layouts;
 pub(crate) mod linker;
 mod maps;
 mod perf;

@@ -5,7 +5,8 @@ use ks_compiler::split::Split;
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::types::{Met, ident};
+use super::names::{Style, ident, naming};
+use super::types::Met;
 
 /// The items of a kernel half.
 pub(super) fn of(hir: &Hir, split: &Split) -> TokenStream {
@@ -99,6 +100,7 @@ impl Items<'_> {
     fn finish(self) -> TokenStream {
         let Items { met, openers, declared } = self;
         let types = met.declarations();
+        let names = openers.iter().map(|(name, _)| ident(name));
         let items = openers.iter().map(|(_, item)| item);
         // The script's own names come first.
         let declare = openers.iter().all(|(name, _)| name != "declare").then(|| {
@@ -106,19 +108,31 @@ impl Items<'_> {
                 ::ks_guest::for_tests! {
                     /// Gives the host of a test what this kernel half has: programs, maps, ring buffers, and
                     /// variables with their initial values.
-                    #[allow(dead_code, reason = "for tests")]
                     pub fn declare(host: &::ks_guest::testing::Host) {
                         #(host.#declared;)*
                     }
+
+                    const _: () = {
+                        let _ = declare;
+                    };
                 }
             }
         });
-        quote!(#types #(#items)* #declare)
+        quote! {
+            #types
+            #(#items)*
+            #declare
+
+            // A plugin need not open all that its kernel half has.
+            const _: () = {
+                #(let _ = #names;)*
+            };
+        }
     }
 }
 
 fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream) -> TokenStream {
-    let function = ident(name);
+    let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let errors = match ty.to_string().as_str() {
         "Program" | "Link" => format!("As [`ks_guest::{ty}::{method}`]."),
         _ => "As its `open`; never for its types, which are those of the kernel half.".to_owned(),
@@ -128,7 +142,7 @@ fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream) -> TokenS
         #[doc = ""]
         #[doc = "# Errors"]
         #[doc = #errors]
-        #[allow(dead_code, non_snake_case, reason = "named as in the script, used or not")]
+        #naming
         pub fn #function() -> ::ks_guest::Result<::ks_guest::#ty> {
             <::ks_guest::#ty>::#method(#name)
         }
@@ -137,14 +151,14 @@ fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream) -> TokenS
 
 /// A counter that programs read is opened by the plugin: what remains is to show it to them.
 fn shower(name: &str) -> TokenStream {
-    let function = ident(name);
+    let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let doc = format!("Lets programs read this event as the counter `{name}`.");
     quote! {
         #[doc = #doc]
         #[doc = ""]
         #[doc = "# Errors"]
         #[doc = "As [`ks_guest::Attachment::show`]."]
-        #[allow(dead_code, non_snake_case, reason = "named as in the script, used or not")]
+        #naming
         pub fn #function(event: &::ks_guest::Attachment) -> ::ks_guest::Result<()> {
             event.show(#name)
         }

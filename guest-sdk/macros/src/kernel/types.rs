@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use ks_compiler::types::{EnumDef, EnumId, Field, IntType, StructId, TypeId, TypeKind, Types};
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
+
+use super::names::{Style, ident, naming};
 
 /// The structs and enums that were met, each of which needs a declaration.
 pub(super) struct Met<'a> {
@@ -58,7 +60,7 @@ impl<'a> Met<'a> {
 
     fn declare_struct(&mut self, id: StructId) -> TokenStream {
         let def = self.types.struct_def(id);
-        let name = ident(&def.name);
+        let (name, naming) = (ident(&def.name), naming(Style::Camel, [&def.name]));
         let doc = format!("`struct {}` of the kernel half.", def.name);
         let places: Vec<usize> = (0..def.fields.len()).collect();
         let offsets = places.iter().map(|field| Literal::u64_unsuffixed(self.types.field_offset(id, *field)));
@@ -69,7 +71,7 @@ impl<'a> Met<'a> {
             #[doc = #doc]
             #[repr(C)]
             #[derive(::ks_guest::Plain, Debug, Clone, Copy, PartialEq, Eq)]
-            #[allow(non_camel_case_types, reason = "named as in the script")]
+            #naming
             pub struct #name { #(#fields,)* }
 
             // One layout in both halves.
@@ -97,23 +99,31 @@ fn declare_enum(def: &EnumDef) -> TokenStream {
     let (name, repr) = (ident(&def.name), int(def.repr));
     let doc = format!("`enum {}` of the kernel half.", def.name);
     let names: Vec<_> = def.enumerators.iter().map(|(name, _)| ident(name)).collect();
+    let own = naming(Style::Camel, [&def.name]);
+    let constants = naming(Style::Upper, def.enumerators.iter().map(|(name, _)| name));
     let docs = def.enumerators.iter().map(|(name, _)| format!("`{name}`."));
     let values = def.enumerators.iter().map(|(_, bits)| Literal::i128_unsuffixed(def.repr.value(*bits)));
     quote! {
         #[doc = #doc]
         #[repr(transparent)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[allow(non_camel_case_types, reason = "named as in the script")]
+        #own
         pub struct #name(pub #repr);
 
-        #[allow(non_upper_case_globals, dead_code, reason = "named as in the script")]
+        #constants
         impl #name {
             #(#[doc = #docs] pub const #names: #name = #name(#values);)*
         }
 
+        // Values that the plugin does not name are its own, too.
+        const _: () = {
+            #(let _ = #name::#names;)*
+        };
+
         impl ::ks_guest::Plain for #name {
             const SIZE: usize = <#repr as ::ks_guest::Plain>::SIZE;
             const ALIGN: usize = <#repr as ::ks_guest::Plain>::ALIGN;
+            const SHAPE: ::ks_guest::plain::Shape = <#repr as ::ks_guest::Plain>::SHAPE;
 
             fn from_bytes(bytes: &[u8]) -> #name {
                 #name(<#repr as ::ks_guest::Plain>::from_bytes(bytes))
@@ -129,28 +139,4 @@ fn declare_enum(def: &EnumDef) -> TokenStream {
 fn int(int: IntType) -> TokenStream {
     let name = format_ident!("{}{}", if int.signed { "i" } else { "u" }, int.bits);
     quote!(#name)
-}
-
-/// A name of the script as one of Rust: that of a module's item with `_` for the dot, a keyword as a raw identifier.
-pub(super) fn ident(name: &str) -> Ident {
-    let name = name.replace('.', "_");
-    match name.as_str() {
-        // The words that cannot be raw.
-        "self" | "Self" | "super" | "crate" | "_" => format_ident!("{name}_"),
-        name => syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_of_a_script_is_one_of_rust() {
-        let named = |name: &str| ident(name).to_string();
-        assert_eq!(
-            ["hits", "net.hits", "type", "crate"].map(named),
-            ["hits", "net_hits", "r#type", "crate_"]
-        );
-    }
 }

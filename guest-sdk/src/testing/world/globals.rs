@@ -40,13 +40,13 @@ impl Variable {
     }
 
     pub(crate) fn read(&self) -> Vec<u8> {
-        with(|state| state.globals.get(&self.name).cloned().unwrap_or_default())
+        with(|state| state.globals.get(&self.name).map(|own| own.bytes.clone()).unwrap_or_default())
     }
 
     pub(crate) fn write(&self, offset: u32, bytes: &[u8]) -> Result<(), Error> {
         with(|state| {
             if let Some(own) = state.globals.get_mut(&self.name) {
-                own[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+                own.bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
             }
         });
         Ok(())

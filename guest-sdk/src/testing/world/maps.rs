@@ -42,8 +42,8 @@ impl Map {
                 (Kind::Stack, _) => 23,
                 (Kind::Bloom, _) => 30,
             },
-            key_size: map.key_size as u32,
-            value_size: map.value_size as u32,
+            key_size: map.key.as_ref().map_or(0, |key| key.size),
+            value_size: map.value.size,
             max_entries: map.max_entries,
             per_cpu: map.per_cpu.is_some(),
         })

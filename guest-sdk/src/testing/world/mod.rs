@@ -6,6 +6,7 @@ pub(crate) mod bpf;
 pub(crate) mod clock;
 pub(crate) mod console;
 pub(crate) mod globals;
+pub(crate) mod layouts;
 pub(crate) mod maps;
 pub(crate) mod perf;
 pub(crate) mod ring;

@@ -24,7 +24,8 @@ fn main() -> Result<i32> {
             options.set_pid(0);
             options.set_cpu(-1);
             let read = perf::open(&perf::Event::named("instructions")?, &options, None, None)?;
-            counters.around(|| Ok(read.read()?.raw))?;
+            let id = read.id();
+            counters.around(|| Ok(perf::read_by_id(id)?.raw))?;
         }
         _ => return Ok(1),
     }

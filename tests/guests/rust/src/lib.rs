@@ -16,6 +16,8 @@ struct Seen {
     number: u64,
 }
 
+mod misfits;
+
 // What the test compiled.
 ks_guest::include_bpf_object!(env!("KS_GUEST_OBJECT"));
 
@@ -127,13 +129,21 @@ fn kernel() -> Result<(), Box<dyn Error>> {
 fn misfits() -> Result<(), Box<dyn Error>> {
     let mut refused = Vec::new();
     refused.extend(Map::<u64, Seen>::open("seen").err());
+    refused.extend(Map::<i32, Seen>::open("seen").err());
     refused.extend(Map::<u32, u32>::open("seen").err());
     refused.extend(Map::<u32, u64>::open("cells").err());
     refused.extend(PerCpuMap::<u32, Seen>::open("seen").err());
     refused.extend(Global::<u32>::open("counted").err());
+    refused.extend(Global::<[u16; 6]>::open("triple").err());
+    // Its BTF has sizes alone.
+    refused.extend(Queue::<u64>::open("line").err());
+    refused.extend(misfits::of_flows());
+    refused.extend(Ring::<misfits::Other>::open("records").err());
+    refused.extend(Ring::<misfits::Unseen>::open("records").err());
     for error in &refused {
         println!("{:?}: {error}", error.kind());
     }
+    println!("flow {}", Map::<u32, misfits::Flow>::open("flows").is_ok());
     let program = Program::load("guest_fault")?;
     let _faults = Attachment::open_with(&Event::named("page_faults")?, &mine().period(1), &program)?;
     touch(4);

@@ -1,0 +1,75 @@
+//! Names of a script as names of Rust.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+
+/// A name of the script as one of Rust: that of a module's item with `_` for the dot, a keyword as a raw identifier.
+pub(super) fn ident(name: &str) -> Ident {
+    let name = name.replace('.', "_");
+    match name.as_str() {
+        // The words that cannot be raw.
+        "self" | "Self" | "super" | "crate" | "_" => format_ident!("{name}_"),
+        name => syn::parse_str(name).unwrap_or_else(|_| Ident::new_raw(name, Span::call_site())),
+    }
+}
+
+/// How Rust writes names of a sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Functions and fields.
+    Snake,
+    /// Types.
+    Camel,
+    /// Constants.
+    Upper,
+}
+
+/// What keeps Rust from complaining of names that the script writes in another style; nothing where it has none to.
+pub(super) fn naming<N: AsRef<str>>(style: Style, names: impl IntoIterator<Item = N>) -> TokenStream {
+    if names.into_iter().all(|name| style.has(name.as_ref())) {
+        return TokenStream::new();
+    }
+    let lint = match style {
+        Style::Snake => quote!(non_snake_case),
+        Style::Camel => quote!(non_camel_case_types),
+        Style::Upper => quote!(non_upper_case_globals),
+    };
+    quote!(#[allow(#lint, reason = "named as in the script")])
+}
+
+impl Style {
+    /// Whether a name is in this style. Source: compiler/rustc_lint/src/nonstandard_style.rs of Rust, which is a little
+    /// more lenient with types.
+    fn has(self, name: &str) -> bool {
+        match self {
+            Style::Snake => !name.contains("__") && !name.contains(char::is_uppercase),
+            Style::Camel => !name.contains('_') && !name.starts_with(char::is_lowercase),
+            Style::Upper => !name.contains(char::is_lowercase),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_script_is_one_of_rust() {
+        let named = |name: &str| ident(name).to_string();
+        assert_eq!(
+            ["hits", "net.hits", "type", "crate"].map(named),
+            ["hits", "net_hits", "r#type", "crate_"]
+        );
+    }
+
+    #[test]
+    fn names_of_the_usual_style_need_no_word() {
+        let said = |style, name: &str| naming(style, [name]).to_string();
+        assert_eq!(said(Style::Snake, "on_fault"), "");
+        assert_eq!(said(Style::Camel, "Fault"), "");
+        assert_eq!(said(Style::Upper, "FIRST_2"), "");
+        assert!(said(Style::Snake, "onFault").contains("non_snake_case"));
+        assert!(said(Style::Camel, "fault_t").contains("non_camel_case_types"));
+        assert!(said(Style::Upper, "First").contains("non_upper_case_globals"));
+    }
+}

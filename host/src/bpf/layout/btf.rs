@@ -1,0 +1,183 @@
+//! The types of an object, read out of its BTF: strictly, and with neither libbpf nor the kernel.
+//!
+//! Source: Documentation/bpf/btf.rst and include/uapi/linux/btf.h, v6.12.
+
+/// `BTF_MAGIC`, little-endian.
+const MAGIC: u16 = 0xeb9f;
+
+/// Bytes of a type without what its kind adds.
+const TYPE_BYTES: usize = 12;
+
+/// The types, by their number. 0 is `void`.
+pub(super) struct Btf<'a> {
+    types: Vec<Type<'a>>,
+    strings: &'a [u8],
+}
+
+/// One type.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Type<'a> {
+    name: u32,
+    pub(super) kind: Kind,
+    /// Of structs: members have the size of a bit-field beside their place.
+    flag: bool,
+    /// Its size, or the type that it stands for, as the kind has it.
+    size_or_type: u32,
+    /// What the kind adds.
+    rest: &'a [u8],
+}
+
+/// What a type is; those without bytes are `Other`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Int,
+    Pointer,
+    Array,
+    Struct,
+    Union,
+    Enum,
+    Float,
+    Typedef,
+    /// `const`, `volatile`, `restrict` and tags.
+    Modifier,
+    Variable,
+    Section,
+    Other,
+}
+
+/// A member of a struct.
+pub(super) struct Member<'a> {
+    /// Empty if it has none.
+    pub(super) name: &'a str,
+    pub(super) ty: u32,
+    /// Bits from the start of the struct.
+    pub(super) bit: u32,
+    /// Bits of a bit-field; 0 for other members.
+    pub(super) bits: u32,
+}
+
+/// What an integer is: the flags of `BTF_INT_ENCODING`, and its bits.
+pub(super) struct Int {
+    pub(super) is_signed: bool,
+    pub(super) is_bool: bool,
+    pub(super) bits: u32,
+}
+
+impl<'a> Btf<'a> {
+    /// None if these are not the bytes of a `.BTF` section, or a type of a kind that is not known is among them: those
+    /// behind it cannot be found.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Btf<'a>> {
+        let magic = u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?);
+        let [header, type_start, type_bytes, string_start, string_bytes] =
+            [4, 8, 12, 16, 20].map(|at| number(bytes, at));
+        if magic != MAGIC {
+            return None;
+        }
+        let body = bytes.get(header? as usize..)?;
+        let part = |start: Option<u32>, len: Option<u32>| body.get(start? as usize..)?.get(..len? as usize);
+        let (mut rest, strings) = (part(type_start, type_bytes)?, part(string_start, string_bytes)?);
+        let void = Type { name: 0, kind: Kind::Other, flag: false, size_or_type: 0, rest: &[] };
+        let mut types = vec![void];
+        while !rest.is_empty() {
+            let (ty, behind) = Type::parse(rest)?;
+            types.push(ty);
+            rest = behind;
+        }
+        Some(Btf { types, strings })
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<Type<'a>> {
+        self.types.get(id as usize).copied()
+    }
+
+    /// Every type.
+    pub(super) fn types(&self) -> impl Iterator<Item = (u32, Type<'a>)> {
+        (0..).zip(self.types.iter().copied())
+    }
+
+    /// Empty if it has none.
+    pub(super) fn name(&self, ty: Type<'_>) -> &'a str {
+        self.string(ty.name)
+    }
+
+    fn string(&self, at: u32) -> &'a str {
+        let bytes = self.strings.get(at as usize..).unwrap_or_default();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or_default();
+        std::str::from_utf8(&bytes[..end]).unwrap_or_default()
+    }
+
+    /// The members of a struct.
+    pub(super) fn members(&self, ty: Type<'a>) -> impl Iterator<Item = Member<'a>> {
+        ty.entries().map(move |[name, member, place]| {
+            let (bit, bits) = if ty.flag { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
+            Member { name: self.string(name), ty: member, bit, bits }
+        })
+    }
+
+    /// The variables of a section, as types.
+    pub(super) fn variables(&self, section: Type<'a>) -> impl Iterator<Item = Type<'a>> {
+        section.entries().filter_map(|[id, _, _]| self.get(id)).filter(|ty| ty.kind == Kind::Variable)
+    }
+}
+
+impl<'a> Type<'a> {
+    /// The type at the start of these bytes, and what is behind it.
+    fn parse(bytes: &'a [u8]) -> Option<(Type<'a>, &'a [u8])> {
+        let (name, info, size_or_type) = (number(bytes, 0)?, number(bytes, 4)?, number(bytes, 8)?);
+        let entries = (info & 0xffff) as usize;
+        // `enum` without name of include/uapi/linux/btf.h, and the bytes that each kind adds.
+        let (kind, added) = match info >> 24 & 0x1f {
+            1 => (Kind::Int, 4),
+            2 => (Kind::Pointer, 0),
+            3 => (Kind::Array, 12),
+            4 => (Kind::Struct, 12 * entries),
+            5 => (Kind::Union, 12 * entries),
+            6 => (Kind::Enum, 8 * entries),
+            7 | 12 => (Kind::Other, 0),
+            8 => (Kind::Typedef, 0),
+            9..=11 | 18 => (Kind::Modifier, 0),
+            13 => (Kind::Other, 8 * entries),
+            14 => (Kind::Variable, 4),
+            15 => (Kind::Section, 12 * entries),
+            16 => (Kind::Float, 0),
+            17 => (Kind::Other, 4),
+            19 => (Kind::Enum, 12 * entries),
+            _ => return None,
+        };
+        let (rest, behind) = bytes.get(TYPE_BYTES..)?.split_at_checked(added)?;
+        Some((Type { name, kind, flag: info >> 31 != 0, size_or_type, rest }, behind))
+    }
+
+    /// Its bytes, of kinds that say it.
+    pub(super) fn size(self) -> u32 {
+        self.size_or_type
+    }
+
+    /// The type that it stands for or points to, of kinds that say it.
+    pub(super) fn target(self) -> u32 {
+        self.size_or_type
+    }
+
+    /// The element and the length of an array.
+    pub(super) fn array(self) -> Option<(u32, u32)> {
+        Some((number(self.rest, 0)?, number(self.rest, 8)?))
+    }
+
+    pub(super) fn int(self) -> Option<Int> {
+        let word = number(self.rest, 0)?;
+        let encoding = word >> 24;
+        Some(Int { is_signed: encoding & 1 != 0, is_bool: encoding & 4 != 0, bits: word & 0xff })
+    }
+
+    /// What the kind adds, in entries of so many words.
+    fn entries<const WORDS: usize>(self) -> impl Iterator<Item = [u32; WORDS]> {
+        self.rest
+            .chunks_exact(4 * WORDS)
+            .map(|entry| std::array::from_fn(|word| number(entry, 4 * word).unwrap_or_default()))
+    }
+}
+
+/// The number of 4 bytes at a place; none if they are not all there.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}

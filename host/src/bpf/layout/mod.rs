@@ -1,0 +1,277 @@
+//! How the bytes of keys, values, variables and records lie, as the BTF of an object says: members down to the numbers.
+//!
+//! In: the ELF file of an object, of which nothing is trusted. Not here: whether a plugin's types agree.
+
+mod btf;
+#[cfg(test)]
+mod tests;
+
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSection as _};
+
+use btf::{Btf, Kind, Type};
+
+/// Most members of a type that are told. Guards the plugin's memory and the host's against nested arrays of structs.
+const MAX_MEMBERS: usize = 1024;
+
+/// Most steps through types for one layout. Guards the host's time against structs of structs without a number.
+const MAX_STEPS: usize = 16 * MAX_MEMBERS;
+
+/// How deep types are followed: a type of hostile BTF may have itself as a member.
+const MAX_DEPTH: usize = 32;
+
+/// The section of BTF that has the maps, as variables.
+const MAPS: &str = ".maps";
+
+/// A type: its numbers, in the order of their places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// In C's words; empty if it has none.
+    pub name: String,
+    /// In bytes, padding included.
+    pub size: u32,
+    /// Its numbers.
+    pub members: Vec<Member>,
+}
+
+/// A number within a type, or the first of an array of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name behind those of the structs around it.
+    pub path: String,
+    /// Bytes from the start of the type.
+    pub offset: u32,
+    /// Its bytes.
+    pub size: u32,
+    /// What it is.
+    pub kind: Scalar,
+    /// Count and stride in bytes of each array around it, the outermost first.
+    pub arrays: Vec<(u32, u32)>,
+}
+
+/// What a number is; `wit/layouts.wit` says it of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "those of the contract")]
+pub enum Scalar {
+    Unsigned,
+    Signed,
+    Boolean,
+    Character,
+    Enumeration,
+    Pointer,
+    Opaque,
+}
+
+/// What a layout is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// The keys of a map.
+    Key(&'a str),
+    /// The values of a map.
+    Value(&'a str),
+    /// A variable.
+    Variable(&'a str),
+    /// A struct, union or typedef.
+    Type(&'a str),
+}
+
+/// What the BTF of an object says; none if it says nothing of it, or what is no layout.
+pub(super) fn of(elf: &[u8], subject: Subject<'_>) -> Option<Layout> {
+    let file = ElfFile64::<LittleEndian>::parse(elf).ok()?;
+    let btf = Btf::parse(file.section_by_name(".BTF")?.data().ok()?)?;
+    let id = match subject {
+        Subject::Key(map) => of_map(&btf, map, "key")?,
+        Subject::Value(map) => of_map(&btf, map, "value")?,
+        Subject::Variable(name) => variable(&btf, name, |section| section != MAPS)?,
+        Subject::Type(name) => {
+            let is_named = |ty: Type<'_>| {
+                matches!(ty.kind, Kind::Struct | Kind::Union | Kind::Typedef) && btf.name(ty) == name
+            };
+            btf.types().find(|(_, ty)| is_named(*ty))?.0
+        }
+    };
+    let mut walk = Walk { btf: &btf, members: Vec::new(), steps: 0 };
+    walk.add(id, &mut Place::default())?;
+    Some(Layout { name: name(&btf, id), size: size(&btf, id)?, members: walk.members })
+}
+
+/// The type of a variable in a section that is asked for.
+fn variable(btf: &Btf<'_>, name: &str, section: impl Fn(&str) -> bool) -> Option<u32> {
+    let sections = btf.types().filter(|(_, ty)| ty.kind == Kind::Section && section(btf.name(*ty)));
+    let found = sections.flat_map(|(_, ty)| btf.variables(ty)).find(|ty| btf.name(*ty) == name);
+    found.map(Type::target)
+}
+
+/// A map is a variable whose members point to its types (`__type(key, ..)` of libbpf's bpf_helpers.h).
+fn of_map(btf: &Btf<'_>, map: &str, what: &str) -> Option<u32> {
+    let (_, definition) = resolve(btf, variable(btf, map, |section| section == MAPS)?)?;
+    let pointer = btf.members(definition).find(|member| member.name == what)?;
+    let (_, pointer) = resolve(btf, pointer.ty)?;
+    (pointer.kind == Kind::Pointer).then(|| pointer.target())
+}
+
+/// The type behind typedefs and modifiers.
+fn resolve<'a>(btf: &Btf<'a>, mut id: u32) -> Option<(u32, Type<'a>)> {
+    for _ in 0..MAX_DEPTH {
+        let ty = btf.get(id)?;
+        match ty.kind {
+            Kind::Typedef | Kind::Modifier => id = ty.target(),
+            _ => return Some((id, ty)),
+        }
+    }
+    None
+}
+
+fn size(btf: &Btf<'_>, id: u32) -> Option<u32> {
+    let (mut id, mut count) = (id, 1_u32);
+    for _ in 0..MAX_DEPTH {
+        let (_, ty) = resolve(btf, id)?;
+        let one = match ty.kind {
+            Kind::Int | Kind::Struct | Kind::Union | Kind::Enum | Kind::Float => ty.size(),
+            Kind::Pointer => 8,
+            Kind::Array => {
+                let (element, len) = ty.array()?;
+                count = count.checked_mul(len)?;
+                id = element;
+                continue;
+            }
+            Kind::Typedef | Kind::Modifier | Kind::Variable | Kind::Section | Kind::Other => return None,
+        };
+        return one.checked_mul(count);
+    }
+    None
+}
+
+/// The name of a type in C's words.
+fn name(btf: &Btf<'_>, id: u32) -> String {
+    let mut id = id;
+    for _ in 0..MAX_DEPTH {
+        let Some(ty) = btf.get(id) else { break };
+        let prefix = match ty.kind {
+            Kind::Modifier => {
+                id = ty.target();
+                continue;
+            }
+            Kind::Struct => "struct ",
+            Kind::Union => "union ",
+            Kind::Enum => "enum ",
+            _ => "",
+        };
+        let own = btf.name(ty);
+        return if own.is_empty() { String::new() } else { format!("{prefix}{own}") };
+    }
+    String::new()
+}
+
+/// Where a type lies within the one that is asked for.
+#[derive(Debug, Clone, Default)]
+struct Place {
+    path: String,
+    offset: u32,
+    arrays: Vec<(u32, u32)>,
+    depth: usize,
+}
+
+impl Place {
+    /// That of a member of the struct here.
+    fn member(&self, name: &str, bit: u32) -> Option<Place> {
+        let path = match (self.path.as_str(), name) {
+            ("", name) => name.to_owned(),
+            (path, name) => format!("{path}.{name}"),
+        };
+        let offset = self.offset.checked_add(bit / 8)?;
+        Some(Place { path, offset, arrays: self.arrays.clone(), depth: self.depth + 1 })
+    }
+}
+
+struct Walk<'a> {
+    btf: &'a Btf<'a>,
+    members: Vec<Member>,
+    steps: usize,
+}
+
+impl Walk<'_> {
+    /// Adds the numbers of a type. None if it is not one that lies in memory, or is too large to tell.
+    fn add(&mut self, id: u32, place: &mut Place) -> Option<()> {
+        let (id, ty) = resolve(self.btf, id)?;
+        self.steps += 1;
+        if place.depth > MAX_DEPTH || self.steps > MAX_STEPS {
+            return None;
+        }
+        match ty.kind {
+            Kind::Struct => self.add_struct(ty, place),
+            Kind::Array => {
+                let (element, len) = ty.array()?;
+                place.arrays.push((len, size(self.btf, element)?));
+                place.depth += 1;
+                // A flexible array has no bytes.
+                if len == 0 { Some(()) } else { self.add(element, place) }
+            }
+            _ => self.push(place, size(self.btf, id)?, scalar(self.btf, ty)?),
+        }
+    }
+
+    fn add_struct(&mut self, ty: Type<'_>, place: &Place) -> Option<()> {
+        let btf = self.btf;
+        // Bit-fields that follow each other are told as the bytes that they lie in.
+        let mut fields: Option<(Place, u32)> = None;
+        for member in btf.members(ty) {
+            let end = member.bit.checked_add(member.bits)?;
+            match &mut fields {
+                Some((_, last)) if member.bits > 0 => *last = end,
+                None if member.bits > 0 => fields = Some((place.member(member.name, member.bit)?, end)),
+                _ => {
+                    self.push_fields(fields.take(), place)?;
+                    self.add_member(&member, place)?;
+                }
+            }
+        }
+        self.push_fields(fields, place)
+    }
+
+    fn add_member(&mut self, member: &btf::Member<'_>, place: &Place) -> Option<()> {
+        let mut at = place.member(member.name, member.bit)?;
+        let (_, ty) = resolve(self.btf, member.ty)?;
+        if member.name.is_empty() && ty.kind == Kind::Struct {
+            // Its members are named as those of the struct around it.
+            at.path.clone_from(&place.path);
+        }
+        self.add(member.ty, &mut at)
+    }
+
+    /// Adds the bytes of bit-fields, which end at a bit of the struct.
+    fn push_fields(&mut self, fields: Option<(Place, u32)>, within: &Place) -> Option<()> {
+        let Some((place, end)) = fields else { return Some(()) };
+        let end = within.offset.checked_add(end.div_ceil(8))?;
+        self.push(&place, end.checked_sub(place.offset)?, Scalar::Opaque)
+    }
+
+    fn push(&mut self, place: &Place, size: u32, kind: Scalar) -> Option<()> {
+        if size == 0 {
+            return Some(());
+        }
+        let Place { path, offset, arrays, .. } = place.clone();
+        self.members.push(Member { path, offset, size, kind, arrays });
+        (self.members.len() <= MAX_MEMBERS).then_some(())
+    }
+}
+
+fn scalar(btf: &Btf<'_>, ty: Type<'_>) -> Option<Scalar> {
+    match ty.kind {
+        Kind::Int => {
+            let int = ty.int()?;
+            let is_whole = matches!(ty.size(), 1 | 2 | 4 | 8) && int.bits == ty.size() * 8;
+            Some(match (is_whole, ty.size()) {
+                (true, 1) if int.is_bool => Scalar::Boolean,
+                (true, 1) if btf.name(ty) == "char" => Scalar::Character,
+                (true, _) if int.is_signed => Scalar::Signed,
+                (true, _) if !int.is_bool => Scalar::Unsigned,
+                _ => Scalar::Opaque,
+            })
+        }
+        Kind::Enum => Some(Scalar::Enumeration),
+        Kind::Pointer => Some(Scalar::Pointer),
+        Kind::Union | Kind::Float => Some(Scalar::Opaque),
+        _ => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! A plugin in Rust whose standard library has WASI below it: built for `wasm32-wasip2`, run on the running kernel. The
+//! tests need root.
+
+use std::sync::LazyLock;
+
+use ks_tests::{Outcome, guests, repository, run_plugin};
+
+/// Built once for all tests.
+fn run(words: &[&str]) -> Outcome {
+    static PLUGIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        guests::rust_for("wasm32-wasip2", &repository().join("tests/guests/std"), "guest_std.wasm", None)
+    });
+    run_plugin("guest_std", &PLUGIN, words)
+}
+
+#[test]
+fn root_output_clocks_random_numbers_and_words_are_served() {
+    let [first, second] = [run(&["one", "two"]), run(&["one", "two"])];
+    assert_eq!(first.code, 0, "{first:#?}");
+    let lines: Vec<&str> = first.stdout.lines().take(7).collect();
+    let expected = ["words [\"one\", \"two\"]", "bytes", "slept true", "dated true", "map 2", "counted true"];
+    assert_eq!((&lines[..4], &lines[5..]), (&expected[..4], &expected[4..]), "{first:#?}");
+    assert_ne!(first.row("random"), second.row("random"), "{first:#?}");
+    assert!(first.stderr.starts_with("to standard error\n"), "{first:#?}");
+}
+
+#[test]
+fn root_what_a_plugin_has_not_is_refused_in_types_of_the_library() {
+    let outcome = run(&[]);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let expected = [
+        "file Err(NotFound)",
+        "write Err(NotFound)",
+        "list Err(NotFound)",
+        "connect Err(PermissionDenied)",
+        "listen Err(PermissionDenied)",
+        "variables 0 Err(NotPresent)",
+        "input Ok(0) []",
+        "process Err(Unsupported)",
+        "thread Err(Unsupported)",
+    ];
+    assert_eq!(outcome.stdout.lines().skip(7).collect::<Vec<_>>(), expected, "{outcome:#?}");
+    assert!(outcome.stderr.contains("plugins have no `wasi:sockets/tcp-create-socket"), "{outcome:#?}");
+}
+
+#[test]
+fn root_exit_ends_the_plugin_with_its_code() {
+    assert_eq!(run(&["exit"]).code, 1);
+}
