@@ -4,8 +4,8 @@
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Function, FunctionKind, Half, Hir, KernelBuiltin, Map, ProgramKind,
-    SharedBuiltin, Stmt, StmtKind, UserBuiltin, Walk,
+    Expr, ExprKind, FuncId, Function, Half, Hir, KernelBuiltin, Map, SharedBuiltin, Stmt, StmtKind,
+    UserBuiltin, Walk,
 };
 use crate::source::Span;
 use crate::split::Split;
@@ -35,46 +35,12 @@ impl Pending<'_> {
     fn functions(&mut self, ids: &[FuncId]) {
         for id in ids {
             let function = &self.hir.functions[*id];
-            // The verifier wants null, or what the member may give away.
-            if let FunctionKind::Method(_) = function.kind
-                && let TypeKind::Ptr(_) = self.hir.types.kind(function.ret)
-                && self.hir.is_entry(*id)
-            {
-                self.later(function.span, "a method that gives the kernel a pointer is");
-            }
             self.function_item(function);
             visit::block(self, &function.body);
         }
     }
 
     fn function_item(&mut self, function: &Function) {
-        match function.kind {
-            FunctionKind::Plain
-            | FunctionKind::Test
-            | FunctionKind::Helper
-            | FunctionKind::Program(
-                ProgramKind::PerfEvent
-                | ProgramKind::Xdp
-                | ProgramKind::Tc
-                | ProgramKind::Cgroup
-                | ProgramKind::SocketFilter
-                | ProgramKind::Probe
-                | ProgramKind::Retprobe
-                | ProgramKind::Tracepoint
-                | ProgramKind::RawTracepoint
-                | ProgramKind::SyscallEnter
-                | ProgramKind::SyscallExit
-                | ProgramKind::Lsm
-                | ProgramKind::Uprobe
-                | ProgramKind::Uretprobe,
-            )
-            | FunctionKind::Kfunc
-            | FunctionKind::Private => {}
-            FunctionKind::Program(kind) => {
-                self.later(function.span, &format!("a program for `@{}` is", kind.name()));
-            }
-            FunctionKind::Method(_) => {}
-        }
         for local in function.locals.iter() {
             if !self.has_values(local.ty) && !self.has_addresses(local.ty) {
                 self.later(local.span, &format!("a variable of type `{}` is", self.hir.types.name(local.ty)));

@@ -26,6 +26,7 @@ fn who_observes_needs_no_word_and_who_steers_does() {
         (ProgramKind::Kprobe, "kprobe/vfs_read", None),
         (ProgramKind::Kprobe, "uretprobe//bin/sh:main+0", None),
         (ProgramKind::SocketFilter, "socket", None),
+        (ProgramKind::Timer, "socket", None),
         (ProgramKind::Tracing, "fmod_ret/vfs_read", Some("modify_return=vfs_read")),
         (ProgramKind::Tracing, "?fmod_ret/vfs_read", Some("modify_return=vfs_read")),
         (ProgramKind::Tracing, "iter/task", Some("other=26")),
@@ -55,6 +56,21 @@ fn who_observes_needs_no_word_and_who_steers_does() {
         assert_eq!(judged(&allowed, &shape, &none), Ok(()), "{section}");
         assert!(judged(&Policy::nothing(), &shape, &none).is_err());
     }
+}
+
+/// Whatever kind of program it is in.
+#[test]
+fn who_starts_a_timer_needs_to_be_allowed_timers() {
+    const TIMER_START: u32 = libbpf_sys::BPF_FUNC_timer_start;
+    let calls = Calls { helpers: [(TIMER_START, "one".into())].into(), ..Calls::default() };
+    let shape = shape(ProgramKind::SocketFilter, "socket");
+    let mut policy = Policy::nothing();
+    policy.allow_word("socket_filter").expect("a class");
+    policy.allow_word("import").expect("a class");
+    let reason = judged(&policy, &shape, &calls).expect_err("no timers");
+    assert!(reason.contains("does not allow `timer`") && !reason.contains('\n'), "{reason}");
+    policy.allow_word("timer").expect("a class");
+    assert_eq!(judged(&policy, &shape, &calls), Ok(()));
 }
 
 #[test]

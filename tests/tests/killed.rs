@@ -65,13 +65,17 @@ impl Kind {
                 if (att == null) {{ return 1 }}
                 detach(att)\n"
             ),
+            // Started by its load, and left running.
+            "turns" => {
+                format!("detach(p_{name})\nif (attach(p_{name}, \"\", 0) != 0) {{ return 1 }}\n")
+            }
             _ => format!("if (attach(p_{name}, \"{target}\", 0) != 0) {{ return 1 }}\ndetach(p_{name})\n"),
         }
     }
 }
 
 /// Those of any kernel.
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::new("perf", "@perf_event", "ctx: *bpf_perf_event_data"),
     Kind::new("record", "@tracepoint(\"sched/sched_switch\")", "ctx: *trace_event_raw_sched_switch"),
     Kind::new("raw", "@raw_tracepoint(\"sched_switch\")", "preempt: bool"),
@@ -79,6 +83,7 @@ const KINDS: [Kind; 7] = [
     Kind::new("called", "@syscall_exit(\"read\")", "ret: i64"),
     Kind::new("user", "@uprobe(\"/bin/true:+0x40\")", "a: i32"),
     Kind::new("userret", "@uretprobe(\"/bin/true:+0x40\")", "ret: i32"),
+    Kind::new("turns", "@timer(\"1ms\")", "").passing("void", "", ""),
 ];
 
 /// Those of kernels that are not locked down.

@@ -8,6 +8,15 @@ pub fn lost_variable(map: &str) -> String {
     format!("__lost_{map}")
 }
 
+/// The array of the object, of one value, whose first 16 bytes are the `struct bpf_timer` of the timer program of this name.
+/// The object has it exactly for timer programs: a test run of such a program starts its timer, and whoever writes the
+/// value ends it.
+///
+/// Source: kernel/bpf/arraymap.c, `array_map_update_elem`, v6.12.
+pub fn timer_map(program: &str) -> String {
+    format!("__timer_{program}")
+}
+
 /// The section of pinned variables: its map is pinned as all of them together.
 pub const PINNED_SECTION: &str = ".data.pinned";
 

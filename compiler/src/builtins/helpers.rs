@@ -129,6 +129,7 @@ const PERF: Kinds = Kinds::of(&[ProgramKind::PerfEvent]);
 const XDP: Kinds = Kinds::of(&[ProgramKind::Xdp]);
 const TC: Kinds = Kinds::of(&[ProgramKind::Tc]);
 const CGROUP: Kinds = Kinds::of(&[ProgramKind::Cgroup]);
+const TIMER: Kinds = Kinds::of(&[ProgramKind::Timer]);
 /// What can move a packet on.
 const PACKET: Kinds = XDP.and(TC);
 const TC_CGROUP: Kinds = TC.and(CGROUP_SKB);
@@ -292,7 +293,7 @@ const LATER: &[(&str, Kinds, KernelVersion)] = &[
 ];
 
 /// What need not run for a task.
-const NO_TASK: Kinds = PACKET.and(SKB).and(METHODS);
+const NO_TASK: Kinds = PACKET.and(SKB).and(TIMER).and(METHODS);
 
 /// The first kernel that gives a caller a helper that others had before; none if it came to all at once.
 pub fn later(number: u32, caller: Caller) -> Option<KernelVersion> {

@@ -192,8 +192,19 @@ fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
             "hooks are {}",
             PACKET_HOOKS.into_iter().chain(ADDRESS_HOOKS).collect::<Vec<_>>().join(", ")
         )),
-        Argument::Period => error(501, "the period of `@timer` is a number with `ns`, `us`, `ms` or `s`")
-            .help("write `@timer(\"10ms\")`"),
+        Argument::Period => match period(&written) {
+            Some(nanoseconds) if nanoseconds < *PERIODS.start() => error(
+                501,
+                "a timer runs at most once in a millisecond",
+            )
+            .note("the kernel has nothing that would slow down a timer which leaves no time for others")
+            .help(
+                "for shorter periods: `@perf_event` with the event `cpu_clock`, which the kernel throttles",
+            ),
+            Some(_) => error(501, "a timer runs at least once in 86400 seconds"),
+            None => error(501, "the period of `@timer` is a number with `ns`, `us`, `ms` or `s`")
+                .help("write `@timer(\"10ms\")`"),
+        },
         Argument::Name(example) => error(
             if word.name == "raw_tracepoint" { 505 } else { 506 },
             &format!("the target of `@{}` is a name alone", word.name),
@@ -231,7 +242,10 @@ fn parse(form: Argument, argument: &StrLit) -> Option<Target> {
             known.then(|| Target::Name(text.to_owned()))
         }
         Argument::Place => user_place(text),
-        Argument::Period => period(text).map(|nanoseconds| Target::Period { nanoseconds }),
+        Argument::Period => {
+            let nanoseconds = period(text).filter(|nanoseconds| PERIODS.contains(nanoseconds))?;
+            Some(Target::Period { nanoseconds })
+        }
     }
 }
 
@@ -266,6 +280,11 @@ fn user_place(text: &str) -> Option<Target> {
     (!blank).then(|| Target::User { path: path.to_owned(), symbol, offset })
 }
 
+/// Nanoseconds between two runs of a timer: a turn may take as long as any run of a program, some milliseconds at worst, and
+/// nothing runs beside it on its CPU.
+const PERIODS: std::ops::RangeInclusive<u64> = 1_000_000..=86_400_000_000_000;
+
+/// Nanoseconds; more than can be counted are the most that can.
 fn period(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let scale = match &text[digits..] {
@@ -275,6 +294,8 @@ fn period(text: &str) -> Option<u64> {
         "s" => 1_000_000_000,
         _ => return None,
     };
-    let count: u64 = text[..digits].parse().ok()?;
-    count.checked_mul(scale).filter(|nanoseconds| *nanoseconds > 0)
+    let count = text[..digits]
+        .bytes()
+        .try_fold(0u64, |count, digit| count.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+    (digits > 0).then(|| count.unwrap_or(u64::MAX).saturating_mul(scale))
 }

@@ -161,6 +161,15 @@ impl Body<'_, '_> {
         if given.is_empty() {
             return;
         }
+        if let Target::Period { .. } = self.checker.signatures[program].target {
+            let declared = self.checker.signatures[program].span;
+            self.report(
+                Diagnostic::error(518, target.span, "a timer has no target")
+                    .also(declared, "its attribute says all")
+                    .suggest(target.span, "\"\"", "write an empty string"),
+            );
+            return;
+        }
         let given = String::from_utf8_lossy(given).into_owned();
         let signature = &self.checker.signatures[program];
         let Some(own) = other_target(&signature.target, signature.kind, &given) else { return };

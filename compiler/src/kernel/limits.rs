@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::diag::Diagnostic;
-use crate::hir::FuncId;
+use crate::hir::{FuncId, Hir, Target};
 use crate::kernel::mir::{Function, Program};
 use crate::kernel::scratch::callees;
 use crate::source::Span;
@@ -17,19 +17,19 @@ const MAX_FRAMES: u32 = 8;
 const FRAME_ROUNDING: u32 = 32;
 
 /// The programs whose chain of calls needs more stack than there is, frames as they were allocated.
-pub fn overfull(functions: &[Function], frames: &BTreeMap<FuncId, u32>) -> BTreeSet<FuncId> {
-    let calls = Calls::new(functions, frames);
+pub fn overfull(hir: &Hir, functions: &[Function], frames: &BTreeMap<FuncId, u32>) -> BTreeSet<FuncId> {
+    let calls = Calls::new(hir, functions, frames);
     let programs = functions.iter().filter(|one| one.is_program).map(|one| one.id);
-    programs.filter(|program| calls.deepest(*program).bytes > STACK_BYTES).collect()
+    programs.filter(|program| calls.whole(*program).bytes > STACK_BYTES).collect()
 }
 
 /// Refuses programs whose chain of calls needs more stack or frames than there are.
-pub fn stack(program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Diagnostic> {
+pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Diagnostic> {
     let functions = &program.functions;
-    let calls = Calls::new(functions, frames);
+    let calls = Calls::new(hir, functions, frames);
     let mut errors = Vec::new();
     for one in functions.iter().filter(|one| one.is_program) {
-        let chain = calls.deepest(one.id);
+        let chain = calls.whole(one.id);
         if chain.bytes > STACK_BYTES {
             let what = format!("a program that needs {} bytes of stack with what it calls is", chain.bytes);
             let hint =
@@ -60,13 +60,25 @@ struct Chain {
 
 /// Who calls whom, and the frames.
 struct Calls<'a> {
+    hir: &'a Hir,
     frames: &'a BTreeMap<FuncId, u32>,
     callees: BTreeMap<FuncId, BTreeSet<FuncId>>,
 }
 
 impl Calls<'_> {
-    fn new<'a>(functions: &[Function], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
-        Calls { frames, callees: functions.iter().map(|one| (one.id, callees(one).collect())).collect() }
+    fn new<'a>(hir: &'a Hir, functions: &[Function], frames: &'a BTreeMap<FuncId, u32>) -> Calls<'a> {
+        Calls { hir, frames, callees: functions.iter().map(|one| (one.id, callees(one).collect())).collect() }
+    }
+
+    /// The most that a program may use, with what enters it: the kernel calls a timer's function through another one.
+    fn whole(&self, program: FuncId) -> Chain {
+        let own = self.deepest(program);
+        match self.hir.functions[program].target {
+            Target::Period { .. } => {
+                Chain { bytes: own.bytes.saturating_add(FRAME_ROUNDING), frames: own.frames + 1 }
+            }
+            _ => own,
+        }
     }
 
     /// The most that the function and what it calls may use. There is no recursion: the front end refuses it.

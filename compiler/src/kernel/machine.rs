@@ -8,7 +8,8 @@ use super::mir::{Callee, Function, Helper, Inst, Kfunc, Op, Program};
 use super::scratch::callees;
 use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
-use crate::hir::Hir;
+use crate::hir::{Hir, Target};
+use crate::source::Span;
 
 /// A version of the BPF instruction set, as compilers number them.
 /// Source: Documentation/bpf/standardization/instruction-set.rst, v6.12, and `-mcpu` of LLVM's BPF target.
@@ -149,6 +150,12 @@ impl Machine {
         let insts = program.functions.iter().flat_map(Function::insts);
         let mut found: Vec<Diagnostic> = insts.filter_map(|inst| too_new(inst, kernel, program)).collect();
         found.extend(helpers_too_new(hir, program, kernel));
+        if kernel < TIMERS_SINCE {
+            found.extend(timers(hir, program).map(|span| {
+                let text = format!("a timer needs Linux {TIMERS_SINCE}, and this is compiled for {kernel}");
+                Diagnostic::error(1005, span, text)
+            }));
+        }
         let mut reported = BTreeSet::new();
         found.retain(|one| reported.insert(one.primary.span));
         found
@@ -182,8 +189,17 @@ fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<D
     found
 }
 
+/// The places of programs that are timers.
+fn timers(hir: &Hir, program: &Program) -> impl Iterator<Item = Span> {
+    let functions = program.functions.iter().filter(|one| one.is_program);
+    let is_timer = |one: &&Function| matches!(hir.functions[one.id].target, Target::Period { .. });
+    functions.filter(is_timer).map(|one| one.span)
+}
+
 /// The first kernel with `bpf_for_each_map_elem`.
 const WALKS_SINCE: KernelVersion = KernelVersion::new(5, 13);
+/// The first kernel with `bpf_timer_init` and its kin.
+const TIMERS_SINCE: KernelVersion = KernelVersion::new(5, 15);
 /// The first kernel with `bpf_loop`.
 const LOOP_SINCE: KernelVersion = KernelVersion::new(5, 17);
 /// The first kernel with `bpf_iter_num_new` and its kin.

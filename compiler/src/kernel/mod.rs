@@ -129,7 +129,7 @@ pub fn compile(
     if errors.is_empty() {
         errors = own;
     }
-    let overfull = limits::overfull(&mir.program.functions, &code.frames);
+    let overfull = limits::overfull(hir, &mir.program.functions, &code.frames);
     let plain = lower::lower(hir, split, machine, None)?;
     for (least, effort) in WITH_SCRATCH {
         let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
@@ -228,7 +228,7 @@ impl<'a> Mir<'a> {
     /// What the machine's kernel would not take.
     fn refusals(&self, code: &Code<'_>) -> Vec<Diagnostic> {
         let refused = self.machine.refusals(self.hir, &self.program);
-        if refused.is_empty() { limits::stack(&self.program, &code.frames) } else { refused }
+        if refused.is_empty() { limits::stack(self.hir, &self.program, &code.frames) } else { refused }
     }
 
     /// Selects instructions and registers.
@@ -251,7 +251,9 @@ impl<'a> Mir<'a> {
             let code = emit::emit(&selected, &registers, self.machine.cpu, function.span, &mut assembly)
                 .map_err(|error| mistake(span, &error))?;
             frames.insert(function.id, code.frame_bytes);
-            assembly.define(function.id, &function.name, code, sources);
+            assembly
+                .define(function.id, &function.name, code, sources)
+                .map_err(|error| mistake(span, &error))?;
         }
         Ok(Code { assembly, frames })
     }

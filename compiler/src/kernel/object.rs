@@ -3,6 +3,7 @@
 mod core;
 mod maps;
 mod struct_ops;
+mod timer;
 mod types;
 mod variables;
 
@@ -16,7 +17,9 @@ use super::isel::{Symbol, Target};
 use super::mir::core::{CoreField, CoreQuestion};
 use super::mir::{self, Count, Kfunc, MapSymbol};
 use super::section;
-use crate::bpf::{CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, MapRef, disasm};
+use crate::bpf::{
+    self, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, KfuncRef, LabelError, MapRef, disasm,
+};
 use crate::btf::{self, CoreRelo, FuncLinkage, IntEncoding, Line, Member};
 use crate::elf::{CodeSection, ElfError, FunctionBody, FunctionDecl, KfuncPresence, ObjectBuilder};
 use crate::hir::{ExternId, FuncId, Function, GlobalId, Hir};
@@ -39,6 +42,7 @@ pub struct Assembly<'a> {
     symbols: BTreeMap<FuncId, String>,
     kfuncs: BTreeMap<Kfunc, KfuncRef>,
     externals: BTreeMap<ExternId, KfuncRef>,
+    timers: BTreeMap<FuncId, timer::Timer>,
     core: core::Core,
     arch: Arch,
     code: Vec<(String, Vec<Insn>)>,
@@ -58,6 +62,7 @@ impl<'a> Assembly<'a> {
             symbols: BTreeMap::new(),
             kfuncs: BTreeMap::new(),
             externals: BTreeMap::new(),
+            timers: BTreeMap::new(),
             core: core::Core::of(&program.functions),
             arch,
             code: Vec::new(),
@@ -96,6 +101,9 @@ impl<'a> Assembly<'a> {
                 false => self.declare_body(declared, program),
             };
         };
+        if self.declare_timer(declared) {
+            return;
+        }
         let is_program = declared.is_program;
         let (section, linkage) = if is_program {
             (CodeSection::Program(section::of(function, self.arch)), FuncLinkage::Global)
@@ -190,14 +198,26 @@ impl<'a> Assembly<'a> {
     }
 
     /// Gives a function its body.
-    pub fn define(&mut self, id: FuncId, name: &str, code: Code, sources: &SourceMap) {
-        let Some(function) = self.functions.get(&id) else {
-            return;
-        };
+    ///
+    /// # Errors
+    /// A mistake of this compiler.
+    pub fn define(
+        &mut self,
+        id: FuncId,
+        name: &str,
+        code: Code,
+        sources: &SourceMap,
+    ) -> Result<(), LabelError> {
+        let Some(function) = self.functions.get(&id).copied() else { return Ok(()) };
         let lines = code.spans.iter().map(|(at, span)| line(sources, *at, *span)).collect();
-        self.code.push((name.to_owned(), code.insns.clone()));
+        let name = match self.timers.contains_key(&id) {
+            true => self.builder.symbol_name(bpf::Symbol::Function(function)).unwrap_or_default(),
+            false => name.to_owned(),
+        };
+        self.code.push((name, code.insns.clone()));
         let body = FunctionBody { code: code.insns, lines, relos: code.relos };
-        self.builder.define_function(*function, body);
+        self.builder.define_function(function, body);
+        self.define_timer(id, function, sources)
     }
 
     /// The instructions as text.

@@ -16,7 +16,8 @@ pub(super) fn of(function: &Function, arch: Arch) -> String {
         (ProgramKind::Xdp, _) => "xdp".into(),
         (ProgramKind::Tc, Target::Egress(true)) => "tcx/egress".into(),
         (ProgramKind::Tc, _) => "tcx/ingress".into(),
-        (ProgramKind::SocketFilter, _) => "socket".into(),
+        // The type that may have timers, sleeps never and needs no rights at any interface.
+        (ProgramKind::SocketFilter | ProgramKind::Timer, _) => "socket".into(),
         (ProgramKind::Cgroup, Target::Name(hook)) if matches!(hook.as_str(), "ingress" | "egress") => {
             format!("cgroup_skb/{hook}")
         }

@@ -2,11 +2,11 @@
 
 use wasm_encoder::{Instruction as I, ValType};
 
-use super::code::{Code, Var, mem};
+use super::code::{Code, Var, WasmGlobal, mem};
 use super::cx::{Cx, Kept};
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
-use crate::hir::FuncId;
+use crate::hir::{FuncId, Target};
 
 /// EINTR of `include/uapi/asm-generic/errno-base.h`.
 const EINTR: i32 = 4;
@@ -30,7 +30,18 @@ pub fn load(cx: &mut Cx<'_>, code: &mut Code, program: FuncId) {
     code.i32(0).op(I::Return).end();
     code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
     shared::ask_variables(cx, code);
+    if let Target::Period { .. } = cx.hir.functions[program].target {
+        start(cx, code, kept);
+    }
     code.get_global(kept);
+}
+
+/// Starts a timer, which is loaded only if that works.
+fn start(cx: &mut Cx<'_>, code: &mut Code, program: WasmGlobal) {
+    let attach = cx.routine(Routine::AttachTarget);
+    code.get_global(program).i32(0).i32(0).i64(0).get(Var(0)).get(Var(1)).call(attach);
+    code.if_();
+    code.i32(0).set_global(program).i32(0).op(I::Return).end();
 }
 
 /// [`Routine::Sleep`].

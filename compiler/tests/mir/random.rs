@@ -84,6 +84,7 @@ fn function(numbers: &mut Numbers, id: usize, callees: Vec<FuncId>) -> Function 
         name: format!("f{id}"),
         span: span(),
         is_program: callees.len() == id && id == FUNCTIONS - 1,
+        is_called: callees.len() != id || id != FUNCTIONS - 1,
         params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),

@@ -797,6 +797,7 @@ extern bool kernelscript_host_bpf_method_program_info(kernelscript_host_bpf_borr
 // Attaches the program to a target of its kind: `category/event` for a tracepoint, the event's name for a raw one.
 // Probes, hooks of the security module and tracepoints with typed arguments have their target in the plugin's
 // object: the target repeats it or is empty. A tracepoint's may be empty, too, or the event without its category.
+// A timer of `@timer` has none: attached to the empty string it runs until the link is dropped.
 // 
 // Flags are those of xdp: 0 for the driver, or the kernel's own code if the driver cannot; 2 for the kernel's, 4 for
 // the driver's, 8 for the device's; 1 beside these says nothing more. For any other kind they have no effect, and one

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::attach::Filter;
+use super::attach::{Filter, Running};
 
 /// A program's attachment to its target. Dropping it detaches, and so does the end of the process, however it ends.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ enum Held {
     Descriptor(OwnedFd),
     /// What the kernel has no links for.
     Filter(Filter),
+    /// What the kernel ends with its map.
+    Timer(Running),
 }
 
 impl Link {
@@ -27,5 +29,9 @@ impl Link {
 
     pub(super) fn of_filter(filter: Filter) -> Link {
         Link { _held: Held::Filter(filter) }
+    }
+
+    pub(super) fn of_timer(timer: Running) -> Link {
+        Link { _held: Held::Timer(timer) }
     }
 }

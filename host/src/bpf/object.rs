@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use ks_wit::object::{MODULE_PREFIX, PINNED_LAYOUT, PRINTS_SECTION, lost_variable};
+use ks_wit::object::{MODULE_PREFIX, PINNED_LAYOUT, PRINTS_SECTION, lost_variable, timer_map};
 use ks_wit::section::{BpfRecord, FAULT_COUNT_PREFIX};
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
@@ -197,7 +197,10 @@ impl Object {
         self.load()?;
         let Stage::Loaded(loaded) = &self.stage else { return Err(BpfError::NoObject) };
         match loaded.object.progs().find(|program| program.name() == name) {
-            Some(inner) => Ok(Program { inner, supervisor: self.supervisor.as_ref() }),
+            Some(inner) => {
+                let timer = loaded.maps.get(&timer_map(name));
+                Ok(Program { inner, supervisor: self.supervisor.as_ref(), timer })
+            }
             None => {
                 let known =
                     loaded.object.progs().map(|program| program.name().to_string_lossy().into_owned());

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use super::attach::Supervisor;
 use super::error::BpfError;
 use super::link::Link;
+use super::map::Map;
 use super::sys;
 
 /// The type of a program, as far as this host tells them apart.
@@ -33,6 +34,8 @@ pub enum ProgramKind {
     /// Sees the packets that a socket gets.
     #[doc(alias = "BPF_PROG_TYPE_SOCKET_FILTER")]
     SocketFilter,
+    /// Runs again and again. Its type is that of socket filters; the object has the map of its timer.
+    Timer,
     /// Sees the packets of a control group's sockets.
     #[doc(alias = "BPF_PROG_TYPE_CGROUP_SKB")]
     CgroupSkb,
@@ -69,7 +72,7 @@ impl ProgramKind {
             ProgramKind::RawTracepoint => libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
             ProgramKind::Xdp => libbpf_sys::BPF_PROG_TYPE_XDP,
             ProgramKind::SchedCls => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
-            ProgramKind::SocketFilter => libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
+            ProgramKind::SocketFilter | ProgramKind::Timer => libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
             ProgramKind::CgroupSkb => libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
             ProgramKind::CgroupSockAddr => libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCK_ADDR,
             ProgramKind::Tracing => libbpf_sys::BPF_PROG_TYPE_TRACING,
@@ -77,6 +80,16 @@ impl ProgramKind {
             ProgramKind::Kprobe => libbpf_sys::BPF_PROG_TYPE_KPROBE,
             ProgramKind::StructOps => libbpf_sys::BPF_PROG_TYPE_STRUCT_OPS,
             ProgramKind::Other(number) => number,
+        }
+    }
+}
+
+impl ProgramKind {
+    /// The kind of a program of a type, in an object that has the map of its timer or not.
+    pub(super) fn with_timer(ty: u32, has_timer: bool) -> ProgramKind {
+        match ProgramKind::from(ty) {
+            ProgramKind::SocketFilter if has_timer => ProgramKind::Timer,
+            kind => kind,
         }
     }
 }
@@ -110,6 +123,7 @@ impl fmt::Display for ProgramKind {
             ProgramKind::Xdp => f.write_str("xdp"),
             ProgramKind::SchedCls => f.write_str("tc"),
             ProgramKind::SocketFilter => f.write_str("socket_filter"),
+            ProgramKind::Timer => f.write_str("timer"),
             ProgramKind::CgroupSkb => f.write_str("cgroup_skb"),
             ProgramKind::CgroupSockAddr => f.write_str("cgroup_sock_addr"),
             ProgramKind::Tracing => f.write_str("tracing"),
@@ -138,6 +152,8 @@ pub struct Program<'object> {
     pub(super) inner: libbpf_rs::Program<'object>,
     /// Undoes what has no link.
     pub(super) supervisor: Option<&'object Arc<Supervisor>>,
+    /// The map of its timer.
+    pub(super) timer: Option<&'object Arc<Map>>,
 }
 
 impl Program<'_> {
@@ -148,7 +164,7 @@ impl Program<'_> {
 
     /// The type, as the object says.
     pub fn kind(&self) -> ProgramKind {
-        ProgramKind::from(self.inner.prog_type() as u32)
+        ProgramKind::with_timer(self.inner.prog_type() as u32, self.timer.is_some())
     }
 
     /// Its section, as the object says.

@@ -1,5 +1,8 @@
 //! What libbpf has read of an object that is not loaded yet: exactly what it will create.
 
+use std::ffi::OsStr;
+
+use ks_wit::object::timer_map;
 use libbpf_rs::{MapType, OpenObject};
 
 use super::map::possible_cpus;
@@ -42,10 +45,13 @@ pub struct MapSize {
 
 /// The shape of an open object, without its pins.
 pub(super) fn of(open: &OpenObject) -> ObjectShape {
-    let programs = open.progs().map(|program| ProgramShape {
-        name: program.name().to_string_lossy().into_owned(),
-        section: program.section().to_string_lossy().into_owned(),
-        kind: ProgramKind::from(program.prog_type() as u32),
+    let programs = open.progs().map(|program| {
+        let name = program.name().to_string_lossy().into_owned();
+        let timer = timer_map(&name);
+        let has_timer = open.maps().any(|map| map.name() == OsStr::new(&timer));
+        let section = program.section().to_string_lossy().into_owned();
+        let kind = ProgramKind::with_timer(program.prog_type() as u32, has_timer);
+        ProgramShape { name, section, kind }
     });
     let maps = open.maps().filter(|map| map.map_type() != MapType::StructOps);
     let structs = open.maps().filter(|map| map.map_type() == MapType::StructOps);

@@ -24,6 +24,8 @@ pub enum Class {
     Tracing,
     /// Shows the packets of an interface to a program.
     SocketFilter,
+    /// Runs a program again and again.
+    Timer,
     /// Asks for the names of addresses.
     Symbols,
     /// Imports an interface of the contract.
@@ -52,7 +54,7 @@ pub enum Class {
 
 impl Class {
     /// All, in the order of messages.
-    pub const ALL: [Class; 21] = [
+    pub const ALL: [Class; 22] = [
         Class::Event,
         Class::Scope,
         Class::PerfEvent,
@@ -62,6 +64,7 @@ impl Class {
         Class::Uprobe,
         Class::Tracing,
         Class::SocketFilter,
+        Class::Timer,
         Class::Symbols,
         Class::Import,
         Class::Xdp,
@@ -102,6 +105,7 @@ impl Class {
             Class::Uprobe => ("uprobe", "PATH:FUNCTION", "run programs in functions of others"),
             Class::Tracing => ("tracing", "FUNCTION", "run programs in functions of the kernel"),
             Class::SocketFilter => ("socket_filter", "INTERFACE", "see packets"),
+            Class::Timer => ("timer", "*", "run programs again and again"),
             Class::Symbols => ("symbols", "OWNER", "read the names of addresses"),
             Class::Import => ("import", "INTERFACE", "call the host so"),
             Class::Xdp => ("xdp", "INTERFACE", "drop, change and redirect packets"),
@@ -130,6 +134,7 @@ impl Class {
                 | Class::Uprobe
                 | Class::Tracing
                 | Class::SocketFilter
+                | Class::Timer
                 | Class::Symbols
                 | Class::Import
         )

@@ -225,13 +225,18 @@ pub(super) fn helper_name(number: u32) -> String {
 
 /// Whether a helper changes nothing but the plugin's own maps and rings: it reads, or prints for whoever looks.
 pub(super) fn helper_observes(number: u32) -> bool {
-    matches!(number, 1..=8 | 12 | 14..=17 | 20 | 22 | 24..=29 | 33..=35 | 37 | 42 | 45..=47 | 55..=57 | 66..=69 | 79..=81 | 83..=89 | 93..=96 | 98..=103 | 105..=108 | 111..=115 | 118..=123 | 125..=134 | 136..=142 | 145..=151 | 153..=154 | 156..=158 | 160..=165 | 169..=178 | 180..=186 | 188..=189 | 191 | 193..=203 | 208..=211)
+    matches!(number, 1..=8 | 12 | 14..=17 | 20 | 22 | 24..=29 | 33..=35 | 37 | 42 | 45..=47 | 55..=57 | 66..=69 | 79..=81 | 83..=89 | 93..=96 | 98..=103 | 105..=108 | 111..=115 | 118..=123 | 125..=134 | 136..=142 | 145..=151 | 153..=154 | 156..=158 | 160..=165 | 173..=178 | 180..=186 | 188..=189 | 191 | 193..=203 | 208..=211)
 }
 
 /// Whether a helper changes packets and what becomes of them. The kernel has it only for programs whose kind decides about
 /// packets and sockets, which a policy is asked about.
 pub(super) fn helper_is_of_packets(number: u32) -> bool {
     matches!(number, 9..=11 | 13 | 18..=19 | 21 | 23 | 30..=32 | 38..=41 | 43..=44 | 48 | 50..=51 | 54 | 65 | 97 | 110 | 124 | 135 | 152 | 155 | 187 | 190 | 192 | 204..=207)
+}
+
+/// Whether a helper makes a function of the program run later.
+pub(super) fn helper_is_of_timers(number: u32) -> bool {
+    matches!(number, 169..=172)
 }
 
 /// Whether a function of the kernel changes nothing but what the program itself holds.

@@ -1,7 +1,9 @@
 //! What a plugin needs to be allowed, as its file tells.
 
 use super::Class;
-use super::functions::{helper_is_of_packets, helper_name, helper_observes, kfunc_observes};
+use super::functions::{
+    helper_is_of_packets, helper_is_of_timers, helper_name, helper_observes, kfunc_observes,
+};
 use crate::bpf::{Calls, ObjectShape, ProgramKind, ProgramShape};
 
 /// One act that a plugin asks for.
@@ -19,7 +21,13 @@ pub struct Need {
 pub fn needs(shape: &ObjectShape, calls: &Calls, imports: &[String]) -> Vec<Need> {
     let mut needs: Vec<Need> = shape.programs.iter().map(of_program).collect();
     for (number, function) in &calls.helpers {
-        if !helper_observes(*number) && !helper_is_of_packets(*number) {
+        if helper_is_of_timers(*number) {
+            needs.push(Need {
+                class: Class::Timer,
+                target: None,
+                by: printable(&format!("program `{function}`")),
+            });
+        } else if !helper_observes(*number) && !helper_is_of_packets(*number) {
             needs.push(need(Class::Helper, helper_name(*number), format!("program `{function}`")));
         }
     }
@@ -56,8 +64,15 @@ fn after_slash(text: &str) -> &str {
 fn of_program(program: &ProgramShape) -> Need {
     let class = class_of(program.kind, &program.section);
     // The rest of the section is for people, or is overruled by the target of the attach.
-    let known_later =
-        [Class::Xdp, Class::Tc, Class::Cgroup, Class::SocketFilter, Class::PerfEvent, Class::StructOps];
+    let known_later = [
+        Class::Xdp,
+        Class::Tc,
+        Class::Cgroup,
+        Class::SocketFilter,
+        Class::Timer,
+        Class::PerfEvent,
+        Class::StructOps,
+    ];
     let target = match class {
         Class::Other => Some(program.kind.number().to_string()),
         class if known_later.contains(&class) => None,
@@ -79,6 +94,7 @@ pub(crate) fn class_of(kind: ProgramKind, section: &str) -> Class {
         ProgramKind::Xdp => Class::Xdp,
         ProgramKind::SchedCls => Class::Tc,
         ProgramKind::SocketFilter => Class::SocketFilter,
+        ProgramKind::Timer => Class::Timer,
         ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => Class::Cgroup,
         ProgramKind::Lsm => Class::Lsm,
         ProgramKind::StructOps => Class::StructOps,

@@ -151,6 +151,7 @@ impl State {
         let target = match class {
             Class::Tracepoint => program.tracepoint_target(target),
             Class::PerfEvent
+            | Class::Timer
             | Class::Kprobe
             | Class::Uprobe
             | Class::Tracing

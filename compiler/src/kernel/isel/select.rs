@@ -345,9 +345,9 @@ impl Selector<'_> {
             }
             Op::PtrAdd(_, index) if self.indexed_frame(result).is_some() => {
                 let index = self.register(*index);
-                let (lhs, rhs) = match self.function.is_program {
-                    true => (index, Rhs::Frame),
-                    false => (self.frame(), Rhs::Reg(index)),
+                let (lhs, rhs) = match self.function.is_called {
+                    false => (index, Rhs::Frame),
+                    true => (self.frame(), Rhs::Reg(index)),
                 };
                 let dst = self.define(result);
                 self.push(Kind::Alu { op: AluOp::Add, width: Width::W64, dst, lhs, rhs });

@@ -52,7 +52,7 @@ use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
 use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, Function, Hir, LocalId, ProgramKind};
+use crate::hir::{FuncId, Function, Hir, LocalId, ProgramKind, Target};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
@@ -253,6 +253,7 @@ impl<'a> Lowerer<'a> {
             name: source.name.clone(),
             span: source.span,
             is_program,
+            is_called: !is_program || matches!(source.target, Target::Period { .. }),
             params: Vec::new(),
             ret,
             values: IndexVec::new(),

@@ -244,6 +244,9 @@ pub struct Function {
     pub span: Span,
     /// The kernel enters it: the only parameter is the context.
     pub is_program: bool,
+    /// It runs in a frame that is not the first: another function of the object calls it. What a timer runs is a program
+    /// that is called.
+    pub is_called: bool,
     /// The names of the parameters. Those that the script does not have begin with `__`.
     pub params: Vec<String>,
     /// The type of the result.

@@ -161,6 +161,8 @@ const MMAPABLE: u32 = 1 << 10;
 const NUMA_NODE: u32 = 4;
 /// Bytes of the ring buffer of printed lines.
 const PRINTS_BYTES: u32 = 256 << 10;
+/// BPF_MAP_TYPE_ARRAY.
+pub(super) const ARRAY: u32 = 2;
 /// BPF_MAP_TYPE_PERF_EVENT_ARRAY.
 const EVENT_ARRAY: u32 = 4;
 /// BPF_MAP_TYPE_RINGBUF.
@@ -170,7 +172,7 @@ const RING_BUFFER: u32 = 27;
 fn map_type(kind: MapKind) -> u32 {
     match kind {
         MapKind::Hash => 1,
-        MapKind::Array => 2,
+        MapKind::Array => ARRAY,
         MapKind::PercpuHash => 5,
         MapKind::PercpuArray => 6,
         MapKind::StackTrace => 7,

@@ -22,6 +22,7 @@ fn builder() -> Builder {
         name: "t".into(),
         span: span(),
         is_program: false,
+        is_called: true,
         params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),
@@ -444,6 +445,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
     let mut caller = caller.finish();
     caller.id = FuncId::new(1);
     caller.is_program = true;
+    caller.is_called = false;
     // A program's parameter is the context.
     let context = caller.blocks[caller.entry()].params[0];
     caller.values[context] = Type::Ptr(Origin::Context);

@@ -8,6 +8,7 @@ mod cgroup;
 mod clsact;
 mod net;
 mod probe;
+mod timer;
 mod trace;
 
 use std::os::fd::AsFd;
@@ -22,10 +23,11 @@ use super::sys;
 pub(super) use clsact::Filter;
 pub use clsact::Supervisor;
 pub use probe::Place;
+pub(super) use timer::Running;
 
 impl Program<'_> {
     /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, a cgroup,
-    /// or the function, tracepoint or hook that it was loaded for. Flags are looked at for a kind that has some, see
+    /// or the function, tracepoint or hook that it was loaded for. A timer has none, and is started. Flags are looked at for a kind that has some, see
     /// [`ProgramKind::has_flags`].
     ///
     /// # Errors
@@ -35,6 +37,7 @@ impl Program<'_> {
             ProgramKind::Xdp => self.attach_xdp(target, flags),
             ProgramKind::SchedCls => self.attach_tc(target),
             ProgramKind::SocketFilter => self.attach_socket_filter(target),
+            ProgramKind::Timer => self.start_timer(target),
             ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => self.attach_cgroup(target),
             ProgramKind::RawTracepoint => self.attach_raw_tracepoint(target),
             ProgramKind::Tracing | ProgramKind::Lsm => self.attach_traced(target),

@@ -50,6 +50,7 @@ impl Maker {
             name: format!("{}_{suffix}", function.name),
             span: function.span,
             is_program: false,
+            is_called: true,
             params,
             ret: Type::I32,
             values: IndexVec::new(),
