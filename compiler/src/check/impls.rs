@@ -174,6 +174,7 @@ impl Checker<'_> {
                         Diagnostic::error(515, name.span, text).label(format!("the member is `{ty}`")),
                     );
                 }
+                None if table.is_none() => self.refuse_pointer_result(method, &signature),
                 None => {}
             }
             self.compare_declared(method, &signature, declared);
@@ -234,7 +235,22 @@ impl Checker<'_> {
             let text = format!("method does not fit the member `{name}`");
             let label = format!("it returns `{}`, the member `{real}`", self.types.name(signature.ret));
             self.report(Diagnostic::error(515, span, text).label(label).help(help));
+        } else {
+            self.refuse_pointer_result(method, signature);
         }
+    }
+
+    /// The kernel takes a pointer only if it is null or owns an object of the member's own type, and a script cannot own
+    /// one. Source: kernel/bpf/verifier.c, `check_return_code`, v6.18.
+    fn refuse_pointer_result(&mut self, method: &ast::Function, signature: &Signature) {
+        let TypeKind::Ptr(_) = self.types.kind(signature.ret) else { return };
+        let span = method.ret.as_ref().map_or(method.name.span, |returns| returns.ty.span);
+        let text = format!("`{}` gives the kernel a pointer", method.name.name);
+        self.report(
+            Diagnostic::error(515, span, text)
+                .note("the kernel takes only an object that the method owns, such as a packet taken off a queue")
+                .note("a script owns no objects of the kernel"),
+        );
     }
 
     /// A method against the member as the script declares it, where it declares a function.
