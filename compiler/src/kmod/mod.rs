@@ -175,9 +175,11 @@ MODULE_DESCRIPTION(\"Functions of {name}.ks for BPF programs\");
 /// What a module cannot have.
 fn refused<T>(span: Span, what: &str) -> Result<T, Box<Diagnostic>> {
     let text = format!("{what} not possible in a kernel module");
-    Err(Box::new(Diagnostic::error(1006, span, text).help(
-        "build without `--emit kmod`: then `@kfunc` and `@private` functions are part of the BPF object",
-    )))
+    Err(Box::new(
+        Diagnostic::error(1006, span, text)
+            .note("nothing checks a module when it is loaded, so it has no pointers, and it is apart from the BPF object")
+            .help("build without `--emit kmod`: then `@kfunc` and `@private` functions are part of the BPF object"),
+    ))
 }
 
 /// The name of a function in C: exported ones keep theirs, so that programs find them.
