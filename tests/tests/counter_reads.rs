@@ -191,8 +191,10 @@ fn root_a_counter_that_cannot_be_opened_reads_as_minus_one() {
 
 const DENIED: &str = r#"
 counter faults : page_faults
+var memory : u8[1048576]
 
 fn main() -> i32 {
+    for (page in 0..128) { memory[page * 4096] = 1 }
     print("here %lld", read(faults).raw)
     return 0
 }

@@ -97,8 +97,8 @@ fn main() -> i32 {
 }
 "#;
 
-/// Pins, pages of maps, batches, records, counters that programs read, and the places that steer: uprobe, tcx,
-/// control group, struct_ops.
+/// Pins, pages of maps, batches, records, counters that programs read, a timer, and the places that steer: uprobe,
+/// tcx, control group, struct_ops.
 const PLACES: &str = r#"
 struct Seen { number: u64 }
 pin var NAMEkept : u64 = 5
@@ -135,6 +135,9 @@ fn NAMEtc(ctx: *__sk_buff) -> i32 { return TC_ACT_OK }
 @cgroup("connect4")
 fn NAMEask(ctx: *bpf_sock_addr) -> i32 { return 1 }
 
+@timer("1ms")
+fn NAMEtick() -> void { }
+
 @struct_ops("tcp_congestion_ops")
 impl NAMEcc {
     fn ssthresh(sk: *u8) -> u32 { return 2 }
@@ -163,6 +166,8 @@ fn main() -> i32 {
     if (attach(packets, "lo", 0) != 0) { return 13 }
     var ask = load(NAMEask)
     if (attach(ask, "GROUP", 0) != 0) { return 14 }
+    var tick = load(NAMEtick)
+    if (tick == null) { return 16 }
     if (register(NAMEcc) != 0) { return 15 }
     for (i in 0..40) { NAMEwalk[i] = 1 }
     var sum : u64 = 0
@@ -173,6 +178,7 @@ fn main() -> i32 {
     print("sum %u, kept %u, pins %u, taken %u, hits %u, entry %u", sum, NAMEkept, NAMEpins[1], taken > 20, NAMEhits > 20,
         NAMEvalues[1])
     detach(packets)
+    detach(tick)
     detach(ask)
     detach(probe)
     // What is registered would be waited for.
