@@ -17,10 +17,14 @@ inlined u32 class_of(u8 service, u32 length)
 SEC("tc")
 int mark(struct __sk_buff *ctx)
 {
-	u8 *packet = DATA(ctx), *end = DATA_END(ctx);
-	u32 class = class_of(byte_at(packet, end, 15), ctx->len);
+	u8 *packet, *end;
 	u64 *entry;
+	u32 class;
 
+	IN_ONE_PIECE(ctx);
+	packet = DATA(ctx);
+	end = DATA_END(ctx);
+	class = class_of(byte_at(packet, end, 15), ctx->len);
 	ctx->mark = class + 256;
 	ctx->priority = class;
 	entry = bpf_map_lookup_elem(&classes, &class);

@@ -19,5 +19,12 @@ inlined u32 word_at(const u8 *packet, const u8 *end, u32 at)
 	return packet + at + 4 <= end ? *(const u32 *)(packet + at) : 0;
 }
 
+/* Brings a packet of tc into one piece: what lies elsewhere would read as 0. */
+#define IN_ONE_PIECE(ctx) \
+	do { \
+		if ((u64)(DATA_END(ctx) - DATA(ctx)) < (ctx)->len) \
+			bpf_skb_pull_data(ctx, (ctx)->len); \
+	} while (0)
+
 #define DATA(ctx) ((u8 *)(long)(ctx)->data)
 #define DATA_END(ctx) ((u8 *)(long)(ctx)->data_end)
