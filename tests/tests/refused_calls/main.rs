@@ -94,8 +94,8 @@ fn judge(refusal: Refusal, clean: &Outcome, outcome: &Outcome) -> Result<(), Str
         }
         0 => Ok(()),
         _ if outcome.stderr.is_empty() => wrong("no reason"),
-        // 1 is a failure that the script did not catch, 11 to 15 are its own words for one.
-        1 | 11..=15 | 125..=127 => Ok(()),
+        // 1 is a failure that the script did not catch, 11 to 16 are its own words for one.
+        1 | 11..=16 | 125..=127 => Ok(()),
         _ => wrong("an exit code that is not documented"),
     }
 }
