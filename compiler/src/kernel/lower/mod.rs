@@ -42,7 +42,6 @@ mod stmt;
 mod strings;
 mod tail;
 mod values;
-mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -132,9 +132,5 @@ fn writes(callee: Callee) -> bool {
         Helper::RingSubmit,
         Helper::RingDiscard,
     ];
-    match callee {
-        Callee::Helper(helper) => !only_reads.contains(&helper),
-        Callee::Walk(_) => false,
-        Callee::Kfunc(_) | Callee::External(_) | Callee::Function(_) => true,
-    }
+    !matches!(callee, Callee::Helper(helper) if only_reads.contains(&helper))
 }
