@@ -155,7 +155,7 @@ var seen : array<u32, u64>(5)
             let bytes = range.and_then(|(from, to)| packet.get(from..to)).unwrap_or_default();
             bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
-        let expected = [read(index, 1), read(index, 4), read(index, 1), read(index.wrapping_add(4), 4), 0];
+        let expected = [read(index, 1), read(index, 4), read(index, 1), read(index.saturating_add(4), 4), 0];
         assert_eq!(loaded.entries("seen", 5), expected, "at {index}");
         if let Some(byte) = usize::try_from(index).ok().and_then(|index| packet.get_mut(index)) {
             *byte = 9;

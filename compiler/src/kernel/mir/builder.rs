@@ -29,6 +29,8 @@ pub struct Builder {
     /// Slots that overlap no others, whose positions are not known before all others are.
     lasting: Vec<Slot>,
     constants: FastMap<Value, u64>,
+    /// Values that are another one and a constant.
+    sums: FastMap<Value, (Value, u64)>,
     divides_signed: bool,
 }
 
@@ -62,6 +64,7 @@ impl Builder {
             stack_top: 0,
             lasting: Vec::new(),
             constants: FastMap::default(),
+            sums: FastMap::default(),
             divides_signed: false,
         };
         let entry = builder.block();
@@ -245,7 +248,16 @@ impl Builder {
     /// Arithmetic with a constant.
     pub fn binary_const(&mut self, op: super::BinaryOp, left: Value, right: u64) -> Value {
         let constant = self.constant(self.ty(left), right);
-        self.binary(op, left, constant)
+        let result = self.binary(op, left, constant);
+        if op == super::BinaryOp::Add {
+            self.sums.insert(result, (left, right));
+        }
+        result
+    }
+
+    /// The value and the constant that a value was made of by one addition.
+    pub fn sum(&self, value: Value) -> Option<(Value, u64)> {
+        self.sums.get(&value).copied()
     }
 
     /// A comparison.
