@@ -3,17 +3,17 @@
 //! [`Parsed`] -> [`Checked`] -> [`Built`]. Up to the typed tree a stage gives a result and diagnostics; after it, a
 //! result or the diagnostics that stopped it.
 
-use std::sync::Arc;
-
 use ks_wit::manifest::Manifest;
 use ks_wit::section::{Arch, BpfRecord};
+
+pub use crate::options::Options;
 
 use crate::ast;
 use crate::check;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::{self, Hir};
-use crate::kernel::{self, Checks, Cpu, KernelVersion, Listings, Machine};
-use crate::kernel_types::KernelTypes;
+use crate::kernel::{self, Checks, Cpu, Listings, Machine};
+use crate::kernel_version::KernelVersion;
 use crate::kmod::{self, Module};
 use crate::lex::{self, Token};
 use crate::parse;
@@ -21,7 +21,7 @@ use crate::pending;
 use crate::plugin::{self, manifest};
 use crate::resolve::{self, Search};
 use crate::safety;
-use crate::source::{FileId, Files, MAX_FILE_BYTES, NoFiles, SourceMap};
+use crate::source::{FileId, MAX_FILE_BYTES, SourceMap};
 use crate::split::{self, Split};
 use crate::user;
 
@@ -46,37 +46,6 @@ pub struct Parsed {
     pub ast: ast::File,
     file: FileId,
     options: Options,
-}
-
-/// What a compilation depends on besides the script.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Names the plugin and its BPF object, and the folder of its pins.
-    pub project: String,
-    /// The language of KernelScript 0.1.1 only: what is ours, and what 0.1.1 refuses for a gap of its own, is an error.
-    pub strict_011: bool,
-    /// `@test` functions are compiled, `main` is not.
-    pub tests: bool,
-    /// Where modules and headers come from.
-    pub files: Arc<dyn Files>,
-    /// Folders to look for headers in, after that of the including file.
-    pub include: Vec<String>,
-    /// The kernel that the script is checked against.
-    pub kernel: Arc<KernelTypes>,
-}
-
-impl Options {
-    /// A script on its own.
-    pub fn new(project: impl Into<String>) -> Options {
-        Options {
-            project: project.into(),
-            strict_011: false,
-            tests: false,
-            files: Arc::new(NoFiles),
-            include: Vec::new(),
-            kernel: Arc::new(KernelTypes::bundled()),
-        }
-    }
 }
 
 /// Scans and parses a script. `name` is shown in messages; modules and headers are looked for beside it.

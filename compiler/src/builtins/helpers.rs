@@ -5,7 +5,7 @@
 
 use crate::bpf::helper_number;
 use crate::hir::{Function, FunctionKind, ProgramKind, Target};
-use crate::kernel::KernelVersion;
+use crate::kernel_version::KernelVersion;
 
 /// The type of a parameter or result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -64,7 +64,7 @@ use crate::hir::{
     Half, Hir, Impl, ImplId, KnownTypes, Map, MapId, Ring, RingId, Target,
 };
 use crate::index::IndexVec;
-use crate::pipeline::Options;
+use crate::options::Options;
 use crate::resolve::{Import, ImportTarget, Program};
 use crate::source::{FileId, Span};
 use crate::types::{StructId, TypeId, Types};

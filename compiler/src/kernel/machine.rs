@@ -9,6 +9,7 @@ use super::scratch::callees;
 use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
 use crate::hir::{Hir, Target};
+use crate::kernel_version::KernelVersion;
 use crate::source::Span;
 
 /// A version of the BPF instruction set, as compilers number them.
@@ -40,43 +41,6 @@ impl Cpu {
     /// Whether numbers of 32 bits have instructions of their own.
     pub fn has_32_bits(self) -> bool {
         self >= Cpu::V3
-    }
-}
-
-/// A kernel's version, `6.12`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion {
-    /// The first number.
-    pub major: u32,
-    /// The second.
-    pub minor: u32,
-}
-
-impl KernelVersion {
-    /// So many.
-    pub const fn new(major: u32, minor: u32) -> KernelVersion {
-        KernelVersion { major, minor }
-    }
-}
-
-impl std::fmt::Display for KernelVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-/// What is no kernel version.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a kernel version is two numbers, for example 6.12")]
-pub struct NotAVersion;
-
-impl std::str::FromStr for KernelVersion {
-    type Err = NotAVersion;
-
-    fn from_str(text: &str) -> Result<KernelVersion, NotAVersion> {
-        let (major, minor) = text.split_once('.').ok_or(NotAVersion)?;
-        let number = |digits: &str| digits.parse().map_err(|_| NotAVersion);
-        Ok(KernelVersion { major: number(major)?, minor: number(minor)? })
     }
 }
 

@@ -22,7 +22,8 @@ mod section;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use machine::{Checks, Cpu, KernelVersion, Listings, Machine, NotAVersion};
+pub use crate::kernel_version::KernelVersion;
+pub use machine::{Checks, Cpu, Listings, Machine};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};

@@ -32,7 +32,7 @@ use lsp_types::{
 use serde_json::{Value, json};
 
 use crate::diag::Diagnostic;
-use crate::pipeline::Options;
+use crate::options::Options;
 use crate::source::Span;
 use diagnose::Report;
 use document::Document;

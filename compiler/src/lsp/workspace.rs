@@ -11,7 +11,7 @@ use crate::ast::ItemKind;
 use crate::facts::Facts;
 use crate::facts::syntactic::{self, Module, Project, Unit};
 use crate::headers;
-use crate::pipeline::Options;
+use crate::options::Options;
 use crate::source::{FileId, Files, SourceMap, Span};
 
 /// Files as the editor has them: the open texts, and behind them the disk.

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use ks_compiler::kernel::{self, Cpu, KernelVersion, Listings};
+use ks_compiler::kernel::{self, Cpu, Listings};
+use ks_compiler::kernel_version::{KernelVersion, NotAVersion};
 use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
 use ks_compiler::plugin;
 use ks_compiler::split::split;
@@ -71,7 +72,7 @@ fn target_kernel(text: &str) -> Result<KernelVersion, String> {
     if !TARGET_KERNELS.contains(&text) {
         return Err(format!("known kernels are {}", TARGET_KERNELS.join(", ")));
     }
-    text.parse().map_err(|error: kernel::NotAVersion| error.to_string())
+    text.parse().map_err(|error: NotAVersion| error.to_string())
 }
 
 /// What the kernel half is compiled for.

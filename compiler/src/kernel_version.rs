@@ -1,0 +1,41 @@
+//! Versions of Linux: what the tables of features and `--target-kernel` name.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A kernel's version, `6.12`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion {
+    /// The first number.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+}
+
+impl KernelVersion {
+    /// So many.
+    pub const fn new(major: u32, minor: u32) -> KernelVersion {
+        KernelVersion { major, minor }
+    }
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// What is no kernel version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a kernel version is two numbers, for example 6.12")]
+pub struct NotAVersion;
+
+impl FromStr for KernelVersion {
+    type Err = NotAVersion;
+
+    fn from_str(text: &str) -> Result<KernelVersion, NotAVersion> {
+        let (major, minor) = text.split_once('.').ok_or(NotAVersion)?;
+        let number = |digits: &str| digits.parse().map_err(|_| NotAVersion);
+        Ok(KernelVersion { major: number(major)?, minor: number(minor)? })
+    }
+}
