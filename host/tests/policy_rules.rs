@@ -162,11 +162,12 @@ fn a_file_allows_what_it_names_and_is_written_as_it_is_read() {
 #[test]
 fn what_is_no_policy_is_told() {
     for (text, reason) in [
-        ("[alow]", "no table `alow`, but `[allow]`, `[limits]` and `[signers]`; did you mean `allow`?"),
+        ("[alow]", "no table `alow`, but `[allow]`, `[limits]` and `[signers]`"),
         ("allow = 3", "no table `allow`"),
         ("[allow]\nxdpp = [\"*\"]", "no class `xdpp`; did you mean `xdp`?"),
         ("[allow]\nxdp = \"eth0\"", "`xdp` is not a list of targets"),
         ("[allow]\nxdp = [1]", "`xdp` is not a list of targets"),
+        ("[allow]\nfoo = [\"*\"]", "no class `foo`; there are `event`, `scope`,"),
         ("[limits]\nmap = 1", "no limit `map`; did you mean `maps`?"),
         ("[limits]\nmaps = -1", "the limit `maps` is not a number"),
         ("[allow", "line 1"),

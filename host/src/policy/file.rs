@@ -18,7 +18,6 @@
 use toml::{Table, Value};
 
 use super::{Class, Limit, Policy};
-use crate::near::near;
 use crate::plugin::PublicKey;
 
 /// What is wrong with a policy.
@@ -28,15 +27,13 @@ pub enum PolicyError {
     #[error("{0}")]
     Toml(#[from] Box<toml::de::Error>),
     /// A table that a policy does not have.
-    #[error("a policy has no table `{name}`, but `[allow]`, `[limits]` and `[signers]`{}", did_you_mean(.near))]
+    #[error("a policy has no table `{name}`, but `[allow]`, `[limits]` and `[signers]`")]
     UnknownTable {
         /// Its name.
         name: String,
-        /// Names that are near.
-        near: Vec<String>,
     },
     /// A class that does not exist.
-    #[error("there is no class `{name}`{}", did_you_mean(.near))]
+    #[error("there is no class `{name}`; {}", suggestion(.near, Class::ALL.map(Class::name)))]
     UnknownClass {
         /// Its name.
         name: String,
@@ -44,7 +41,7 @@ pub enum PolicyError {
         near: Vec<String>,
     },
     /// A limit that does not exist.
-    #[error("there is no limit `{name}`{}", did_you_mean(.near))]
+    #[error("there is no limit `{name}`; {}", suggestion(.near, Limit::ALL.map(Limit::name)))]
     UnknownLimit {
         /// Its name.
         name: String,
@@ -73,10 +70,14 @@ pub enum PolicyError {
     },
 }
 
-fn did_you_mean(near: &[String]) -> String {
+/// The names that may have been meant, or all there are.
+fn suggestion(near: &[String], all: impl IntoIterator<Item = &'static str>) -> String {
     match near {
-        [] => String::new(),
-        near => format!("; did you mean `{}`?", near.join("`, `")),
+        [] => format!(
+            "there are {}",
+            all.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        ),
+        near => format!("did you mean `{}`?", near.join("`, `")),
     }
 }
 
@@ -93,10 +94,7 @@ impl Policy {
                 ("allow", Value::Table(classes)) => allow(&mut policy, classes)?,
                 ("limits", Value::Table(limits)) => limit(&mut policy, limits)?,
                 ("signers", Value::Table(signers)) => demand(&mut policy, signers)?,
-                _ => {
-                    let near = near(name, ["allow", "limits", "signers"].map(str::to_owned));
-                    return Err(PolicyError::UnknownTable { name: name.clone(), near });
-                }
+                _ => return Err(PolicyError::UnknownTable { name: name.clone() }),
             }
         }
         Ok(policy)

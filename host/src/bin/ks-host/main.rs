@@ -256,8 +256,11 @@ fn read_script(path: &Path, _: Entry) -> Result<Plugin, u8> {
 
 /// Says why a file is not a plugin, and gives the exit code for it.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
-    let what =
-        if matches!(error, PluginError::CompileTime(_)) { "is not started" } else { "is not a plugin" };
-    eprintln!("ks-host: {} {what}: {error}", path.display());
+    let path = path.display();
+    match error {
+        PluginError::Io(error) => eprintln!("ks-host: cannot read {path}: {error}"),
+        PluginError::CompileTime(_) => eprintln!("ks-host: {path} is not started: {error}"),
+        _ => eprintln!("ks-host: {path} is not a plugin: {error}"),
+    }
     NOT_A_PLUGIN
 }
