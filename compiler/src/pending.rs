@@ -242,7 +242,7 @@ impl Visitor for Pending<'_> {
                     "in the kernel half, `delete` of a pointer that came from elsewhere and may be an entry of a map is",
                 );
             }
-            StmtKind::ForEach { walk: Walk::Map(_) | Walk::PerCpu { .. }, .. } => self.half == Half::User,
+            StmtKind::ForEach { walk: Walk::PerCpu { .. }, .. } => self.half == Half::User,
             _ => true,
         };
         if !known {

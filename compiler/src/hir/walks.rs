@@ -1,4 +1,5 @@
-//! `for (k, v in m)` over arrays in the kernel half: every index is there, so it is a loop over numbers.
+//! `for (k, v in m)` in the kernel half: `v` is bound to the entry. Of an array every index is there, so that walk is a loop
+//! over numbers.
 //!
 //! ```text
 //! for (k, v in m) { .. }  ->  for (i in 0..entries) { k = i as its type; v = m[k]; .. }
@@ -35,6 +36,8 @@ impl VisitorMut for Rewriter<'_> {
     fn stmt(&mut self, stmt: &mut Stmt) {
         let span = stmt.span;
         let StmtKind::ForEach { key, value, walk: Walk::Map(map), body } = &mut stmt.kind else { return };
+        // The pointer to an object is no binding: it is a copy of where the entry is.
+        self.locals[*value].binding = !self.maps[*map].objects;
         let entries = self.maps[*map].max_entries;
         if !self.maps[*map].kind.is_array() || entries > MAX_TURNS {
             return;
@@ -66,7 +69,6 @@ impl Rewriter<'_> {
             turn.push(Stmt { kind: StmtKind::Let { local: key, init: Some(init) }, span });
             index
         };
-        self.locals[value].binding = true;
         let at = self.read(key, span);
         let at = match self.maps[map].key == key_type {
             true => at,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ks_wit::section::Arch;
 
-use super::mir::{Callee, Function, Inst, Kfunc, Op, Program};
+use super::mir::{Callee, Function, Helper, Inst, Kfunc, Op, Program};
 use super::scratch::callees;
 use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
@@ -160,6 +160,8 @@ fn timers(hir: &Hir, program: &Program) -> impl Iterator<Item = Span> {
     functions.filter(is_timer).map(|one| one.span)
 }
 
+/// The first kernel with `bpf_for_each_map_elem`.
+const WALKS_SINCE: KernelVersion = KernelVersion::new(5, 13);
 /// The first kernel with `bpf_timer_init` and its kin.
 const TIMERS_SINCE: KernelVersion = KernelVersion::new(5, 15);
 /// The first kernel with `bpf_loop`.
@@ -180,13 +182,19 @@ fn helper<'h>(hir: &'h Hir, inst: &Inst) -> Option<(u32, &'h str)> {
 }
 
 fn too_new(inst: &Inst, kernel: KernelVersion, program: &Program) -> Option<Diagnostic> {
-    // All helpers here but `bpf_loop` are older than 5.15.
-    let Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. } = &inst.op else { return None };
-    if kernel >= ITERATORS_SINCE {
-        return None;
-    }
     let headline =
         |what: &str, since| format!("{what} needs Linux {since}, and this is compiled for {kernel}");
+    let Op::Call { callee, .. } = inst.op else { return None };
+    if callee == Callee::Helper(Helper::ForEachMapElem) && kernel < WALKS_SINCE {
+        return Some(
+            Diagnostic::error(1005, inst.span, headline("a loop over a map", WALKS_SINCE))
+                .note("it calls bpf_for_each_map_elem, which older kernels do not have"),
+        );
+    }
+    // All other helpers here but `bpf_loop` are older than 5.13.
+    if callee != Callee::Kfunc(Kfunc::IterNumNew) || kernel >= ITERATORS_SINCE {
+        return None;
+    }
     let kept = program.loops.kept.iter().find(|(span, _)| *span == inst.span);
     Some(match kept {
         Some((_, kept)) => {

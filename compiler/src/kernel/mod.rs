@@ -96,12 +96,19 @@ pub fn compile(
         return Err(refused);
     }
     let looping = programs_with_large_loops(&mir.program);
-    let mut errors = Vec::new();
+    // Where they are refused, the loops around them are apart below: more of the frame is elsewhere then.
+    let mut errors = pass::walks_refused(&mir.program);
+    let no_walk_is_refused = errors.is_empty();
     if !looping.is_empty() {
         let plain = lower::lower(hir, split, machine, None)?.functions;
         let plan = Plan::whole(&plain, &looping);
         for effort in [Effort::LoopsApart, Effort::AllApart] {
             let apart = lower_with(hir, split, machine, effort, Some(&plan), &mut |_, _| {})?;
+            let refused = pass::walks_refused(&apart.program);
+            if !refused.is_empty() {
+                errors = refused;
+                continue;
+            }
             let code = apart.code(split, sources)?;
             let refused = apart.refusals(&code);
             if refused.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
@@ -111,6 +118,9 @@ pub fn compile(
                 errors = refused;
             }
         }
+    }
+    if !no_walk_is_refused {
+        return Err(errors);
     }
     let code = mir.code(split, sources)?;
     let own = mir.refusals(&code);
@@ -125,6 +135,9 @@ pub fn compile(
     for (least, effort) in WITH_SCRATCH {
         let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
         let mir = lower_with(hir, split, machine, *effort, Some(&plan), &mut |_, _| {})?;
+        if !pass::walks_refused(&mir.program).is_empty() {
+            continue;
+        }
         let code = mir.code(split, sources)?;
         let left = mir.refusals(&code);
         if left.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
@@ -143,7 +156,7 @@ fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
     // Helpers come before those that call them.
     for function in &program.functions {
         let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
-        let is_kept = program.loops.called && pass::has_iterator(function);
+        let is_kept = pass::has_walk(function) || program.loops.called && pass::has_iterator(function);
         if calls_one || is_kept || pass::has_large_loop(program, function) {
             found.insert(function.id);
         }

@@ -148,9 +148,13 @@ impl<'a> Assembly<'a> {
     fn declare_callback(&mut self, callback: &mir::Function) {
         let name = self.body_name(callback);
         let btf = self.builder.btf();
-        let index = btf.int("u32", 4, IntEncoding::Unsigned);
-        let captured = btf.ptr(btf::TypeId::VOID);
-        let params: Vec<_> = callback.params.iter().map(String::as_str).zip([index, captured]).collect();
+        let pointer = btf.ptr(btf::TypeId::VOID);
+        // A turn of a walk is given the map, the key, the entry and the words; one of a loop its number and the words.
+        let types = match callback.params.len() {
+            2 => vec![btf.int("u32", 4, IntEncoding::Unsigned), pointer],
+            given => vec![pointer; given],
+        };
+        let params: Vec<_> = callback.params.iter().map(String::as_str).zip(types).collect();
         let result = btf.int("i32", 4, IntEncoding::Signed);
         let proto = btf.func_proto(result, &params);
         let decl = FunctionDecl { name, section: CodeSection::Text, linkage: FuncLinkage::Static, proto };

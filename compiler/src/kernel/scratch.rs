@@ -165,7 +165,9 @@ fn movable(function: &Function, least: u32, before: Option<Slot>) -> BTreeSet<Sl
             Op::Store { base, value, .. } if matches!(function.values[*value], Type::Ptr(_)) => {
                 slot_of(*base)
             }
-            Op::Call { callee: Callee::Kfunc(_), args } => args.first().and_then(|arg| slot_of(*arg)),
+            Op::Call { callee: Callee::Kfunc(_) | Callee::Walk(_), args } => {
+                args.first().and_then(|arg| slot_of(*arg))
+            }
             _ => None,
         };
         if let Some(slot) = stays {

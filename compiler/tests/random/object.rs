@@ -6,6 +6,9 @@ use ks_compiler::diag::{Diagnostic, Severity};
 use ks_compiler::kernel::{self, Machine};
 use ks_compiler::{pending, pipeline, split};
 
+/// What is no defect of the compiler.
+const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
+
 /// Why a script failed: the same kind of reason is the same defect while a script is made smaller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -15,7 +18,8 @@ pub struct Failure {
 
 /// The kernel half of a script as an object.
 ///
-/// `None`: the target's kernel lacks what it would need, and the compiler says so (KS1005).
+/// `None`: the compiler says that the target's kernel lacks what it would need (KS1005), or that no kernel runs a walk
+/// through a map that leaves a pointer behind (KS0719).
 pub fn compile(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(|| object(script, machine))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -39,7 +43,7 @@ fn object(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failure> {
     }
     match kernel::compile(&hir, &split, &checked.sources, machine) {
         Ok(object) => Ok(Some(object.elf().to_vec())),
-        Err(errors) if errors.iter().all(|one| one.code.to_string() == "KS1005") => Ok(None),
+        Err(errors) if errors.iter().all(|one| REFUSALS.contains(&one.code.to_string().as_str())) => Ok(None),
         Err(errors) => Err(refused("compile", &errors)),
     }
 }

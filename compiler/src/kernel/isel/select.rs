@@ -497,6 +497,7 @@ impl Selector<'_> {
         let target = match callee {
             Callee::Helper(helper) => Target::Helper(helper.number()),
             Callee::Kfunc(kfunc) => Target::Kfunc(kfunc),
+            Callee::Walk(_) => unreachable!("a program with a walk is refused before"),
             Callee::External(id) => Target::External(id),
             Callee::Function(id) => Target::Function(id),
         };

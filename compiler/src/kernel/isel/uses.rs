@@ -68,7 +68,7 @@ fn reads_upper_half(function: &Function, op: &Op) -> bool {
         Op::Binary(_, a, _) | Op::Compare(_, a, _) => function.values[*a] != Type::I32,
         Op::Narrow { .. } | Op::SignExtend(_) | Op::Store { .. } | Op::AtomicAdd { .. } => false,
         Op::Opaque { value, .. } => function.values[*value] != Type::I32,
-        Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. } => false,
+        Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew) | Callee::Walk(_), .. } => false,
         _ => true,
     }
 }

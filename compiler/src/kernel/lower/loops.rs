@@ -16,20 +16,23 @@
 //!
 //! The verifier's work doubles with each branch in such a loop, so large bodies become functions later (`pass::outline`).
 //! Kernels without iterators get a call of `bpf_loop` instead (`pass::callbacks`), and those without both only ordinary loops,
-//! which then may be longer.
+//! which then may be longer. A walk through a map (`walks`) has the shape of a loop under an iterator, and always becomes such
+//! a call.
 //!
 //! "Nothing new" needs values that do not differ from turn to turn in the verifier's eyes: see [`Op::Opaque`].
 
 use std::collections::BTreeSet;
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{BinaryOp, Block, Callee, Condition, Kfunc, Op, Origin, Size, Slot, Type, Value};
+use super::super::mir::{
+    BinaryOp, Block, Callee, Condition, Kfunc, MapSymbol, Op, Origin, Size, Slot, Type, Value, Walk,
+};
 use super::memory::{Addr, Base};
 use super::place::Prepared;
 use super::pointer::PointerHome;
 use super::{Home, Lower, Lowerer, arithmetic, cost, int_type, not_yet, values};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind};
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
@@ -46,10 +49,12 @@ pub(super) struct Frame {
     scope: usize,
 }
 
-/// A running iterator.
+/// A running iterator, or walk.
 #[derive(Clone, Copy)]
 struct Iterator {
     slot: Slot,
+    /// What ends it.
+    end: Callee,
     /// 0 in 32 bits, which the verifier does not know.
     zero: Value,
     /// The same in 64 bits, none of which it knows.
@@ -87,15 +92,15 @@ impl Lowerer<'_> {
     /// Releases the iterators of all loops around but the outermost `kept` ones, innermost first: control leaves them.
     pub(super) fn destroy_iterators(&mut self, kept: usize) {
         let left = self.loops.iter().skip(kept).rev();
-        let slots: Vec<_> = left.filter_map(|frame| Some(frame.iterator?.slot)).collect();
-        for slot in slots {
-            self.destroy(slot);
+        let iterators: Vec<_> = left.filter_map(|frame| frame.iterator).collect();
+        for iterator in iterators {
+            self.destroy(iterator);
         }
     }
 
-    fn destroy(&mut self, slot: Slot) {
-        let iterator = self.pointer(Addr::of(Base::Slot(slot)));
-        self.builder.effect(Op::Call { callee: Callee::Kfunc(Kfunc::IterNumDestroy), args: vec![iterator] });
+    fn destroy(&mut self, iterator: Iterator) {
+        let place = self.pointer(Addr::of(Base::Slot(iterator.slot)));
+        self.builder.effect(Op::Call { callee: iterator.end, args: vec![place] });
     }
 
     /// The value, unknown to the verifier if the innermost loop around runs under an iterator.
@@ -123,14 +128,26 @@ impl Lowerer<'_> {
         self.builder.binary(BinaryOp::Or, high, low)
     }
 
-    /// Starts an iterator of so many turns and goes on in the loop's header, which is left unsealed.
-    fn enter_iterator(&mut self, turns: Value, body: &[Stmt]) -> Iteration {
+    /// Starts an iterator or a walk and goes on in the loop's header, which is left unsealed.
+    pub(super) fn enter_iterator(&mut self, over: Over, body: &[Stmt]) -> Iteration {
         let slot = self.builder.slot(8);
         let iterator = self.pointer(Addr::of(Base::Slot(slot)));
-        let start = self.builder.constant(Type::I32, 0);
-        let callee = Callee::Kfunc(Kfunc::IterNumNew);
-        let zero = self.builder.call(Type::I32, callee, vec![iterator, start, turns]);
-        let running = Iterator { slot, zero, wide_zero: self.wide_zero(zero) };
+        let ((new, args), next, end) = match over {
+            Over::Numbers(turns) => {
+                let start = self.builder.constant(Type::I32, 0);
+                let new = (Callee::Kfunc(Kfunc::IterNumNew), vec![iterator, start, turns]);
+                let next = (Callee::Kfunc(Kfunc::IterNumNext), Type::Ptr(Origin::TurnOrNull));
+                (new, next, Callee::Kfunc(Kfunc::IterNumDestroy))
+            }
+            Over::Map(map) => {
+                let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
+                let new = (Callee::Walk(Walk::New), vec![iterator, map]);
+                let next = (Callee::Walk(Walk::Next), Type::Ptr(Origin::EntryOrNull));
+                (new, next, Callee::Walk(Walk::End))
+            }
+        };
+        let zero = self.builder.call(Type::I32, new, args);
+        let running = Iterator { slot, end, zero, wide_zero: self.wide_zero(zero) };
         for variable in self.carried(body) {
             let value = self.builder.get(variable);
             let value = self.opaque_with(value, running);
@@ -140,23 +157,22 @@ impl Lowerer<'_> {
         self.builder.jump(header);
         self.builder.switch_to(header);
         let iterator = self.pointer(Addr::of(Base::Slot(slot)));
-        let callee = Callee::Kfunc(Kfunc::IterNumNext);
-        let turn = self.builder.call(Type::Ptr(Origin::TurnOrNull), callee, vec![iterator]);
+        let turn = self.builder.call(next.1, next.0, vec![iterator]);
         let null = self.builder.value(Type::I32, Op::IsNull(turn));
-        let next = self.builder.block();
-        self.builder.branch(null, ended, next);
-        self.builder.switch_to_sealed(next);
+        let inside = self.builder.block();
+        self.builder.branch(null, ended, inside);
+        self.builder.switch_to_sealed(inside);
         let scope = self.records.depth;
         self.loops.push(Frame { break_to: leave, continue_to: header, iterator: Some(running), scope });
-        Iteration { slot, turn, header, ended, leave }
+        Iteration { running, turn, header, ended, leave }
     }
 
     /// Closes the loop and goes on where all its ends meet, with the iterator released.
-    fn leave_iterator(&mut self, iteration: &Iteration) {
+    pub(super) fn leave_iterator(&mut self, iteration: &Iteration) {
         self.builder.seal(iteration.header);
         self.loops.pop();
         self.builder.switch_to_sealed(iteration.leave);
-        self.destroy(iteration.slot);
+        self.destroy(iteration.running);
     }
 
     /// The variables that were set before the loop and that its body changes.
@@ -177,7 +193,7 @@ impl Lowerer<'_> {
 
     pub(super) fn while_loop(&mut self, cond: &Expr, body: &[Stmt]) -> Lower<()> {
         let turns = self.builder.constant(Type::I32, MAX_TURNS);
-        let iteration = self.enter_iterator(turns, body);
+        let iteration = self.enter_iterator(Over::Numbers(turns), body);
         let inside = self.builder.block();
         self.condition(cond, inside, iteration.leave)?;
         self.builder.switch_to_sealed(inside);
@@ -310,7 +326,7 @@ impl Lowerer<'_> {
         let count = self.turns(int, first, limit);
         let turns = if may_exceed { self.at_most_max_turns(count) } else { count };
         let turns = self.builder.value(Type::I32, Op::Truncate(turns));
-        let iteration = self.enter_iterator(turns, body.stmts);
+        let iteration = self.enter_iterator(Over::Numbers(turns), body.stmts);
         let turn = self.builder.value(Type::Ptr(Origin::Turn), Op::NonNull(iteration.turn));
         let index = self.builder.value(Type::I32, Op::Load { size: Size::W, base: turn, offset: 0 });
         let u32 = IntType { bits: 32, signed: false };
@@ -401,16 +417,31 @@ struct Element {
     value: LocalId,
 }
 
-/// A loop under an iterator.
-struct Iteration {
-    slot: Slot,
+/// What turns are about.
+pub(super) enum Over {
+    /// Numbers from 0 on: how many, in 32 bits.
+    Numbers(Value),
+    /// The entries of a map.
+    Map(MapId),
+}
+
+/// A loop under an iterator, or a walk.
+pub(super) struct Iteration {
+    running: Iterator,
     /// The result of the last `next`.
-    turn: Value,
-    header: Block,
+    pub turn: Value,
+    pub header: Block,
     /// Where control goes when the iterator has ended.
-    ended: Block,
+    pub ended: Block,
     /// Where every end of the loop meets.
-    leave: Block,
+    pub leave: Block,
+}
+
+impl Iteration {
+    /// The slot that the iterator goes by.
+    pub(super) fn slot(&self) -> Slot {
+        self.running.slot
+    }
 }
 
 /// The number of turns if both ends are constants.

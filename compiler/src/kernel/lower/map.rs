@@ -234,31 +234,38 @@ impl Lowerer<'_> {
         let home = self.declare(local)?;
         let key = self.key(map, key)?;
         let miss = self.builder.block();
-        let entry = Addr::of(Base::Pointer(self.lookup(map, key, miss)));
-        let ty = self.active.source.locals[local].ty;
-        match home.home {
-            Home::Scalar(variable) => {
-                let int = self.int(ty, span)?;
-                let value = self.load_scalar(entry, int);
-                self.builder.set(variable, value);
-            }
-            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "a map of pointers is"),
-            Home::Memory(base) => {
-                let bytes = self.size(ty, span)?;
-                self.copy(Addr::of(base), entry, bytes, span)?;
-            }
-            Home::Alias(alias) => {
-                let value = self.pointer(entry);
-                self.builder.set(alias.pointer, value);
-                self.builder.set(alias.entry, value);
-            }
-        }
-        self.set_present(home, true);
+        let entry = self.lookup(map, key, miss);
+        self.bind_entry(local, entry, span)?;
         self.join_miss(Some(miss), |this| {
             this.clear_local(local, span)?;
             this.set_present(home, false);
             Ok(())
         })
+    }
+
+    /// Binds a local to an entry that is there.
+    pub(super) fn bind_entry(&mut self, local: LocalId, entry: Value, span: Span) -> Lower<()> {
+        let home = self.declare(local)?;
+        let from = Addr::of(Base::Pointer(entry));
+        let ty = self.active.source.locals[local].ty;
+        match home.home {
+            Home::Scalar(variable) => {
+                let int = self.int(ty, span)?;
+                let value = self.load_scalar(from, int);
+                self.builder.set(variable, value);
+            }
+            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "a map of pointers is"),
+            Home::Memory(base) => {
+                let bytes = self.size(ty, span)?;
+                self.copy(Addr::of(base), from, bytes, span)?;
+            }
+            Home::Alias(alias) => {
+                self.builder.set(alias.pointer, entry);
+                self.builder.set(alias.entry, entry);
+            }
+        }
+        self.set_present(home, true);
+        Ok(())
     }
 
     /// Sets a local to zero; an alias leaves its entry.

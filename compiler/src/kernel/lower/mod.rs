@@ -42,6 +42,7 @@ mod stmt;
 mod strings;
 mod tail;
 mod values;
+mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -75,6 +75,9 @@ impl Lowerer<'_> {
             StmtKind::ForEach { key, value, walk: Walk::Array(array), body } => {
                 self.walk_array(*key, *value, array, body)
             }
+            StmtKind::ForEach { key, value, walk: Walk::Map(map), body } => {
+                self.walk_map(*key, *value, *map, body)
+            }
             StmtKind::Try { body, catches } => self.try_catch(body, catches),
             StmtKind::Throw(code) => self.throw(code),
             StmtKind::Defer(call) => {

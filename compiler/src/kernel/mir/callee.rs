@@ -1,4 +1,5 @@
-//! What an instruction of the MIR calls: helpers and kernel functions by name and number, functions of the object.
+//! What an instruction of the MIR calls: helpers and kernel functions by name and number, functions of the object, and
+//! what will be a helper's turns.
 
 use super::{Origin, Type};
 use crate::hir::{ExternId, FuncId};
@@ -55,6 +56,9 @@ pub enum Helper {
     /// `(turns, function, captured, 0) -> turns that were run` (Linux 5.17): calls `function(index, captured)`, whose index
     /// has 32 bits and zeros above, until it gives 1; `captured` points to the stack
     Loop,
+    /// `(map, function, captured, 0) -> entries that were visited` (Linux 5.13): calls `function(map, key, entry, captured)`
+    /// until it gives 1; `captured` points to the stack
+    ForEachMapElem,
 }
 
 impl Helper {
@@ -85,6 +89,7 @@ impl Helper {
             Helper::ProbeReadKernel => "bpf_probe_read_kernel",
             Helper::ProbeReadUser => "bpf_probe_read_user",
             Helper::Loop => "bpf_loop",
+            Helper::ForEachMapElem => "bpf_for_each_map_elem",
         }
     }
 
@@ -115,6 +120,7 @@ impl Helper {
             Helper::ProbeReadUser => 112,
             Helper::ProbeReadKernel => 113,
             Helper::Loop => 181,
+            Helper::ForEachMapElem => 164,
         }
     }
 
@@ -147,7 +153,13 @@ impl Helper {
                 | Helper::ProbeReadKernel
                 | Helper::ProbeReadUser
                 | Helper::Loop
+                | Helper::ForEachMapElem
         )
+    }
+
+    /// Whether it calls a function of the object, with a pointer to the stack.
+    pub fn calls_back(self) -> bool {
+        matches!(self, Helper::Loop | Helper::ForEachMapElem)
     }
 }
 
@@ -182,6 +194,55 @@ impl Kfunc {
     }
 }
 
+/// What a walk through the entries of a map does, before `pass::callbacks` makes a call of [`Helper::ForEachMapElem`] of
+/// it. Which walk it is, 8 bytes of the stack say, which nothing else uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Walk {
+    /// `(walk, map) -> 0`
+    New,
+    /// `(walk) -> the next entry or null`
+    Next,
+    /// `(walk) -> the key of that entry`, which is only read
+    Key,
+    /// `(walk)`
+    End,
+}
+
+impl Walk {
+    /// As listings show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Walk::New => "walk_new",
+            Walk::Next => "walk_next",
+            Walk::Key => "walk_key",
+            Walk::End => "walk_end",
+        }
+    }
+
+    /// The type of its result, if it has one.
+    pub fn result(self) -> Option<Type> {
+        match self {
+            Walk::New => Some(Type::I32),
+            Walk::Next => Some(Type::Ptr(Origin::EntryOrNull)),
+            Walk::Key => Some(Type::Ptr(Origin::Entry)),
+            Walk::End => None,
+        }
+    }
+}
+
+/// What a call does with a loop whose turns somebody gives: an iterator of the kernel, or a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Starts it: gives 0.
+    New,
+    /// Asks for the next turn: null if there is none.
+    Next,
+    /// Reads what the turn is about.
+    Read,
+    /// Ends it.
+    End,
+}
+
 /// What is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Callee {
@@ -189,8 +250,23 @@ pub enum Callee {
     Helper(Helper),
     /// A kernel function.
     Kfunc(Kfunc),
+    /// A walk.
+    Walk(Walk),
     /// A helper or function of the kernel that the script names. It may write what its arguments lead to.
     External(ExternId),
     /// A function of this object.
     Function(FuncId),
+}
+
+impl Callee {
+    /// What it does with a loop, which its first argument names.
+    pub fn step(self) -> Option<Step> {
+        match self {
+            Callee::Kfunc(Kfunc::IterNumNew) | Callee::Walk(Walk::New) => Some(Step::New),
+            Callee::Kfunc(Kfunc::IterNumNext) | Callee::Walk(Walk::Next) => Some(Step::Next),
+            Callee::Walk(Walk::Key) => Some(Step::Read),
+            Callee::Kfunc(Kfunc::IterNumDestroy) | Callee::Walk(Walk::End) => Some(Step::End),
+            Callee::Helper(_) | Callee::External(_) | Callee::Function(_) => None,
+        }
+    }
 }

@@ -21,7 +21,7 @@ mod op;
 pub mod print;
 pub mod verify;
 
-pub use self::callee::{Callee, Helper, Kfunc};
+pub use self::callee::{Callee, Helper, Kfunc, Step, Walk};
 pub use self::loops::{Kept, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.

@@ -164,6 +164,7 @@ fn callee_name(callee: Callee, hir: &Hir) -> String {
     match callee {
         Callee::Helper(helper) => helper.name().into(),
         Callee::Kfunc(kfunc) => kfunc.name().into(),
+        Callee::Walk(walk) => walk.name().into(),
         Callee::External(id) => hir.externs[id].name.clone(),
         Callee::Function(id) => match hir.functions.get(id) {
             Some(function) => function.name.clone(),

@@ -294,6 +294,7 @@ impl Checker<'_> {
         let expected = match callee {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),
+            Callee::Walk(walk) => walk.result(),
             // What it gives is a word, or nothing: its declaration says.
             Callee::External(_) => Some(Type::I64),
             Callee::Function(_) => return require(result.is_some(), || "a function has a result".into()),

@@ -238,6 +238,7 @@ impl Finder<'_> {
         known.contents.retain(is_kept);
         let keeps_entries = match callee {
             Callee::Kfunc(Kfunc::IterNumNew | Kfunc::IterNumNext | Kfunc::IterNumDestroy)
+            | Callee::Walk(_)
             | Callee::Helper(Helper::GetCurrentComm | Helper::ReadEvent) => true,
             Callee::Helper(helper) => !helper.has_effects(),
             Callee::External(_) | Callee::Function(_) => false,

@@ -29,7 +29,7 @@ mod twins;
 mod unroll;
 mod values;
 
-pub use callbacks::has_iterator;
+pub use callbacks::{has_iterator, has_walk, refusals as walks_refused};
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
 pub use outline::has_large_loop;
 
@@ -150,7 +150,7 @@ pub fn run(
     if matches!(effort, Effort::LoopsApart | Effort::AllApart) {
         outline_all(program, checks, watch)?;
     }
-    if program.loops.called {
+    if program.loops.called || program.functions.iter().any(has_walk) {
         call_all(program, effort, checks, watch)?;
     }
     for (name, pass) in LAST {

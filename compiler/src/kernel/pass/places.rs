@@ -172,8 +172,7 @@ impl<'a> Places<'a> {
             Callee::Helper(Helper::MapUpdate) => false,
             Callee::Helper(helper) if !helper.has_effects() => false,
             _ => {
-                let escaped = matches!(callee, Callee::Function(_) | Callee::Helper(Helper::Loop))
-                    && self.is_escaped(place);
+                let escaped = is_ours(callee) && self.is_escaped(place);
                 escaped || args.iter().any(|arg| self.overlap(self.argument(*arg), place))
             }
         }
@@ -191,12 +190,21 @@ impl<'a> Places<'a> {
     }
 }
 
+/// Whether code of the object runs.
+fn is_ours(callee: Callee) -> bool {
+    match callee {
+        Callee::Function(_) => true,
+        Callee::Helper(helper) => helper.calls_back(),
+        Callee::Kfunc(_) | Callee::Walk(_) | Callee::External(_) => false,
+    }
+}
+
 /// The pointers that an instruction leads out of this analysis.
 fn escaping(op: &Op) -> Operands {
     match op {
         Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => Operands::new(),
         Op::Store { value, .. } => smallvec![*value],
-        Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_), .. } => Operands::new(),
+        Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_) | Callee::Walk(_), .. } => Operands::new(),
         other => other.operands(),
     }
 }

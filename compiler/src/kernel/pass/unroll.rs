@@ -10,7 +10,7 @@ use super::outline::loops::{Loop, loops};
 use super::{constants, predecessors, repair};
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Inst, Kfunc, Op, Slot, Target, Terminator, Type, Value,
+    Block, BlockData, Callee, Function, Inst, Kfunc, Op, Slot, Step, Target, Terminator, Type, Value,
 };
 
 /// Most turns.
@@ -106,7 +106,7 @@ impl Plan {
                 }
             }
             let of_turn = inst.op.operands().contains(&turn);
-            if of_turn && inst != null && !of.reads_counter(inst) {
+            if of_turn && inst != null && !of.reads_turn(inst) {
                 return None;
             }
         }
@@ -126,10 +126,13 @@ impl Plan {
             let data = &function.blocks[*block];
             insts += data.insts.len() + 1;
             for inst in &data.insts {
-                let is_other = matches!(kfunc(inst), Some((Kfunc::IterNumNew | Kfunc::IterNumNext, _)));
+                let is_other = match &inst.op {
+                    Op::Call { callee, .. } => matches!(callee.step(), Some(Step::New | Step::Next)),
+                    _ => false,
+                };
                 let reads = matches!(inst.op, Op::Load { .. } | Op::NonNull(_));
                 let of_counter = inst.op.operands().iter().any(|value| self.of.is_counter(*value));
-                if is_other || (of_counter && !(reads && self.of.reads_counter(inst))) {
+                if is_other || (of_counter && !(reads && self.of.reads_turn(inst))) {
                     return false;
                 }
             }
@@ -275,7 +278,7 @@ impl Copy {
         let mut insts = Vec::with_capacity(data.insts.len());
         for mut inst in data.insts {
             let result = inst.result;
-            if of.reads_counter(&inst) {
+            if of.reads_turn(&inst) {
                 if result.is_none_or(|result| function.values[result] != Type::I32) {
                     continue;
                 }

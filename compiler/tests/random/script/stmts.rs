@@ -19,6 +19,7 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (3, bound_branch),
     (3, counted),
     (1, walk),
+    (1, walk_map),
     (2, repeated),
     (2, leave_loop),
     (2, selection),
@@ -258,6 +259,30 @@ fn walk(generator: &mut Gen) -> Option<Node> {
     let (key, value) = (generator.name("n"), generator.name("v"));
     let body = generator.loop_body(&[(&key, &Ty::Int(U32)), (&value, &element)]);
     Some(Node::stmt(&format!("for ({key}, {value} in $) $"), vec![place, body]))
+}
+
+/// `for (k, v in m)`
+fn walk_map(generator: &mut Gen) -> Option<Node> {
+    if !generator.kernel_only || !generator.may_nest() || generator.function.loops > 1 {
+        return None;
+    }
+    if generator.maps.is_empty() {
+        return None;
+    }
+    let map = &generator.maps[generator.numbers.below(generator.maps.len())];
+    let (map, key, value) = (map.name.clone(), map.key.clone(), map.value.clone());
+    if !generator.claim(&key) || !generator.claim(&value) {
+        return None;
+    }
+    let (first, second) = (generator.name("w"), generator.name("v"));
+    generator.function.loops += 1;
+    let body = generator.block(|generator| {
+        generator.declare(&first, &key, false);
+        generator.declare(&second, &value, true);
+        generator.stmts(4)
+    });
+    generator.function.loops -= 1;
+    Some(Node::stmt(&format!("for ({first}, {second} in {map}) $"), vec![body]))
 }
 
 fn repeated(generator: &mut Gen) -> Option<Node> {

@@ -95,6 +95,15 @@ impl Machine<'_> {
                 [Datum::Bits(turns), Datum::Function(function), captured @ Datum::Pointer(_), Datum::Bits(0)],
             ) => self.turns(*turns as u32, *function, *captured),
             (
+                Helper::ForEachMapElem,
+                [
+                    Datum::Map(MapSymbol::Map(map)),
+                    Datum::Function(function),
+                    captured @ Datum::Pointer(_),
+                    Datum::Bits(0),
+                ],
+            ) => self.visit(*map, *function, *captured),
+            (
                 Helper::ReadEvent,
                 [Datum::Map(MapSymbol::Counter(_)), Datum::Bits(_), Datum::Pointer(buffer), Datum::Bits(len)],
             ) => {
@@ -104,7 +113,12 @@ impl Machine<'_> {
             }
             (Helper::GetStackId, [_, Datum::Map(_), Datum::Bits(_)])
             | (Helper::GetAttachCookie, [_])
-            | (_, []) => Ok(Datum::Bits(self.answers.number(helper))),
+            | (_, []) => {
+                let number = self.answers.number(helper);
+                // The kernel's function gives so many bits.
+                let is_narrow = helper == Helper::GetPrandom;
+                Ok(Datum::Bits(if is_narrow { number & u64::from(u32::MAX) } else { number }))
+            }
             _ => fault(format!("{} with {args:?}", helper.name())),
         }
     }

@@ -8,6 +8,7 @@
 mod kernel;
 mod kinds;
 mod memory;
+mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,6 +122,7 @@ pub fn run(
         faults,
         entries: BTreeMap::new(),
         turns: BTreeMap::new(),
+        walks: BTreeMap::new(),
         records: BTreeSet::new(),
         lost: BTreeMap::new(),
         slots: BTreeMap::new(),
@@ -155,6 +157,8 @@ struct Machine<'a> {
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
     /// Running iterators, by their place: the next number and the end.
     turns: BTreeMap<Pointer, (i32, i32)>,
+    /// Walks that are under way, by their place.
+    walks: BTreeMap<Pointer, walks::Walking>,
     /// Records of ring buffers that were not given back yet.
     records: BTreeSet<Pointer>,
     /// Counts of what was lost.
@@ -352,6 +356,7 @@ impl<'a> Machine<'a> {
             Callee::Function(id) => Some(self.function(id, args)?),
             Callee::Helper(helper) => Some(self.helper(helper, &args)?),
             Callee::Kfunc(kfunc) => self.kfunc(kfunc, &args)?,
+            Callee::Walk(walk) => self.walk(walk, &args)?,
             Callee::External(_) => return fault("what a function of the kernel does is not known here"),
         };
         let narrow = result.is_some_and(|result| frame.function.values[result] == Type::I32);

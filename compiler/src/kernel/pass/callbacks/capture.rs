@@ -37,6 +37,8 @@ pub struct Captured {
     pub exits: Vec<(Block, usize)>,
     /// Where a turn says which way it took, if there are some.
     pub code: Option<Place>,
+    /// Where a turn of a walk finds a number that nobody knows.
+    pub unknown: Option<Place>,
     /// Bytes of all words.
     pub end: u32,
 }
@@ -60,10 +62,14 @@ impl Captured {
             slots: own_slots(function, one),
             exits: exits(function, one),
             code: None,
+            unknown: None,
             end: 0,
         };
         if Pointers::new(function, receivers, &captured.slots).writes(one) {
             return Err(Kept::Stack);
+        }
+        if one.is_walk() {
+            captured.unknown = Some(captured.place());
         }
         if !captured.exits.is_empty() {
             captured.code = Some(captured.place());
@@ -110,7 +116,7 @@ impl Captured {
         let into = function.blocks[one.header].term.targets();
         needed.extend(into.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
         for data in one.blocks.iter().map(|block| &function.blocks[*block]) {
-            let insts = data.insts.iter().filter(|inst| !one.reads_counter(inst));
+            let insts = data.insts.iter().filter(|inst| !one.reads_turn(inst));
             needed.extend(insts.flat_map(|inst| inst.op.operands()));
             if let Terminator::Branch { cond, .. } = data.term {
                 needed.insert(cond);

@@ -1,20 +1,20 @@
-//! The iterators of a function, and how they go away.
+//! The iterators and walks of a function, and how they go away.
 
 use std::collections::BTreeSet;
 
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Condition, Function, Inst, Kept, Kfunc, Op, Slot, Target, Terminator, Type,
-    Value,
+    Block, BlockData, Callee, Condition, Function, Inst, Kept, Kfunc, Op, Slot, Step, Target, Terminator,
+    Type, Value, Walk,
 };
 use crate::kernel::pass::predecessors;
 use crate::source::Span;
 
-/// An iterator.
+/// An iterator, or a walk.
 pub struct Iterator {
     /// Where the kernel keeps it.
     pub slot: Slot,
-    /// How many turns: 32 bits.
-    pub turns: Value,
+    /// What its turns are about.
+    pub over: Over,
     /// Where it is asked; nowhere, if not in one place.
     pub header: Option<Block>,
     /// The loop in the script.
@@ -23,11 +23,21 @@ pub struct Iterator {
     zero: Option<Value>,
 }
 
+/// What turns are about.
+#[derive(Debug, Clone, Copy)]
+pub enum Over {
+    /// Numbers from 0 on: how many, in 32 bits.
+    Numbers(Value),
+    /// The entries of a map.
+    Map(Value),
+}
+
 /// What is done with an iterator, and which.
-fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(Kfunc, Slot)> {
-    let Op::Call { callee: Callee::Kfunc(kfunc), args } = &inst.op else { return None };
+fn call(inst: &Inst, addresses: &[(Value, Slot)]) -> Option<(Step, Slot)> {
+    let Op::Call { callee, args } = &inst.op else { return None };
+    let step = callee.step()?;
     let slot = addresses.iter().find(|(value, _)| Some(value) == args.first())?.1;
-    Some((*kfunc, slot))
+    Some((step, slot))
 }
 
 /// The addresses of slots.
@@ -40,9 +50,14 @@ fn addresses(function: &Function) -> Vec<(Value, Slot)> {
     found.collect()
 }
 
-/// Whether a block does anything with an iterator.
-pub fn has_iterator(block: &BlockData) -> bool {
-    block.insts.iter().any(|inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(_), .. }))
+/// Whether an instruction does anything with an iterator or a walk.
+pub fn is_step(inst: &Inst) -> bool {
+    matches!(inst.op, Op::Call { callee, .. } if callee.step().is_some())
+}
+
+/// Whether an instruction does anything with a walk.
+pub fn is_of_walk(inst: &Inst) -> bool {
+    matches!(inst.op, Op::Call { callee: Callee::Walk(_), .. })
 }
 
 impl Iterator {
@@ -50,7 +65,7 @@ impl Iterator {
     pub fn all(function: &Function) -> Vec<Iterator> {
         let addresses = addresses(function);
         let order = function.reverse_postorder();
-        let blocks_that = |wanted: Kfunc, slot: Slot| {
+        let blocks_that = |wanted: Step, slot: Slot| {
             let calls = |block: &&Block| {
                 let insts = &function.blocks[**block].insts;
                 insts.iter().any(|inst| call(inst, &addresses) == Some((wanted, slot)))
@@ -59,12 +74,16 @@ impl Iterator {
         };
         let mut found = Vec::new();
         for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
-            let Some((Kfunc::IterNumNew, slot)) = call(inst, &addresses) else { continue };
-            let Op::Call { args, .. } = &inst.op else { continue };
-            let asked = blocks_that(Kfunc::IterNumNext, slot);
-            let alone = asked.len() == 1 && blocks_that(Kfunc::IterNumNew, slot).len() == 1;
+            let Some((Step::New, slot)) = call(inst, &addresses) else { continue };
+            let over = match &inst.op {
+                Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), args } => Over::Numbers(args[2]),
+                Op::Call { callee: Callee::Walk(Walk::New), args } => Over::Map(args[1]),
+                _ => continue,
+            };
+            let asked = blocks_that(Step::Next, slot);
+            let alone = asked.len() == 1 && blocks_that(Step::New, slot).len() == 1;
             let header = asked.first().copied().filter(|_| alone);
-            found.push(Iterator { slot, turns: args[2], header, span: inst.span, zero: inst.result });
+            found.push(Iterator { slot, over, header, span: inst.span, zero: inst.result });
         }
         found
     }
@@ -81,6 +100,11 @@ impl Iterator {
                 *otherwise = Target::to(entry);
             }
         }
+    }
+
+    /// Whether it walks through a map.
+    pub fn is_walk(&self) -> bool {
+        matches!(self.over, Over::Map(_))
     }
 
     /// The values that are 0 because they are made of what starting it gives.
@@ -117,9 +141,9 @@ impl Iterator {
         let addresses = addresses(function);
         for block in function.blocks.iter_mut() {
             block.insts.retain_mut(|inst| match (call(inst, &addresses), inst.result) {
-                (Some((Kfunc::IterNumDestroy, slot)), _) if slot == self.slot => false,
-                (Some((Kfunc::IterNumNew, slot)), None) if slot == self.slot => false,
-                (Some((Kfunc::IterNumNew, slot)), Some(_)) if slot == self.slot => {
+                (Some((Step::End, slot)), _) if slot == self.slot => false,
+                (Some((Step::New, slot)), None) if slot == self.slot => false,
+                (Some((Step::New, slot)), Some(_)) if slot == self.slot => {
                     inst.op = Op::Const(0);
                     true
                 }
@@ -129,9 +153,9 @@ impl Iterator {
         Ok(())
     }
 
-    /// Makes a branch of a loop that never comes back: there is one turn, or none.
+    /// Makes a branch of a loop over numbers that never comes back: there is one turn, or none.
     pub fn run_once(&self, function: &mut Function) -> Result<(), Kept> {
-        let header = self.header.ok_or(Kept::Shape)?;
+        let (Some(header), Over::Numbers(turns)) = (self.header, self.over) else { return Err(Kept::Shape) };
         let dominators =
             crate::kernel::mir::dominators::Dominators::new(function, &function.reverse_postorder());
         if predecessors(function)[header].iter().any(|from| dominators.dominates(header, *from)) {
@@ -139,7 +163,7 @@ impl Iterator {
         }
         self.remove(function)?;
         let addresses = addresses(function);
-        let asks = |inst: &Inst| call(inst, &addresses) == Some((Kfunc::IterNumNext, self.slot));
+        let asks = |inst: &Inst| call(inst, &addresses) == Some((Step::Next, self.slot));
         let insts = &mut function.blocks[header].insts;
         let at = insts.iter().position(asks).ok_or(Kept::Shape)?;
         let turn = insts[at].result.ok_or(Kept::Shape)?;
@@ -153,7 +177,7 @@ impl Iterator {
             for inst in &mut block.insts {
                 match &inst.op {
                     Op::IsNull(value) if *value == turn => {
-                        inst.op = Op::Compare(Condition::Eq, self.turns, none);
+                        inst.op = Op::Compare(Condition::Eq, turns, none);
                     }
                     Op::Load { base, .. } if counters.contains(base) => inst.op = Op::Const(0),
                     _ => {}

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::outline::{Caller, Loop, Maker, load};
+use super::super::outline::{Caller, Loop, Maker, Turn, load};
 use super::capture::Captured;
+use super::iterator::Over;
 use crate::hir::FuncId;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
@@ -36,14 +37,15 @@ impl Zeros {
 impl Captured {
     /// The function of a turn.
     pub fn callback(&self, function: &Function, one: &Loop, id: FuncId) -> Function {
-        let params = vec!["__index".to_owned(), "__captured".to_owned()];
+        let params: &[&str] = match one.turn() {
+            Turn::Number(_) => &["__index", "__captured"],
+            Turn::Entry { .. } => &["__map", "__key", "__entry", "__captured"],
+        };
+        let params = params.iter().map(|name| (*name).to_owned()).collect();
         let mut maker = Maker::new(function, id, "turn", params, &self.slots);
         let start = maker.block();
-        let index = maker.new_value(Type::I64);
-        let base = maker.new_value(Type::Ptr(Origin::Stack));
-        maker.body.blocks[start].params.extend([index, base]);
-        let number = maker.make(start, Type::I32, Op::Truncate(index));
-        let zeros = Zeros::new(index, |ty, op| maker.make(start, ty, op));
+        let (base, low) = self.receive_turn(function, one, start, &mut maker);
+        let zeros = Zeros::new(low, |ty, op| maker.make(start, ty, op));
         for value in &self.zeros {
             maker.values.insert(*value, zeros.of(function.values[*value]));
         }
@@ -69,10 +71,6 @@ impl Captured {
         for block in &one.blocks {
             let own = maker.block();
             maker.blocks.insert(*block, own);
-            let counted = function.blocks[*block].insts.iter().filter(|inst| one.reads_counter(inst));
-            for inst in counted.filter(|inst| matches!(inst.op, Op::Load { .. })) {
-                maker.values.extend(inst.result.map(|result| (result, number)));
-            }
         }
         let dominators = Dominators::new(function, &function.reverse_postorder());
         for block in &one.blocks {
@@ -83,6 +81,38 @@ impl Captured {
         let args = args.unwrap_or_default().iter().map(|arg| maker.own(function, *arg)).collect();
         maker.body.blocks[start].term = Terminator::Jump(Target { block: maker.blocks[&one.entry], args });
         maker.body
+    }
+
+    /// Gives the function its parameters, and what a turn reads of them. Gives where the words are, and a number below
+    /// 2^32 of which the verifier does not know that.
+    fn receive_turn(
+        &self,
+        function: &Function,
+        one: &Loop,
+        start: Block,
+        maker: &mut Maker,
+    ) -> (Value, Value) {
+        let base = maker.new_value(Type::Ptr(Origin::Stack));
+        let low = match one.turn() {
+            Turn::Number(_) => {
+                let index = maker.new_value(Type::I64);
+                maker.body.blocks[start].params.extend([index, base]);
+                let number = maker.make(start, Type::I32, Op::Truncate(index));
+                let insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+                let reads = insts.filter(|inst| one.reads_turn(inst) && matches!(inst.op, Op::Load { .. }));
+                maker.values.extend(reads.filter_map(|inst| Some((inst.result?, number))));
+                index
+            }
+            Turn::Entry { entries, keys } => {
+                let map = maker.new_value(Type::I64);
+                let [key, entry] = std::array::from_fn(|_| maker.new_value(Type::Ptr(Origin::Entry)));
+                maker.body.blocks[start].params.extend([map, key, entry, base]);
+                maker.values.extend(keys.iter().map(|own| (*own, key)));
+                maker.values.extend(entries.iter().map(|own| (*own, entry)));
+                maker.make(start, Type::I64, load(Type::I64, base, self.unknown.unwrap_or_default()))
+            }
+        };
+        (base, low)
     }
 
     fn copy_block(
@@ -99,7 +129,7 @@ impl Captured {
             let value = maker.own(function, *param);
             maker.body.blocks[own].params.push(value);
         }
-        for inst in data.insts.iter().filter(|inst| !one.reads_counter(inst)) {
+        for inst in data.insts.iter().filter(|inst| !one.reads_turn(inst)) {
             let copy = maker.copy(function, inst);
             maker.body.blocks[own].insts.push(copy);
         }
@@ -168,8 +198,9 @@ impl Captured {
     /// Puts the call in the place of the loop, its words from a byte of the frame on: loops of one function do not run at
     /// the same time.
     ///
-    /// There is no call of no turns: the verifier would remove the function that it never comes to, but not its address.
-    pub fn call(&self, function: &mut Function, one: &Loop, turns: Value, id: FuncId, frame: u32) {
+    /// There is no call of no turns: the verifier would remove the function that it never comes to, but not its address. How
+    /// many turns a walk has it does not know.
+    pub fn call(&self, function: &mut Function, one: &Loop, over: Over, id: FuncId, frame: u32) {
         let span = function.blocks[one.header].span;
         let size = self.end.max(8);
         let slot = function.slots.push(SlotData { size, position: frame });
@@ -186,11 +217,16 @@ impl Captured {
         let mut caller = Caller { function, span };
         let [running, none, behind] = std::array::from_fn(|_| caller.block());
         let zero = caller.make(one.header, Type::I32, Op::Const(0));
-        let cond = caller.make(one.header, Type::I32, Op::Compare(Condition::Eq, turns, zero));
+        let cond = match over {
+            Over::Numbers(turns) => {
+                caller.make(one.header, Type::I32, Op::Compare(Condition::Eq, turns, zero))
+            }
+            Over::Map(_) => zero,
+        };
         let (then, otherwise) = (Target::to(none), Target::to(running));
         caller.function.blocks[one.header].term = Terminator::Branch { cond, then, otherwise };
         let words = self.words(&params, zero, none, &mut caller);
-        let after = self.run(&words, turns, (slot, id), running, &mut caller);
+        let after = self.run(&words, over, (slot, id), running, &mut caller);
         caller.function.blocks[running].term = Terminator::Jump(Target { block: behind, args: after });
         let before = words.iter().map(|word| word.first).collect();
         caller.function.blocks[none].term = Terminator::Jump(Target { block: behind, args: before });
@@ -259,7 +295,7 @@ impl Captured {
     fn run(
         &self,
         words: &[Word],
-        turns: Value,
+        over: Over,
         (slot, id): (Slot, FuncId),
         at: Block,
         caller: &mut Caller<'_>,
@@ -267,6 +303,11 @@ impl Captured {
         let base = caller.make(at, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
         for (value, place) in &self.incoming {
             caller.store(at, *value, base, *place);
+        }
+        if let Some(place) = self.unknown {
+            let random = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
+            let number = caller.make(at, Type::I64, random);
+            caller.store(at, number, base, place);
         }
         for word in words {
             let ty = caller.function.values[word.first];
@@ -276,8 +317,11 @@ impl Captured {
         }
         let callback = caller.make(at, Type::Ptr(Origin::Function), Op::FunctionAddr(id));
         let flags = caller.make(at, Type::I64, Op::Const(0));
-        let args = vec![turns, callback, base, flags];
-        let call = Op::Call { callee: Callee::Helper(Helper::Loop), args };
+        let (helper, over) = match over {
+            Over::Numbers(turns) => (Helper::Loop, turns),
+            Over::Map(map) => (Helper::ForEachMapElem, map),
+        };
+        let call = Op::Call { callee: Callee::Helper(helper), args: vec![over, callback, base, flags] };
         let ran = caller.make(at, Type::I64, call);
         let zeros = Zeros::new(ran, |ty, op| caller.make(at, ty, op));
         let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Makes a call of `bpf_loop` of each loop under an iterator: for kernels that have the one (Linux 5.17) and not the other
-//! (Linux 6.4).
+//! Makes a call of `bpf_for_each_map_elem` of each walk through a map (Linux 5.13), and a call of `bpf_loop` of each loop
+//! under an iterator: for kernels that have the one (Linux 5.17) and not the other (Linux 6.4).
 //!
 //! ```text
 //!     new(&it, 0, turns)
@@ -17,18 +17,23 @@
 //! turns change is hidden from it where it is read ([`Op::Opaque`]), no pointer changes, and the body writes to no other
 //! memory of the stack. A loop that would is left as it is, and refused later.
 //! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
+//!
+//! The function of a walk is given the map, the key and the entry instead of an index. What hides its numbers is a word
+//! more, which the caller fills with a number that nobody knows.
 
 mod capture;
 mod iterator;
 mod maker;
 mod region;
 mod stack;
+mod walks;
 
 use std::collections::BTreeSet;
 
 use self::capture::Captured;
 pub(super) use self::iterator::Iterator;
 use self::stack::Receivers;
+pub use self::walks::refusals;
 use super::outline::{Loop, keep_only, loops};
 use crate::hir::FuncId;
 use crate::index::Id;
@@ -42,9 +47,14 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
     Iterator::give_entries(&mut program.functions[at]);
     let mut made = 0;
     let mut tried = BTreeSet::new();
-    while let Some((iterator, one)) = next_loop(&program.functions[at + made], &tried) {
+    let called = program.loops.called;
+    while let Some((iterator, one)) = next_loop(&program.functions[at + made], called, &tried) {
         tried.insert(iterator.slot);
         let mut function = program.functions[at + made].clone();
+        let one = match (one, iterator.header) {
+            (None, Some(header)) if iterator.is_walk() => Loop::once(&mut function, header),
+            (one, _) => one,
+        };
         let Some(one) = one else {
             match iterator.run_once(&mut function) {
                 Ok(()) => program.functions[at + made] = function,
@@ -72,29 +82,32 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
     (made, !tried.is_empty())
 }
 
-/// Whether a function has a loop under an iterator.
+/// Whether a function has a loop under an iterator, or a walk.
 pub fn has_iterator(function: &Function) -> bool {
     has_iterator_in(function, &function.reverse_postorder())
 }
 
-/// Whether one of the blocks has a loop under an iterator.
+/// Whether one of the blocks has a loop under an iterator, or a walk.
 pub fn has_iterator_in(function: &Function, blocks: &[Block]) -> bool {
-    blocks.iter().any(|block| iterator::has_iterator(&function.blocks[*block]))
+    blocks.iter().flat_map(|block| &function.blocks[*block].insts).any(iterator::is_step)
 }
 
-/// The next loop that was not tried, inner ones before those around them; without blocks if it never comes back.
-fn next_loop(function: &Function, tried: &BTreeSet<Slot>) -> Option<(Iterator, Option<Loop>)> {
-    let mut open = Iterator::all(function);
-    open.retain(|one| !tried.contains(&one.slot));
-    let natural = loops(function);
-    let is_loop = |one: &Iterator| natural.iter().any(|natural| Some(natural.header) == one.header);
-    if let Some(at) = open.iter().position(|one| !is_loop(one)) {
-        return Some((open.swap_remove(at), None));
-    }
-    natural.into_iter().find_map(|natural| {
-        let at = open.iter().position(|one| one.header == Some(natural.header))?;
-        Some((open.swap_remove(at), Some(natural)))
-    })
+/// Whether a function has a walk.
+pub fn has_walk(function: &Function) -> bool {
+    let order = function.reverse_postorder();
+    order.iter().flat_map(|block| &function.blocks[*block].insts).any(iterator::is_of_walk)
+}
+
+/// The next loop that was not tried, inner ones before those around them; without blocks if it is one over numbers that
+/// never comes back. Without the helper for those, only walks.
+fn next_loop(function: &Function, called: bool, tried: &BTreeSet<Slot>) -> Option<(Iterator, Option<Loop>)> {
+    let order = function.reverse_postorder();
+    let open = Iterator::all(function).into_iter();
+    let open = open.filter(|one| !tried.contains(&one.slot) && (called || one.is_walk()));
+    // The header of a loop around comes first.
+    let next = open.max_by_key(|one| order.iter().position(|block| Some(*block) == one.header))?;
+    let natural = loops(function).into_iter().find(|natural| Some(natural.header) == next.header);
+    Some((next, natural))
 }
 
 fn attempt(
@@ -107,13 +120,19 @@ fn attempt(
 ) -> Result<Function, Kept> {
     let zeros = iterator.zeros(function);
     iterator.remove(function)?;
+    if iterator.is_walk() && !one.take_ends(function) {
+        return Err(Kept::Shape);
+    }
     region::take_pointers(function, &mut one)?;
-    if one.blocks.iter().any(|block| iterator::has_iterator(&function.blocks[*block])) {
+    // The turns of a walk may have loops under iterators; where there are none, they are refused themselves.
+    let stays = if iterator.is_walk() { iterator::is_of_walk } else { iterator::is_step };
+    let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+    if insts.any(|inst| stays(inst) && !one.reads_turn(inst)) {
         return Err(Kept::Inner);
     }
     let captured = Captured::new(function, &one, zeros, receivers)?;
     let callback = captured.callback(function, &one, id);
-    captured.call(function, &one, iterator.turns, id, frame);
+    captured.call(function, &one, iterator.over, id, frame);
     Ok(callback)
 }
 

@@ -132,5 +132,9 @@ fn writes(callee: Callee) -> bool {
         Helper::RingSubmit,
         Helper::RingDiscard,
     ];
-    !matches!(callee, Callee::Helper(helper) if only_reads.contains(&helper))
+    match callee {
+        Callee::Helper(helper) => !only_reads.contains(&helper),
+        Callee::Walk(_) => false,
+        Callee::Kfunc(_) | Callee::External(_) | Callee::Function(_) => true,
+    }
 }

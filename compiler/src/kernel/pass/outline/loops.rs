@@ -1,4 +1,4 @@
-//! Loops under iterators, and which blocks belong to them.
+//! Loops under iterators and walks through maps, and which blocks belong to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use super::super::predecessors;
 use crate::index::Id;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Inst, Kfunc, Op, Slot, Target, Terminator, Value,
+    Block, BlockData, Callee, Function, Inst, Op, Slot, Step, Target, Terminator, Value, Walk,
 };
 
-/// A loop under an iterator.
+/// A loop under an iterator, or a walk.
 pub struct Loop {
     /// Asks the iterator.
     pub header: Block,
@@ -18,21 +18,76 @@ pub struct Loop {
     pub entry: Block,
     /// The blocks of a turn.
     pub blocks: BTreeSet<Block>,
-    /// The addresses of the counter inside the iterator.
-    counters: BTreeSet<Value>,
+    /// What a turn is about.
+    turn: Turn,
+}
+
+/// What a turn is about, as values of the function.
+pub enum Turn {
+    /// A number: the addresses of the counter inside the iterator.
+    Number(BTreeSet<Value>),
+    /// An entry of a map: pointers to it and to its key.
+    Entry { entries: BTreeSet<Value>, keys: BTreeSet<Value> },
 }
 
 impl Loop {
-    /// Whether a value is the address of the counter.
-    pub fn is_counter(&self, value: Value) -> bool {
-        self.counters.contains(&value)
+    /// The loop of an iterator whose header is never come back to: from where the turn starts to where it has found out
+    /// what it is about. What the block of the header does before that becomes a block of its own.
+    pub fn once(function: &mut Function, asking: Block) -> Option<Loop> {
+        let asked = function.blocks[asking].insts.iter().position(asks)?;
+        let header = split(function, asking, asked);
+        let Terminator::Branch { otherwise, .. } = &function.blocks[header].term else { return None };
+        let entry = otherwise.block;
+        let order = function.reverse_postorder();
+        let turn = turn(function, header, &order.iter().copied().collect())?;
+        let mut one = Loop { header, entry, blocks: BTreeSet::from([entry]), turn };
+        let last_read = |block: &Block| {
+            let last = function.blocks[*block].insts.iter().rposition(|inst| one.reads_turn(inst));
+            Some((*block, last?))
+        };
+        let reads: BTreeMap<Block, usize> = order.iter().filter_map(last_read).collect();
+        let dominators = Dominators::new(function, &order);
+        if !reads.keys().all(|block| dominators.dominates(entry, *block)) {
+            return None;
+        }
+        let ways_in = predecessors(function);
+        let mut open: Vec<Block> = reads.keys().copied().collect();
+        while let Some(block) = open.pop() {
+            if one.blocks.insert(block) {
+                open.extend(&ways_in[block]);
+            }
+        }
+        for (block, last) in reads {
+            if !function.blocks[block].term.targets().iter().any(|to| one.blocks.contains(&to.block)) {
+                split(function, block, last + 1);
+            }
+        }
+        Some(one)
     }
 
-    /// Whether an instruction is about the counter, which is read before the body is called.
-    pub fn reads_counter(&self, inst: &Inst) -> bool {
-        match inst.op {
-            Op::Load { base, .. } => self.counters.contains(&base),
-            _ => inst.result.is_some_and(|result| self.counters.contains(&result)),
+    /// Whether its turns are about entries of a map.
+    pub fn is_walk(&self) -> bool {
+        matches!(self.turn, Turn::Entry { .. })
+    }
+
+    /// What a turn is about.
+    pub fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Whether a value is the address of the counter.
+    pub fn is_counter(&self, value: Value) -> bool {
+        matches!(&self.turn, Turn::Number(counters) if counters.contains(&value))
+    }
+
+    /// Whether an instruction finds out what the turn is about, which is known before the body is called.
+    pub fn reads_turn(&self, inst: &Inst) -> bool {
+        let makes_one_of =
+            |values: &BTreeSet<Value>| inst.result.is_some_and(|result| values.contains(&result));
+        match (&self.turn, &inst.op) {
+            (Turn::Number(counters), Op::Load { base, .. }) => counters.contains(base),
+            (Turn::Number(counters), _) => makes_one_of(counters),
+            (Turn::Entry { entries, keys }, _) => makes_one_of(entries) || makes_one_of(keys),
         }
     }
 }
@@ -82,7 +137,7 @@ impl Loop {
         let ops = function.definitions();
         let insts = self.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
         let slots = insts.filter_map(|inst| match &inst.op {
-            Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), args } => match ops[*args.first()?] {
+            Op::Call { callee, args } if callee.step() == Some(Step::New) => match ops[*args.first()?] {
                 Some(Op::StackAddr { slot, .. }) => Some(*slot),
                 _ => None,
             },
@@ -92,14 +147,15 @@ impl Loop {
     }
 }
 
-/// Makes a block of the instructions of another from one on.
-pub fn split(function: &mut Function, block: Block, at: usize) {
+/// Makes a block of the instructions of another from one on, and gives it.
+pub fn split(function: &mut Function, block: Block, at: usize) -> Block {
     let data = &mut function.blocks[block];
     let (insts, span) = (data.insts.split_off(at), data.span);
     let behind = Terminator::Jump(Target::to(Block::new(0)));
     let term = std::mem::replace(&mut data.term, behind);
     let behind = function.blocks.push(BlockData { params: Vec::new(), insts, term, span });
     function.blocks[block].term = Terminator::Jump(Target::to(behind));
+    behind
 }
 
 /// The loops of a function, inner ones before those around them.
@@ -115,8 +171,7 @@ pub fn loops_in(
     ways_in: &WaysIn,
     dominators: &Dominators,
 ) -> Vec<Loop> {
-    let is_next = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNext), .. });
-    let headers = order.iter().filter(|block| function.blocks[**block].insts.iter().any(is_next));
+    let headers = order.iter().filter(|block| function.blocks[**block].insts.iter().any(asks));
     let mut found: Vec<Loop> =
         headers.filter_map(|header| natural_loop(function, ways_in, dominators, *header)).collect();
     found.sort_by_key(|one| one.blocks.len());
@@ -146,9 +201,36 @@ fn natural_loop(
     if inside.next().is_some() {
         return None;
     }
-    let asks = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNext), .. });
-    let turn = function.blocks[header].insts.iter().find(|inst| asks(inst))?.result?;
-    let insts = blocks.iter().flat_map(|block| &function.blocks[*block].insts);
-    let counters = insts.filter(|inst| inst.op == Op::NonNull(turn)).filter_map(|inst| inst.result).collect();
-    Some(Loop { header, entry, blocks, counters })
+    let turn = turn(function, header, &blocks)?;
+    Some(Loop { header, entry, blocks, turn })
+}
+
+/// Whether an instruction asks for the next turn.
+fn asks(inst: &Inst) -> bool {
+    matches!(inst.op, Op::Call { callee, .. } if callee.step() == Some(Step::Next))
+}
+
+/// What the turns are about that a header asks for and blocks read.
+fn turn(function: &Function, header: Block, blocks: &BTreeSet<Block>) -> Option<Turn> {
+    let ops = function.definitions();
+    let next = function.blocks[header].insts.iter().find(|inst| asks(inst))?;
+    let (asked, Op::Call { callee, args }) = (next.result?, &next.op) else { return None };
+    let insts = || blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+    let there = insts().filter(|inst| inst.op == Op::NonNull(asked)).filter_map(|inst| inst.result).collect();
+    if *callee != Callee::Walk(Walk::Next) {
+        return Some(Turn::Number(there));
+    }
+    let slot = |value: &Value| match ops[*value] {
+        Some(Op::StackAddr { slot, .. }) => Some(*slot),
+        _ => None,
+    };
+    let walk = args.first().and_then(slot)?;
+    let of_walk = |inst: &&Inst| match &inst.op {
+        Op::Call { callee: Callee::Walk(Walk::Key), args } => args.first().and_then(slot) == Some(walk),
+        _ => false,
+    };
+    Some(Turn::Entry {
+        entries: there,
+        keys: insts().filter(of_walk).filter_map(|inst| inst.result).collect(),
+    })
 }

@@ -28,7 +28,7 @@ use crate::kernel::mir::{
     Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::NUMBER_OFFSET;
-pub(super) use loops::{Loop, loops, loops_in, split};
+pub(super) use loops::{Loop, Turn, loops, loops_in, split};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Allowed, Carried, Plan};
 
@@ -37,9 +37,9 @@ const MAX_BRANCHES: usize = 8;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
-    let is_turn = program.loops.callbacks.contains(&function.id);
+    let is_turn = program.loops.called && program.loops.callbacks.contains(&function.id);
     is_turn && is_large(program, function, &function.reverse_postorder())
-        || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
+        || loops(function).iter().any(|one| !one.is_walk() && is_large(program, function, &one.blocks))
 }
 
 /// Whether there are too many branches in blocks of a function and in what they call.
@@ -110,7 +110,8 @@ pub fn run(program: &mut Program, at: usize) -> usize {
 fn next_loop(program: &Program, at: usize, tried: &mut BTreeSet<Block>) -> Option<Loop> {
     let function = &program.functions[at];
     let found = loops(function);
-    let mut large = found.into_iter().filter(|one| is_large(program, function, &one.blocks));
+    let mut large =
+        found.into_iter().filter(|one| !one.is_walk() && is_large(program, function, &one.blocks));
     large.find(|one| tried.insert(one.header))
 }
 
@@ -179,7 +180,7 @@ impl Plan {
         for param in &data.params {
             self.publish(function, *param, own, base, maker);
         }
-        for inst in data.insts.iter().filter(|inst| !one.reads_counter(inst)) {
+        for inst in data.insts.iter().filter(|inst| !one.reads_turn(inst)) {
             let copy = maker.copy(function, inst);
             maker.body.blocks[own].insts.push(copy);
             if let Some(result) = inst.result {

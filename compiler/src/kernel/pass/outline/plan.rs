@@ -90,7 +90,7 @@ impl Plan {
         for block in &one.blocks {
             let data = &function.blocks[*block];
             for inst in &data.insts {
-                if one.reads_counter(inst) {
+                if one.reads_turn(inst) {
                     plan.counter.push(inst.clone());
                 } else {
                     needed.extend(inst.op.operands());
