@@ -6,7 +6,6 @@ use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir, Target};
 use crate::kernel::mir::{Function, Program};
 use crate::kernel::scratch::callees;
-use crate::source::Span;
 
 /// Bytes of stack, of one frame and of all frames of a chain of calls together.
 /// Source: include/linux/filter.h, `MAX_BPF_STACK`, v6.12.
@@ -36,20 +35,25 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
                 format!("the kernel allows {STACK_BYTES}; keep large values in a map or a global variable");
             errors.push(Diagnostic::not_yet(one.span, &what).help(hint));
         } else if chain.frames > MAX_FRAMES {
-            errors.push(too_deep(one.span, chain.frames, program.loops.called));
+            errors.push(too_deep(one, chain.frames, program));
         }
     }
     errors
 }
 
-fn too_deep(span: Span, frames: u32, loops_called: bool) -> Diagnostic {
+fn too_deep(one: &Function, frames: u32, program: &Program) -> Diagnostic {
     let hint = format!("the kernel allows {MAX_FRAMES}");
-    if loops_called {
+    if program.loops.beside_walks.contains(&one.id) {
+        let what = format!("the kernel cannot run {frames} calls and loops within each other");
+        let note = "in a program that loops over a map it calls a function for each loop";
+        return Diagnostic::error(719, one.span, what).note(note).help(hint);
+    }
+    if program.loops.called {
         let what = format!("{frames} calls and loops within each other need Linux 6.4");
         let note = "older kernels call a function for each loop";
-        return Diagnostic::error(1005, span, what).note(note).help(hint);
+        return Diagnostic::error(1005, one.span, what).note(note).help(hint);
     }
-    Diagnostic::not_yet(span, &format!("a chain of {frames} calls is")).help(hint)
+    Diagnostic::not_yet(one.span, &format!("a chain of {frames} calls is")).help(hint)
 }
 
 #[derive(Default, Clone, Copy)]

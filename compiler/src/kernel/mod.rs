@@ -156,7 +156,7 @@ fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
     // Helpers come before those that call them.
     for function in &program.functions {
         let calls_one = scratch::callees(function).any(|callee| found.contains(&callee));
-        let is_kept = pass::has_walk(function) || program.loops.called && pass::has_iterator(function);
+        let is_kept = program.loops.are_called_in(function.id) && pass::has_iterator(function);
         if calls_one || is_kept || pass::has_large_loop(program, function) {
             found.insert(function.id);
         }

@@ -4,7 +4,7 @@ use ks_compiler::kernel::{Cpu, KernelVersion, Machine, Object};
 use ks_wit::section::Arch;
 
 use crate::kernel::Loaded;
-use crate::{build, object_for, perf_program};
+use crate::{build, object, object_for, perf_program};
 
 /// Whether the text of an instruction works on 32 bits of a register.
 fn has_32_bits(line: &str) -> bool {
@@ -115,4 +115,36 @@ fn helpers_are_refused_where_the_kernel_gives_them_to_others_only() {
         let observing = perf_program("var last: u64 = 0", &format!("{body}\nreturn 0"));
         assert_eq!(codes(&observing, 1), Vec::<String>::new(), "{call}");
     }
+}
+
+#[test]
+fn loops_are_calls_in_programs_that_walk_through_a_map() {
+    let items = "var m: hash<u32, u64>(4)\nvar n: u32 = 9\nvar sum: u64 = 0\n\
+        @helper fn more() -> u64 { var made: u64 = 1\nfor (i in 0..n) { made *= sum + i }\nreturn made }";
+    let (inside, beside, called) =
+        ("for (i in 0..n) { sum += i }", "while (sum > n) { sum /= 2 }", "sum += more()");
+    let walk = |turn: &str| format!("for (k, v in m) {{ sum += v\n{turn} }}\n");
+    let text =
+        |body: String| object(&perf_program(items, &format!("{body}\nreturn 0"))).disassembly().to_owned();
+    for turn in [inside, beside, called] {
+        let around = format!("for (j in 0..n) {{ {} }}", walk("sum += j"));
+        for body in [walk(turn), format!("{turn}\n{}", walk("")), format!("{}\n{turn}", walk("")), around] {
+            let text = text(body);
+            assert!(text.contains("call bpf_for_each_map_elem") && text.contains("call bpf_loop"), "{text}");
+            assert!(!text.contains("bpf_iter_num"), "{text}");
+        }
+        assert!(text(turn.to_owned()).contains("bpf_iter_num"), "without a walk: {turn}");
+    }
+}
+
+#[test]
+fn a_loop_that_can_be_no_call_is_refused_beside_a_walk() {
+    let items = "struct Entry { value: u64 }\nvar m: hash<u32, Entry>(4)\nvar n: u32 = 3";
+    let body =
+        "var x = m[0]\nfor (i in 0..n) { x.value += 1\nx = m[i] }\nfor (k, v in m) { v.value = 1 }\nreturn 0";
+    let errors = build(&perf_program(items, body), &[], Arch::X86_64);
+    let errors = errors.expect_err("a callback cannot hand a pointer on");
+    assert_eq!(errors[0].code.to_string(), "KS0719");
+    assert!(errors[0].message.contains("in a program that loops over a map"), "{errors:#?}");
+    assert!(errors[0].notes.iter().any(|note| note.contains("pointer or binding")), "{errors:#?}");
 }

@@ -1,9 +1,14 @@
 //! What the running kernel says about an object.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use crate::bpffs::BpfFs;
 use crate::object::{Failure, without_numbers};
+
+/// The kind of a failure that is one of the kernel itself, whose locks may be held for ever then: no script is to provoke it
+/// again.
+pub const DEADLY: &str = "load: the kernel failed";
 
 /// Lines of the verifier's log that are kept.
 const LOG_LINES: usize = 40;
@@ -25,6 +30,11 @@ pub fn load(fs: &BpfFs, name: &str, elf: &[u8]) -> Result<(), Failure> {
     if output.status.success() {
         std::fs::remove_dir_all(&pins).expect("the programs were pinned");
         return Ok(());
+    }
+    if let Some(signal) = output.status.signal() {
+        let text =
+            format!("bpftool was killed by signal {signal}; `dmesg` says what went wrong in the kernel");
+        return Err(Failure { kind: DEADLY.into(), text });
     }
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let last: Vec<&str> = text.lines().rev().take(LOG_LINES).collect();

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! and `KS_RANDOM_SEED=7` starts at that seed, so that `KS_RANDOM_SCRIPTS=1` with it repeats one script. A script that fails
-//! is made smaller as long as it fails in the same way, and written to `tests/kernel/cases/` as a case to keep.
+//! is made smaller as long as it fails in the same way, and written to `tests/kernel/cases/` as a case to keep. One at which
+//! the kernel itself fails ends the run as it is.
 //! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
 //! refused for it; `tests/tests/random_kernels.rs` loads such scripts there.
 //!
@@ -62,8 +63,14 @@ fn root_random_scripts_load() {
                         Ok(true) => {}
                         Ok(false) => drop(refused.fetch_add(1, Ordering::Relaxed)),
                         Err(failure) => {
-                            let kept =
-                                keep(*seed, shrunk(fs, &name, script, machine, &failure.kind), &failure);
+                            let script = match failure.kind == kernel::DEADLY {
+                                true => {
+                                    next.store(seeds.len(), Ordering::Relaxed);
+                                    script
+                                }
+                                false => shrunk(fs, &name, script, machine, &failure.kind),
+                            };
+                            let kept = keep(*seed, script, &failure);
                             let mut failures = failures.lock().expect("no thread panics");
                             failures.push(format!(
                                 "seed {seed}, --cpu {:?}: {} ({})",

@@ -10,12 +10,21 @@ use crate::source::Span;
 pub struct Loops {
     /// The kernel has no iterators: each loop becomes a call of `bpf_loop` (`pass::callbacks`).
     pub called: bool,
+    /// The functions of programs that walk through a map, where each loop becomes such a call too (`pass::callbacks`).
+    pub beside_walks: BTreeSet<FuncId>,
     /// The functions that those calls name, which are static.
     pub callbacks: BTreeSet<FuncId>,
     /// For bodies of loops, how many bytes there are behind each pointer that they are given last.
     pub handed: BTreeMap<FuncId, Vec<u32>>,
     /// Loops that could not become such a call.
     pub kept: Vec<(Span, Kept)>,
+}
+
+impl Loops {
+    /// Whether each loop of a function becomes a call of `bpf_loop`.
+    pub fn are_called_in(&self, function: FuncId) -> bool {
+        self.called || self.beside_walks.contains(&function)
+    }
 }
 
 /// Why a loop stays under an iterator.

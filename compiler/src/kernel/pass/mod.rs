@@ -29,7 +29,7 @@ mod twins;
 mod unroll;
 mod values;
 
-pub use callbacks::{has_iterator, has_walk, refusals as walks_refused};
+pub use callbacks::{has_iterator, refusals as walks_refused};
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
 pub use outline::has_large_loop;
 
@@ -150,7 +150,8 @@ pub fn run(
     if matches!(effort, Effort::LoopsApart | Effort::AllApart) {
         outline_all(program, checks, watch)?;
     }
-    if program.loops.called || program.functions.iter().any(has_walk) {
+    program.loops.beside_walks = callbacks::beside_walks(program);
+    if program.loops.called || !program.loops.beside_walks.is_empty() {
         call_all(program, effort, checks, watch)?;
     }
     for (name, pass) in LAST {

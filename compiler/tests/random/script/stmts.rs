@@ -19,7 +19,7 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (3, bound_branch),
     (3, counted),
     (1, walk),
-    (1, walk_map),
+    (3, walk_map),
     (2, repeated),
     (2, leave_loop),
     (2, selection),

@@ -1,5 +1,6 @@
-//! Makes a call of `bpf_for_each_map_elem` of each walk through a map (Linux 5.13), and a call of `bpf_loop` of each loop
-//! under an iterator: for kernels that have the one (Linux 5.17) and not the other (Linux 6.4).
+//! Makes a call of `bpf_for_each_map_elem` of each walk through a map (Linux 5.13), and a call of `bpf_loop` (Linux 5.17) of
+//! each loop under an iterator: for kernels that have no iterators (before Linux 6.4), and in programs that walk
+//! ([`beside_walks`]).
 //!
 //! ```text
 //!     new(&it, 0, turns)
@@ -33,7 +34,7 @@ use std::collections::BTreeSet;
 use self::capture::Captured;
 pub(super) use self::iterator::Iterator;
 use self::stack::Receivers;
-pub use self::walks::refusals;
+pub use self::walks::{beside_walks, refusals};
 use super::outline::{Loop, keep_only, loops};
 use crate::hir::FuncId;
 use crate::index::Id;
@@ -47,7 +48,8 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
     Iterator::give_entries(&mut program.functions[at]);
     let mut made = 0;
     let mut tried = BTreeSet::new();
-    let called = program.loops.called;
+    let called = program.loops.are_called_in(program.functions[at].id);
+    let beside_walk = program.loops.beside_walks.contains(&program.functions[at].id);
     while let Some((iterator, one)) = next_loop(&program.functions[at + made], called, &tried) {
         tried.insert(iterator.slot);
         let mut function = program.functions[at + made].clone();
@@ -68,6 +70,9 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
                 program.functions[at + made] = function;
                 program.functions.insert(at + made, callback);
                 program.loops.callbacks.insert(id);
+                if beside_walk {
+                    program.loops.beside_walks.insert(id);
+                }
                 program.bodies += 1;
                 made += 1;
             }
@@ -124,10 +129,8 @@ fn attempt(
         return Err(Kept::Shape);
     }
     region::take_pointers(function, &mut one)?;
-    // The turns of a walk may have loops under iterators; where there are none, they are refused themselves.
-    let stays = if iterator.is_walk() { iterator::is_of_walk } else { iterator::is_step };
     let mut insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
-    if insts.any(|inst| stays(inst) && !one.reads_turn(inst)) {
+    if insts.any(|inst| iterator::is_step(inst) && !one.reads_turn(inst)) {
         return Err(Kept::Inner);
     }
     let captured = Captured::new(function, &one, zeros, receivers)?;

@@ -37,7 +37,7 @@ const MAX_BRANCHES: usize = 8;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
-    let is_turn = program.loops.called && program.loops.callbacks.contains(&function.id);
+    let is_turn = program.loops.are_called_in(function.id) && program.loops.callbacks.contains(&function.id);
     is_turn && is_large(program, function, &function.reverse_postorder())
         || loops(function).iter().any(|one| !one.is_walk() && is_large(program, function, &one.blocks))
 }
