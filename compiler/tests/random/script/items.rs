@@ -1,9 +1,8 @@
 //! Whole scripts: types, maps, variables, helpers and a program.
 
-use super::forms::Program;
 use super::scope::{Function, Gen, Helper, Map, Var};
 use super::tree::Node;
-use super::types::{I32, Ty, U32, enumerator};
+use super::types::{Ty, enumerator};
 
 const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 
@@ -158,7 +157,7 @@ impl Gen {
     fn program(&mut self) -> Node {
         let program = self.program;
         self.function = Function {
-            ret: Some(Ty::Int(if program == Program::Xdp { U32 } else { I32 })),
+            ret: program.result(),
             is_program: true,
             fuel: *self.numbers.pick(&[30, 60, 90, 150]),
             stack: 128,
