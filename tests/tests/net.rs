@@ -7,9 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use ks_tests::cgroup::Group;
+use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::net::{LEFT, Wire};
 use ks_tests::watched::Running;
-use ks_tests::{Folder, command, compile, finish, repository, wait_until_gone};
+use ks_tests::{Folder, allowed, command, compile, finish, repository, run_script, wait_until_gone};
 
 /// Starts an example and waits until it has said that it is attached.
 fn started(mut host: Command, allow: &[&str], name: &str, words: &[&str]) -> Running {
@@ -183,4 +184,89 @@ fn main() -> i32 {
         assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
     }
     wait_until_gone("kstnet");
+}
+
+/// Reads what lies behind the headers, at places that are known when it is compiled and at others.
+const FAR: &str = r#"
+struct Words { a: u64, b: u32, c: u16 }
+var packets: u64 = 0
+var right: u64 = 0
+var lengths: u64 = 0
+@helper fn byte_at(ctx: *__sk_buff, at: u32) -> u64 {
+    return ctx->data[at] as u64
+}
+@cgroup("egress") fn kstnetfar(ctx: *__sk_buff) -> i32 {
+    if (ctx->len > 900) {
+        var data = ctx->data
+        var words = (data + 200) as *Words
+        var whole = *words
+        packets += 1
+        if (data[800] == 90 && data[ctx->len - 1] == 90 && data[ctx->len] == 0 && words->a == 0x5a5a5a5a5a5a5a5a
+            && whole.b == 0x5a5a5a5a && whole.c == 0x5a5a && byte_at(ctx, ctx->len - 2) == 90) {
+            right += 1
+        }
+        if (ctx->data_end - data == ctx->len as u64) { lengths += 1 }
+    }
+    return 1
+}
+fn main() -> i32 {
+    var program = load(kstnetfar)
+    if (program == null) { return 1 }
+    TARGET
+    return 0
+}
+"#;
+
+/// The data of TCP lies apart from the headers when it is sent, and a program of a control group cannot move it.
+#[test]
+fn root_cgroup_reads_packets_in_several_pieces() {
+    let group = Group::new();
+    let attached = format!(
+        "if (attach(program, \"{}\", 0) != 0) {{ return 1 }}
+         print(\"attached\")
+         while (!stopping()) {{ sleep(10) }}
+         print(\"packets %u\", packets)
+         print(\"right %u\", right)
+         print(\"lengths %u\", lengths)",
+        group.path().display()
+    );
+    let script = FAR.replace("TARGET", &attached);
+    let running = Running::begin(allowed(), "far", &script, &[] as &[&str], "attached");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("bound").port();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody connects");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("the connection ends");
+        received
+    });
+    let sent = group
+        .run(&format!("exec bash -c 'head -c 1000000 /dev/zero | tr \"\\0\" Z > /dev/tcp/127.0.0.1/{port}'"));
+    assert_eq!(sent.code, 0, "{sent:#?}");
+    assert_eq!(receiver.join().expect("it reads"), vec![b'Z'; 1_000_000]);
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let packets = outcome.numbers("packets");
+    assert!(packets[0] >= 10, "{outcome:#?}");
+    assert_eq!(
+        (outcome.numbers("right"), outcome.numbers("lengths")),
+        (packets.clone(), packets),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn root_far_reads_are_taken_by_the_verifier() {
+    let outcome = run_script::<&str>("far", &FAR.replace("TARGET", ""), &[]);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+}
+
+#[test]
+fn kernel_6_1() {
+    Machine::new(Kernel::V6_1).run_tests(&["root_far_reads_are"]);
+}
+
+#[test]
+fn kernel_6_12() {
+    Machine::new(Kernel::V6_12).run_tests(&["root_far_reads_are"]);
 }

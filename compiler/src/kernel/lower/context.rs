@@ -224,7 +224,7 @@ impl Lowerer<'_> {
     }
 
     /// The programs that the MIR function is part of: itself, or all that call the helper.
-    fn programs_here(&self) -> Vec<&crate::hir::Function> {
+    pub(super) fn programs_here(&self) -> Vec<&crate::hir::Function> {
         let here = self.builder.id();
         let programs = self.hir.functions.ids().filter(|id| self.hir.is_entry(*id));
         let reaches = |id: &FuncId| *id == here || self.kind.is_none() && reaches(self.hir, *id, here);

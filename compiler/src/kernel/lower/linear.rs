@@ -7,14 +7,16 @@
 //! ```
 //!
 //! Without memory for that the first part stays, and the rest reads as zeros. Packets of xdp lie in one piece; other programs
-//! on packets cannot move them (net/core/filter.c, v6.12, `tc_cls_act_func_proto`).
+//! on packets cannot move them (net/core/filter.c, v6.12, `tc_cls_act_func_proto`): what lies elsewhere is copied when it is
+//! read (`pointer::packet`).
 
 use std::collections::BTreeSet;
 
-use super::super::mir::{Callee, Condition, Helper, Op, Size, Type};
-use super::{Lower, Lowerer};
+use super::super::mir::{Callee, Condition, Helper, Op, Size, Type, Value};
+use super::{Lower, Lowerer, not_yet};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{FuncId, Place, ProgramKind};
+use crate::hir::{FuncId, Function, Place, ProgramKind};
+use crate::source::Span;
 
 /// Where `struct __sk_buff` has the bytes of the whole packet. Source: include/uapi/linux/bpf.h, v6.12.
 const WHOLE_LENGTH: i16 = 0;
@@ -31,9 +33,7 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let there = self.early_length(self.active.source.span)?;
-        let whole =
-            self.builder.value(Type::I32, Op::Load { size: Size::W, base: context, offset: WHOLE_LENGTH });
-        let whole = self.builder.value(Type::I64, Op::ZeroExtend(whole));
+        let whole = self.length_in(context);
         let partly = self.builder.compare(Condition::Lt, there, whole);
         let (pull, go_on) = (self.builder.block(), self.builder.block());
         self.builder.branch(partly, pull, go_on);
@@ -43,6 +43,28 @@ impl Lowerer<'_> {
         self.builder.jump(go_on);
         self.builder.switch_to_sealed(go_on);
         Ok(())
+    }
+
+    /// Whether bytes of packets outside of the first piece are copied: where the kernel neither brings them there nor lets them
+    /// be written, and that is so for all programs that come here.
+    pub(super) fn reads_far(&self) -> bool {
+        let programs = self.programs_here();
+        let is_cgroup = |one: &&Function| Self::program_kind(one.kind) == Some(ProgramKind::Cgroup);
+        !programs.is_empty() && programs.iter().all(is_cgroup)
+    }
+
+    /// How many bytes the whole packet has.
+    pub(super) fn whole_length(&mut self, span: Span) -> Lower<Value> {
+        match self.context {
+            Some((context, _)) => Ok(self.length_in(context)),
+            None => not_yet(span, "a pointer into a packet where there is no context is"),
+        }
+    }
+
+    fn length_in(&mut self, context: Value) -> Value {
+        let op = Op::Load { size: Size::W, base: context, offset: WHOLE_LENGTH };
+        let length = self.builder.value(Type::I32, op);
+        self.builder.value(Type::I64, Op::ZeroExtend(length))
     }
 
     /// Whether a function, or one that it calls, has a pointer into the packet of its context.

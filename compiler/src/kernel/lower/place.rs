@@ -289,8 +289,10 @@ impl Lowerer<'_> {
     }
 
     fn load_prepared(&mut self, prepared: &Prepared, int: IntType) -> Lower<Value> {
+        let mark = self.builder.mark_stack();
         let access = self.resolve(prepared)?;
         let value = self.load_scalar(access.addr, int);
+        self.builder.release_stack(mark);
         let Some(miss) = access.miss else {
             return Ok(value);
         };
@@ -323,8 +325,10 @@ impl Lowerer<'_> {
     }
 
     fn copy_prepared(&mut self, prepared: &Prepared, to: Addr, bytes: u32, span: Span) -> Lower<()> {
+        let mark = self.builder.mark_stack();
         let access = self.resolve(prepared)?;
         self.copy(to, access.addr, bytes, span)?;
+        self.builder.release_stack(mark);
         self.join_miss(access.miss, |this| this.zero(to, bytes, span))
     }
 

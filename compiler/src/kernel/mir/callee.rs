@@ -43,6 +43,8 @@ pub enum Helper {
     GetCurrentComm,
     /// `(context, bytes) -> 0 or -errno`: brings so many bytes of the packet into one piece. Every pointer into it is void.
     SkbPullData,
+    /// `(context, offset, to, bytes) -> 0 or -errno`: copies bytes of the packet, wherever they lie; all zero on failure
+    SkbLoadBytes,
     /// `(context, programs, index)`: does not come back but with an error.
     TailCall,
     /// `() -> id`
@@ -83,6 +85,7 @@ impl Helper {
             Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
             Helper::GetCurrentComm => "bpf_get_current_comm",
             Helper::SkbPullData => "bpf_skb_pull_data",
+            Helper::SkbLoadBytes => "bpf_skb_load_bytes",
             Helper::TailCall => "bpf_tail_call",
             Helper::GetCurrentCgroupId => "bpf_get_current_cgroup_id",
             Helper::GetAttachCookie => "bpf_get_attach_cookie",
@@ -114,6 +117,7 @@ impl Helper {
             Helper::GetCurrentUidGid => 15,
             Helper::GetCurrentComm => 16,
             Helper::SkbPullData => 39,
+            Helper::SkbLoadBytes => 26,
             Helper::TailCall => 12,
             Helper::GetCurrentCgroupId => 80,
             Helper::GetAttachCookie => 174,
@@ -149,6 +153,7 @@ impl Helper {
                 | Helper::RingDiscard
                 | Helper::GetCurrentComm
                 | Helper::SkbPullData
+                | Helper::SkbLoadBytes
                 | Helper::TailCall
                 | Helper::ProbeReadKernel
                 | Helper::ProbeReadUser

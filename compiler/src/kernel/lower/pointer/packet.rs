@@ -4,8 +4,11 @@
 //! from the context wherever they are needed: so a pointer may be kept, change in a loop and come together with others, and
 //! the verifier sees at every access a sum that was compared with the end just before. The sum that was compared is the one
 //! through which the access goes.
+//!
+//! Only the first piece of a packet can be reached so. Where the kernel neither brings the rest there nor lets it be written
+//! (`@cgroup`), bytes that lie elsewhere are copied.
 
-use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
+use super::super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Type, Value};
 use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
 use super::super::{Lower, Lowerer, not_yet};
 use super::{ADDRESS, Bytes, Object, Part, Pointer};
@@ -20,6 +23,9 @@ const MAX_OFFSET: u64 = 0xffff;
 /// Members of a header at a place that is known at run time are reached with one addition, if they lie so near.
 const NEAR: u64 = 64;
 
+/// No packet is as long. Source: net/core/filter.c, `bpf_skb_load_bytes`, v6.12.
+const MAX_LENGTH: u64 = 1 << 31;
+
 /// What the addresses of packets count from where they are numbers: no packet starts at null.
 const FIRST_ADDRESS: u64 = 1 << 32;
 
@@ -33,6 +39,7 @@ impl Lowerer<'_> {
     /// The value of such a member.
     pub(super) fn packet_pointer(&mut self, member: MemberType, span: Span) -> Lower<Pointer> {
         let (part, offset) = match member {
+            MemberType::PacketEnd if self.reads_far() => (Part::Data, Bytes::Value(self.whole_length(span)?)),
             MemberType::PacketEnd => {
                 let (start, end) = (self.edge(MemberType::PacketStart, span)?, self.edge(member, span)?);
                 (Part::Data, Bytes::Value(self.builder.value(Type::I64, Op::PtrDiff(end, start))))
@@ -100,6 +107,23 @@ impl Lowerer<'_> {
             let there = self.builder.compare_const(Condition::Ne, there, 0);
             self.require(there, miss);
         }
+        if !self.reads_far() {
+            return self.inside_piece(offset, part, bytes, miss);
+        }
+        let (far, join) = (self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, Type::Ptr(Origin::Memory));
+        let near = self.inside_piece(offset, part, bytes, far);
+        let near = self.pointer(near);
+        self.builder.jump_with(join, near);
+        self.builder.switch_to_sealed(far);
+        let copy = self.copied_from_packet(offset, bytes, miss);
+        self.builder.jump_with(join, copy);
+        self.builder.switch_to_sealed(join);
+        Addr { base: Base::Pointer(result), offset: 0, align: ANYWHERE }
+    }
+
+    /// The same in the part that lies in one piece.
+    fn inside_piece(&mut self, offset: Bytes, part: Part, bytes: u32, miss: Block) -> Addr {
         let Ok((start, end)) = self.edges(part, self.active.source.span) else {
             return self.nothing(miss);
         };
@@ -128,6 +152,23 @@ impl Lowerer<'_> {
         let checked = self.builder.value(Type::Ptr(Origin::InPacket), op);
         // Both architectures read numbers at any address, and there the verifier asks for no alignment in packets.
         Addr { base: Base::Pointer(checked), offset: at, align: ANYWHERE }
+    }
+
+    /// The address of a copy of `bytes` bytes of the packet, which may lie in any of its pieces.
+    fn copied_from_packet(&mut self, offset: Bytes, bytes: u32, miss: Block) -> Value {
+        let Some((context, _)) = self.context else { return self.null };
+        let offset = match offset {
+            Bytes::Known(at) => self.builder.constant(Type::I64, at),
+            Bytes::Value(offset) => offset,
+        };
+        let offset = self.below(offset, MAX_LENGTH, miss);
+        let copy = Addr::of(Base::Slot(self.builder.slot(bytes)));
+        let (to, size) = (self.pointer(copy), self.builder.constant(Type::I64, bytes.into()));
+        let args = vec![context, offset, to, size];
+        let refused = self.builder.call(Type::I64, Callee::Helper(Helper::SkbLoadBytes), args);
+        let copied = self.builder.compare_const(Condition::Eq, refused, 0);
+        self.require(copied, miss);
+        self.pointer(copy)
     }
 
     /// The distance of two pointers if one of them leads into a packet.
