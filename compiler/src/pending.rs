@@ -82,9 +82,7 @@ impl Pending<'_> {
     }
 
     fn map_item(&mut self, map: &Map) {
-        if map.kind.is_storage() {
-            self.later(map.span, &format!("a map of the kind `{}` is", map.kind.name()));
-        } else if matches!(self.hir.types.kind(map.value), TypeKind::Ptr(_)) {
+        if matches!(self.hir.types.kind(map.value), TypeKind::Ptr(_)) {
             self.later(map.span, &format!("a map of pointers of the kind `{}` is", map.kind.name()));
         } else if map.objects && !self.has_values(map.value) {
             // An address means nothing to the other half.

@@ -68,6 +68,34 @@ const CASES: &[(&str, (u32, u32), &str)] = &[
         fn main() -> i32 { return register(checkedPID) }",
     ),
     (
+        "bpf_task_storage_get",
+        (6, 16),
+        "var seen_by : task_storage<u64>
+        @xdp
+        fn seen(ctx: *xdp_md) -> xdp_action {
+            seen_by[bpf_get_current_task_btf()] += 1
+            return XDP_PASS
+        }
+        fn main() -> i32 {
+            var p = load(seen)
+            return attach(p, \"lo\", 0)
+        }",
+    ),
+    (
+        "bpf_cgrp_storage_get",
+        (6, 2),
+        "var switches : cgroup_storage<u64>
+        @raw_tracepoint(\"sched_switch\")
+        fn switched(preempt: bool, prev: *task_struct, next: *task_struct) -> i32 {
+            switches[next->cgroups->dfl_cgrp] += 1
+            return 0
+        }
+        fn main() -> i32 {
+            var p = load(switched)
+            return attach(p, \"\", 0)
+        }",
+    ),
+    (
         "tracepoint/sched/sched_switch",
         (5, 15),
         "@tracepoint(\"sched/sched_switch\")

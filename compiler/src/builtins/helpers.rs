@@ -149,6 +149,10 @@ const TRACING: Kinds = PROBES.and(PERF).and(Kinds::of(&[
 /// What may run for a task that caused it.
 const TASK: Kinds = TRACING.and(CGROUP).and(CGROUP_SKB).and(METHODS);
 const TRACING_METHODS: Kinds = TRACING.and(METHODS);
+const LSM: Kinds = Kinds::of(&[ProgramKind::Lsm]);
+/// What is given the parameters of the kernel's own functions and events as they are, but for hooks of LSM.
+const TRAMPOLINES: Kinds =
+    Kinds::of(&[ProgramKind::Probe, ProgramKind::Retprobe, ProgramKind::RawTracepoint]);
 /// What may have a socket: as `__sk_buff`, or as the kernel's own struct.
 const SOCKETS: Kinds = SKB.and(Kinds::of(&[
     ProgramKind::Cgroup,
@@ -271,13 +275,18 @@ pub fn allowed(number: u32, caller: Caller) -> bool {
     kinds.is_none_or(|kinds| kinds.has(caller))
 }
 
-/// Helpers that builtins call with what a script cannot give, and who may have them.
-const BEHIND_BUILTINS: &[(&str, Kinds)] = &[("bpf_perf_event_read_value", TRACING)];
+/// Helpers that builtins and local storage call with what a script cannot give, and who may have them.
+const BEHIND_BUILTINS: &[(&str, Kinds)] = &[
+    ("bpf_perf_event_read_value", TRACING),
+    ("bpf_sk_storage_get", TC_CGROUP.and(CGROUP).and(TRAMPOLINES).and(LSM).and(METHODS)),
+    ("bpf_inode_storage_get", LSM),
+];
 
 /// Helpers that some callers have not had as long as the helper is there: the first kernel that gives it to them.
 ///
-/// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c; what 6.1, 6.12 and 6.18 answer to a program of
-/// each kind with the call.
+/// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c, of `bpf_tracing_func_proto` and
+/// `tracing_prog_func_proto` in kernel/trace/bpf_trace.c and of `sock_addr_func_proto` in net/core/filter.c; what 6.1,
+/// 6.12 and 6.18 answer to a program of each kind with the call.
 const LATER: &[(&str, Kinds, KernelVersion)] = &[
     ("bpf_get_current_pid_tgid", NO_TASK, KernelVersion::new(6, 10)),
     ("bpf_get_ns_current_pid_tgid", NO_TASK.and(CGROUP), KernelVersion::new(6, 10)),
@@ -290,6 +299,15 @@ const LATER: &[(&str, Kinds, KernelVersion)] = &[
     ("bpf_get_branch_snapshot", METHODS, KernelVersion::new(6, 16)),
     ("bpf_send_signal", METHODS, KernelVersion::new(6, 16)),
     ("bpf_send_signal_thread", METHODS, KernelVersion::new(6, 16)),
+    ("bpf_task_storage_get", NO_TASK.and(CGROUP), KernelVersion::new(6, 16)),
+    ("bpf_task_storage_get", LSM, KernelVersion::new(5, 11)),
+    ("bpf_task_storage_get", TRACING, KernelVersion::new(5, 12)),
+    ("bpf_inode_storage_get", LSM, KernelVersion::new(5, 10)),
+    ("bpf_sk_storage_get", TC_CGROUP.and(METHODS), KernelVersion::new(5, 2)),
+    ("bpf_sk_storage_get", CGROUP, KernelVersion::new(5, 3)),
+    ("bpf_sk_storage_get", LSM, KernelVersion::new(5, 10)),
+    ("bpf_sk_storage_get", TRAMPOLINES, KernelVersion::new(5, 11)),
+    ("bpf_cgrp_storage_get", ANY, KernelVersion::new(6, 2)),
 ];
 
 /// What need not run for a task.

@@ -14,6 +14,9 @@ use crate::types::{TypeId, TypeKind};
 const MAX_KEY_BYTES: u64 = 512;
 /// Most bytes of a value in per-CPU kinds (mm/percpu.c, PCPU_MIN_UNIT_SIZE).
 const MAX_PER_CPU_VALUE_BYTES: u64 = 32 << 10;
+/// Most bytes of a value of local storage: 64 KiB but for what the kernel keeps beside it
+/// (include/linux/bpf_local_storage.h, BPF_LOCAL_STORAGE_MAX_VALUE_SIZE).
+const MAX_STORED_BYTES: u64 = (64 << 10) - 512;
 /// Addresses in one stack (include/uapi/linux/perf_event.h, PERF_MAX_STACK_DEPTH).
 const STACK_DEPTH: u64 = 127;
 /// Most bytes behind the prefix in the key of an lpm_trie (kernel/bpf/lpm_trie.c, LPM_DATA_SIZE_MAX).
@@ -225,11 +228,12 @@ impl Checker<'_> {
             self.report(Diagnostic::error(602, span, text));
             return;
         }
-        self.check_size(
-            held,
-            if kind.is_per_cpu() { MAX_PER_CPU_VALUE_BYTES } else { MAX_OBJECT_BYTES },
-            span,
-        );
+        let limit = match kind {
+            _ if kind.is_per_cpu() => MAX_PER_CPU_VALUE_BYTES,
+            _ if kind.is_storage() => MAX_STORED_BYTES,
+            _ => MAX_OBJECT_BYTES,
+        };
+        self.check_size(held, limit, span);
     }
 
     fn check_size(&mut self, ty: TypeId, limit: u64, span: Span) {

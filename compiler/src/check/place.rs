@@ -5,10 +5,11 @@ use super::function::{Body, Scoped};
 use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
+use crate::builtins::context_members::{self, MemberType};
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, GlobalId, Half, MapId, Place, PlaceKind};
 use crate::source::Span;
-use crate::types::TypeKind;
+use crate::types::{StructOrigin, TypeKind};
 
 const RDONLY: u32 = 8;
 const WRONLY: u32 = 16;
@@ -177,7 +178,9 @@ impl Body<'_, '_> {
             self.report(Diagnostic::error(608, key.span, text));
             return self.error_expr(key.span).expr;
         }
-        let storage = one.kind.is_storage();
+        if let Some(owner) = one.kind.owner() {
+            return self.object_key(map, owner, found);
+        }
         if one.kind.is_array()
             && let Some(index) = found.constant
             && !(0..i128::from(one.max_entries)).contains(&index)
@@ -186,11 +189,43 @@ impl Body<'_, '_> {
             let label = format!("from 0 to {}", one.max_entries.saturating_sub(1));
             self.report(Diagnostic::error(406, key.span, text).label(label));
         }
-        if storage && matches!(self.checker.types.kind(found.expr.ty), TypeKind::Ptr(_)) {
-            let span = found.expr.span;
-            return Expr { kind: ExprKind::Convert(Box::new(found.expr)), ty, span };
-        }
         self.coerce(found, ty)
+    }
+
+    /// A key of local storage: a pointer to a struct of this name, whoever declares it, or a socket that a context has.
+    fn object_key(&mut self, map: MapId, owner: &str, key: Typed) -> Expr {
+        let one = &self.checker.maps[map];
+        let (wanted, declared) = (one.key, one.span);
+        if self.half() == Half::User && !self.checker.types.is_error(key.expr.ty) {
+            let text = format!("`{}` belongs to the kernel half", one.name);
+            self.report(
+                Diagnostic::error(306, key.expr.span, text)
+                    .also(declared, "its values belong to objects of the kernel")
+                    .note("there are no pointers to objects of the kernel in userspace")
+                    .help("let the kernel half write what userspace needs to another map or a variable"),
+            );
+            return self.error_expr(key.expr.span).expr;
+        }
+        let is_owner = match self.checker.types.kind(key.expr.ty) {
+            TypeKind::Ptr(to) => match self.checker.types.kind(*to) {
+                TypeKind::Struct(id) => self.checker.types.struct_def(*id).name == owner,
+                _ => owner == "sock" && self.is_socket_of_context(&key.expr),
+            },
+            _ => false,
+        };
+        if is_owner { key.expr } else { self.coerce(key, wanted) }
+    }
+
+    fn is_socket_of_context(&self, expr: &Expr) -> bool {
+        let ExprKind::Load(Place { kind: PlaceKind::Field { base, field }, .. }) = &expr.kind else {
+            return false;
+        };
+        let TypeKind::Struct(id) = self.checker.types.kind(base.ty) else { return false };
+        let def = self.checker.types.struct_def(*id);
+        let member = context_members::find(&def.name)
+            .filter(|_| def.origin == StructOrigin::Context)
+            .and_then(|context| context.field(&def.fields.get(*field)?.name));
+        member.is_some_and(|member| member.ty == MemberType::Pointer("bpf_sock"))
     }
 
     /// Reports a read of a map that userspace may only write.

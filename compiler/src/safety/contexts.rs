@@ -8,8 +8,8 @@ use crate::builtins::helpers::{self, Caller};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
-    Expr, ExprKind, FuncId, Function, FunctionKind, Hir, KernelBuiltin, MapId, Place, PlaceKind, ProgramKind,
-    Stmt, StmtKind,
+    Expr, ExprKind, FuncId, Function, FunctionKind, Hir, KernelBuiltin, MapId, MapKind, Place, PlaceKind,
+    ProgramKind, Stmt, StmtKind,
 };
 use crate::source::Span;
 use crate::types::{StructOrigin, TypeKind, Types};
@@ -111,6 +111,37 @@ impl Visitor for Used<'_> {
             _ => None,
         };
         self.helpers.extend(used.map(|(name, number)| (name, number, expr.span)));
+        if let ExprKind::Present { map, .. } = expr.kind {
+            self.storage(map, expr.span);
+        }
+    }
+
+    fn place(&mut self, place: &Place) {
+        if let PlaceKind::Element { map, .. } = place.kind {
+            self.storage(map, place.span);
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        if let StmtKind::Bind { map, .. } | StmtKind::Remove { map, .. } = stmt.kind {
+            self.storage(map, stmt.span);
+        }
+    }
+}
+
+impl Used<'_> {
+    /// Who may get a value of local storage may also delete it.
+    fn storage(&mut self, map: MapId, span: Span) {
+        let kind = self.hir.maps[map].kind;
+        let helper = match kind {
+            MapKind::TaskStorage => "bpf_task_storage_get",
+            MapKind::InodeStorage => "bpf_inode_storage_get",
+            MapKind::SkStorage => "bpf_sk_storage_get",
+            MapKind::CgroupStorage => "bpf_cgrp_storage_get",
+            _ => return,
+        };
+        let number = helper_number(helper);
+        self.helpers.extend(number.map(|number| (format!("a `{}`", kind.name()), number, span)));
     }
 }
 
@@ -141,12 +172,16 @@ fn written_from_perf_events(program: &Program<'_>, reached: &Reached, diagnostic
                 continue;
             }
             let text = format!("map `{}` may not be written from a perf event", written.name);
+            let help = match written.kind.is_storage() {
+                true => "let another program make the entries, or keep a `hash` by `tid()`",
+                false => "remove the flag `no_prealloc`",
+            };
             diagnostics.report(
                 Diagnostic::warning(909, span, text)
                     .label(format!("`@perf_event` program `{}` does this", hir.functions[*from].name))
                     .also(written.span, "it allocates its entries when they are written")
                     .note("an overflow may interrupt the kernel's allocator: such a write can fail")
-                    .help("remove the flag `no_prealloc`"),
+                    .help(help),
             );
         }
     }

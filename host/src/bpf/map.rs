@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::cursor::Cursor;
 use super::error::BpfError;
-use super::sys::RawMap;
+use super::sys::{RawMap, map_type};
 
 /// The shape of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct MapShape {
 impl MapShape {
     pub(super) fn of(map: &libbpf_rs::Map<'_>) -> MapShape {
         MapShape {
-            ty: u32::from(map.map_type()),
+            ty: map_type(map),
             key_size: map.key_size(),
             value_size: map.value_size(),
             max_entries: map.max_entries(),

@@ -12,7 +12,7 @@ use object::{
 };
 
 use super::contents::programs;
-use super::print;
+use super::{print, sys};
 
 /// Bytes of an instruction. Source: Documentation/bpf/standardization/instruction-set.rst, v6.12.
 const INSN_BYTES: usize = 8;
@@ -73,11 +73,11 @@ fn maps(record: &BpfRecord) -> Vec<MapNeeds> {
         ObjectBuilder::default().name(&record.name).and_then(|builder| builder.open_memory(&record.elf)).ok()
     });
     let Some(open) = open else { return Vec::new() };
-    let maps = open.maps().map(|map| (map.name().to_string_lossy().into_owned(), map.map_type()));
+    let maps = open.maps().map(|map| (map.name().to_string_lossy().into_owned(), sys::map_type(&map)));
     // libbpf makes maps of sections; a map of a script has no dot in its name. Structs of the kernel are what their
     // methods are attached to.
-    let maps = maps.filter(|(name, kind)| !name.contains('.') && *kind != MapType::StructOps);
-    maps.map(|(name, kind)| MapNeeds { name, kind: kind.into() }).collect()
+    let maps = maps.filter(|(name, kind)| !name.contains('.') && *kind != u32::from(MapType::StructOps));
+    maps.map(|(name, kind)| MapNeeds { name, kind }).collect()
 }
 
 /// A function of the object: so many bytes of a section.

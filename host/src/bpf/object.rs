@@ -511,7 +511,7 @@ pub(super) fn name_too_long() -> BpfError {
 /// Refuses maps whose values have a size that is not known here, and structs that are registered without a link.
 fn check_map(map: &libbpf_rs::OpenMap<'_>) -> Result<(), BpfError> {
     let name = map.name().to_string_lossy();
-    if map.map_type() == MapType::Unknown {
+    if map.map_type() == MapType::Unknown && sys::map_type(map) != libbpf_sys::BPF_MAP_TYPE_CGRP_STORAGE {
         return Err(BpfError::Unsound(format!("map `{name}` has a type that this version does not know")));
     }
     if map.map_type() == MapType::StructOps && map.map_flags() & libbpf_sys::BPF_F_LINK == 0 {

@@ -65,6 +65,12 @@ pub(super) fn take_pin_path(map: &mut OpenMapMut<'_>) -> bool {
     wanted
 }
 
+/// The kind of a map, a number of `enum bpf_map_type`: libbpf-rs has no name for the newest, and forgets their numbers.
+pub(super) fn map_type(map: &impl AsRawLibbpf<LibbpfType = libbpf_sys::bpf_map>) -> u32 {
+    // SAFETY: the map is a live one of an open or loaded object.
+    unsafe { libbpf_sys::bpf_map__type(map.as_libbpf_object().as_ptr()) }
+}
+
 /// Hands all that libbpf prints to [`print::hook`] from now on.
 ///
 /// libbpf-rs has this, too, but takes what is no UTF-8 for a mistake of the caller and panics, below C functions: a name in a

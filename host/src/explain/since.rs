@@ -53,16 +53,39 @@ const HELPERS: &[(u32, Version)] = &[
     (211, (6, 2)),
 ];
 
-/// Helpers that programs of packets and methods of structs of the kernel have not had as long as others: tasks' numbers,
-/// groups, users and names, cookies, stacks and signals.
+/// Helpers that some programs have not had as long as others: tasks' numbers, groups, users and names, cookies, stacks
+/// and signals, and the storage of tasks and sockets.
 ///
-/// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c.
+/// Source: the history of `bpf_base_func_proto` in kernel/bpf/helpers.c, and of the `*_func_proto` of
+/// kernel/trace/bpf_trace.c and net/core/filter.c.
 const HELPERS_LATER: &[(&[u32], &[&str], Version)] = &[
     (&[80, 123], WITHOUT_TASK, (6, 4)),
     (&[14, 120], WITHOUT_TASK, (6, 10)),
     (&[174], &["tp_btf", "raw_tp", "raw_tracepoint"], (6, 10)),
     (&[15, 16], WITHOUT_TASK, (6, 16)),
     (&[109, 117, 141, 176], &["struct_ops"], (6, 16)),
+    (&[156, 157], WITHOUT_TASK, (6, 16)),
+    (&[156, 157], &["cgroup", "syscall"], (6, 16)),
+    (&[156, 157], TRACING, (5, 12)),
+    (&[107, 108], &["cgroup"], (5, 3)),
+    (&[107, 108], &["lsm"], (5, 10)),
+    (&[107, 108], &["tp_btf", "fentry", "fexit"], (5, 11)),
+];
+
+/// Programs that observe the kernel or a process, but for hooks of LSM.
+const TRACING: &[&str] = &[
+    "perf_event",
+    "tracepoint",
+    "tp",
+    "raw_tracepoint",
+    "raw_tp",
+    "tp_btf",
+    "fentry",
+    "fexit",
+    "kprobe",
+    "kretprobe",
+    "uprobe",
+    "uretprobe",
 ];
 
 /// Programs that need not run for a task.
@@ -184,6 +207,8 @@ mod tests {
         assert_eq!([27, 32, 33, 19].map(map), [Some((5, 8)), Some((6, 2)), Some((6, 9)), Some((4, 19))]);
         assert_eq!((helper(212, "xdp"), map(99)), (None, None));
         assert_eq!([helper(14, "xdp"), helper(14, "kprobe/f")], [Some((6, 10)), Some((4, 2))]);
+        let storage = ["xdp", "tp_btf/sched_switch", "lsm/file_open"].map(|section| helper(156, section));
+        assert_eq!(storage, [Some((6, 16)), Some((5, 12)), Some((5, 11))]);
         assert!(programs("tcx/ingress").is_some_and(|tcx| tcx.links_since == (4, 5)));
         assert!(programs("nothing").is_none());
     }

@@ -64,25 +64,25 @@ pub const KINDS: &[MapKind] = &[
     MapKind {
         name: "task_storage",
         form: "task_storage<V>",
-        docs: "A value for each task.",
+        docs: "A value for each task, by a pointer to it, in the kernel half: `m[bpf_get_current_task_btf()]`.",
         snippet: "<${1:u64}>",
     },
     MapKind {
         name: "inode_storage",
         form: "inode_storage<V>",
-        docs: "A value for each inode.",
+        docs: "A value for each inode, by a pointer to it, in `@lsm` programs: `m[file->f_inode]`.",
         snippet: "<${1:u64}>",
     },
     MapKind {
         name: "sk_storage",
         form: "sk_storage<V>",
-        docs: "A value for each socket.",
+        docs: "A value for each socket, by a pointer to it, in the kernel half: `m[ctx->sk]`.",
         snippet: "<${1:u64}>",
     },
     MapKind {
         name: "cgroup_storage",
         form: "cgroup_storage<V>",
-        docs: "A value for each cgroup.",
+        docs: "A value for each cgroup, by a pointer to it, in the kernel half: `m[task->cgroups->dfl_cgrp]`.",
         snippet: "<${1:u64}>",
     },
 ];

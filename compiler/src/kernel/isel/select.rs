@@ -210,7 +210,12 @@ impl Selector<'_> {
                 (dst, Kind::Address { dst, symbol: Symbol::Count(*count) })
             }
             // In a register these are their operand.
-            Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
+            Some(
+                Op::ZeroExtend(inner)
+                | Op::NonNull(inner)
+                | Op::Address(inner)
+                | Op::InPacket { pointer: inner, .. },
+            ) => {
                 return self.register(*inner);
             }
             Some(Op::Truncate(inner)) if !self.uses.wide[value] => return self.register(*inner),

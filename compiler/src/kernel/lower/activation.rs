@@ -1,6 +1,6 @@
 //! A function whose body is being lowered, and how control leaves it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mir::builder::Variable;
 use super::super::mir::{Block, Slot, Type};
@@ -8,6 +8,7 @@ use super::defer::Deferred;
 use super::errors::{Handler, Thrown};
 use super::memory::{Addr, Base};
 use super::sink::Sink;
+use super::storage::KernelObject;
 use super::{LocalHome, Lower, Lowerer, defer, inline, int_type};
 use crate::hir::{Expr, FuncId, Function, Hir, LocalId};
 use crate::index::IndexVec;
@@ -40,6 +41,8 @@ pub(super) struct Activation<'a> {
     pub exposed: BTreeSet<LocalId>,
     /// Locals that are set once.
     pub fixed: BTreeSet<LocalId>,
+    /// The objects of the kernel that locals point to, as far as local storage may ask.
+    pub objects: BTreeMap<LocalId, KernelObject>,
     /// How many loops are around the function.
     pub outer_loops: usize,
     /// The scope of its body.
@@ -73,6 +76,7 @@ impl<'a> Activation<'a> {
             fixed: inline::set_once(source).difference(&temporaries).copied().collect(),
             lasting: exposed.union(&temporaries).copied().collect(),
             exposed,
+            objects: BTreeMap::new(),
             outer_loops: outside.loops,
             scope: outside.scope,
             handlers: Vec::new(),

@@ -10,6 +10,7 @@ use super::errors::Status;
 use super::memory::{Addr, Base};
 use super::pointer::Pointer;
 use super::sink::Sink;
+use super::storage::KernelObject;
 use super::{Home, Lower, Lowerer, int_type, not_yet};
 use crate::hir::{self, Expr, FuncId, PlaceKind};
 use crate::source::Span;
@@ -24,6 +25,8 @@ pub(super) enum Argument {
     /// A copy of a string, an array or a struct.
     Memory(Addr),
     Pointer(Pointer),
+    /// A pointer to the kernel, and the object that it leads to.
+    Object(Value, KernelObject),
 }
 
 impl Lowerer<'_> {
@@ -154,7 +157,7 @@ impl Lowerer<'_> {
         }
         for arg in args {
             values.push(match arg {
-                Argument::Value(value) => *value,
+                Argument::Value(value) | Argument::Object(value, _) => *value,
                 Argument::Memory(addr) => self.pointer(*addr),
                 Argument::Pointer(_) => return not_yet(span, "a pointer here is"),
             });
@@ -183,6 +186,10 @@ impl Lowerer<'_> {
         }
         if self.is_pointer(arg.ty) {
             return Ok(Argument::Pointer(self.pointer_value(arg)?));
+        }
+        if let Some((object, address)) = self.passed_object(arg)? {
+            let address = address.map_or_else(|| self.scalar(arg), Ok)?;
+            return Ok(Argument::Object(address, object));
         }
         if self.is_scalar(arg.ty) {
             return Ok(Argument::Value(self.scalar(arg)?));

@@ -19,7 +19,7 @@ use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
 #[derive(Clone, Copy)]
 pub(super) struct ContextPlace<'a> {
     pub field: &'static ContextField,
-    context: &'a Expr,
+    pub context: &'a Expr,
     index: Option<&'a Expr>,
 }
 

@@ -146,6 +146,10 @@ impl Lowerer<'_> {
                 Ok(())
             }
             Argument::Value(value) => self.bind_parameter(id, value),
+            Argument::Object(value, object) => {
+                self.keep_object(id, object);
+                self.bind_parameter(id, value)
+            }
             // Something may point to the parameter when the copy that the caller made is gone.
             Argument::Memory(from) if self.active.lasting.contains(&id) => {
                 let slot = self.builder.lasting_slot(bytes);

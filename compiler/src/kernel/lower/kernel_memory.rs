@@ -27,12 +27,12 @@ pub(super) enum Source {
 /// A part of a struct of the kernel.
 pub(super) struct KernelPart<'p> {
     /// To the struct.
-    pointer: &'p Expr,
-    field: CoreField,
+    pub pointer: &'p Expr,
+    pub field: CoreField,
     /// An index that is only known at run time, and how many elements there are.
-    index: Option<(&'p Expr, u64)>,
+    pub index: Option<(&'p Expr, u64)>,
     /// The type of the part: of an element if there is an index.
-    ty: TypeId,
+    pub ty: TypeId,
     /// What a scalar really is.
     real: Option<IntType>,
 }

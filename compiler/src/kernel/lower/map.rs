@@ -1,4 +1,4 @@
-//! Maps: lookups, updates, `m[k] op= v` and bindings.
+//! Maps: lookups, updates, `m[k] op= v` and bindings. What differs where keys are objects of the kernel: `storage`.
 
 use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
@@ -7,9 +7,18 @@ use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
 use crate::types::IntType;
 
-/// A key, evaluated and stored.
+/// A key, evaluated.
 #[derive(Clone, Copy)]
-pub(super) struct Key {
+pub(super) enum Key {
+    /// Its bytes.
+    Bytes(KeyBytes),
+    /// An object of the kernel, or null.
+    Object(Value),
+}
+
+/// A key in the frame.
+#[derive(Clone, Copy)]
+pub(super) struct KeyBytes {
     slot: Slot,
     /// The whole key of an array kind, if it has 64 bits: from 2^32 on it names nothing.
     wide: Option<Value>,
@@ -22,24 +31,31 @@ const BPF_NOEXIST: u64 = 1;
 const U32: IntType = IntType { bits: 32, signed: false };
 
 impl Lowerer<'_> {
-    /// Evaluates a key into a slot.
+    /// Evaluates a key.
     pub(super) fn key(&mut self, map: MapId, key: &Expr) -> Lower<Key> {
         let map = &self.hir.maps[map];
+        match map.kind.is_storage() {
+            true => Ok(Key::Object(self.storage_key(map, key)?)),
+            false => Ok(Key::Bytes(self.key_bytes(map, key)?)),
+        }
+    }
+
+    fn key_bytes(&mut self, map: &hir::Map, key: &Expr) -> Lower<KeyBytes> {
         if !map.kind.is_array() {
             let bytes = self.size(map.key, key.span)?;
             let slot = self.builder.slot(bytes);
             self.lower_into(key, Addr::of(Base::Slot(slot)))?;
-            return Ok(Key { slot, wide: None });
+            return Ok(KeyBytes { slot, wide: None });
         }
         let int = self.int(map.key, key.span)?;
         let value = self.scalar(key)?;
         let slot = self.builder.slot(4);
         let low = arithmetic::convert(&mut self.builder, int, U32, value);
         self.store_scalar(Addr::of(Base::Slot(slot)), U32, low);
-        Ok(Key { slot, wide: (int.bits == 64).then_some(value) })
+        Ok(KeyBytes { slot, wide: (int.bits == 64).then_some(value) })
     }
 
-    fn map_and_key(&mut self, map: MapId, key: Key) -> (Value, Value) {
+    fn map_and_key(&mut self, map: MapId, key: KeyBytes) -> (Value, Value) {
         let map = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)));
         let key = self.pointer(Addr::of(Base::Slot(key.slot)));
         (map, key)
@@ -47,6 +63,10 @@ impl Lowerer<'_> {
 
     /// A pointer to the entry; control goes to `miss` if there is none.
     pub(super) fn lookup(&mut self, map: MapId, key: Key, miss: Block) -> Value {
+        let key = match key {
+            Key::Bytes(key) => key,
+            Key::Object(object) => return self.stored(map, object, miss),
+        };
         if let Some(wide) = key.wide {
             let fits = self.builder.compare_const(Condition::Lt, wide, 1 << 32);
             let narrow = self.builder.block();
@@ -59,7 +79,7 @@ impl Lowerer<'_> {
 
     /// A pointer to the entry, or null.
     pub(super) fn nullable_entry(&mut self, map: MapId, key: Key) -> Value {
-        if key.wide.is_none() {
+        if let Key::Bytes(key @ KeyBytes { wide: None, .. }) = key {
             let (map, key) = self.map_and_key(map, key);
             let callee = Callee::Helper(Helper::MapLookup);
             return self.builder.call(Type::Ptr(Origin::EntryOrNull), callee, vec![map, key]);
@@ -111,24 +131,33 @@ impl Lowerer<'_> {
         Ok(result)
     }
 
-    fn update(&mut self, map: MapId, key: Key, value: Addr, flags: u64) -> Value {
+    fn update(&mut self, map: MapId, key: KeyBytes, value: Addr, flags: u64) -> Value {
         let (map, key) = self.map_and_key(map, key);
         let value = self.pointer(value);
         let flags = self.builder.constant(Type::I64, flags);
         self.builder.call(Type::I64, Callee::Helper(Helper::MapUpdate), vec![map, key, value, flags])
     }
 
-    /// `m[k] = value`, whose bytes are at an address of the stack. An array's entry is written in place.
+    /// The entry that a value is written to in place; control goes to `miss` if there can be none.
+    fn entry_to_write(&mut self, map: MapId, key: Key, miss: Block) -> Value {
+        match key {
+            Key::Object(object) => self.stored_or_new(map, object, miss),
+            Key::Bytes(_) => self.lookup(map, key, miss),
+        }
+    }
+
+    /// `m[k] = value`, whose bytes are at an address of the stack. An array's entry and the value of an object are
+    /// written in place.
     pub(super) fn assign_element(&mut self, map: MapId, key: Key, value: Addr, span: Span) -> Lower<()> {
         let data = &self.hir.maps[map];
-        if !data.kind.is_array() {
+        if let Some(key) = replaced(data, key) {
             let outcome = self.update(map, key, value, BPF_ANY);
             self.count_if_failed(map, outcome);
             return Ok(());
         }
         let bytes = self.size(data.value, span)?;
         let miss = self.builder.block();
-        let entry = self.lookup(map, key, miss);
+        let entry = self.entry_to_write(map, key, miss);
         self.copy(Addr::of(Base::Pointer(entry)), value, bytes, span)?;
         self.join_miss(Some(miss), |_| Ok(()))
     }
@@ -142,7 +171,7 @@ impl Lowerer<'_> {
         span: Span,
     ) -> Lower<()> {
         let int = self.int(self.hir.maps[map].value, span)?;
-        if !self.hir.maps[map].kind.is_array() {
+        if let Some(key) = replaced(&self.hir.maps[map], key) {
             let slot = Addr::of(Base::Slot(self.builder.slot(int.bytes() as u32)));
             self.store_scalar(slot, int, value);
             let outcome = self.update(map, key, slot, BPF_ANY);
@@ -150,7 +179,7 @@ impl Lowerer<'_> {
             return Ok(());
         }
         let miss = self.builder.block();
-        let entry = self.lookup(map, key, miss);
+        let entry = self.entry_to_write(map, key, miss);
         self.store_scalar(Addr::of(Base::Pointer(entry)), int, value);
         self.join_miss(Some(miss), |_| Ok(()))
     }
@@ -169,11 +198,11 @@ impl Lowerer<'_> {
         let change = super::stmt::Change { shared: !data.kind.is_per_cpu(), ..change };
         let miss = self.builder.block();
         let done = self.builder.block();
-        let entry = self.lookup(map, key, miss);
+        let entry = self.entry_to_write(map, key, miss);
         self.apply_change(Addr::of(Base::Pointer(entry)), int, change);
         self.builder.jump(done);
         self.builder.switch_to_sealed(miss);
-        if !data.kind.is_array() {
+        if let Some(key) = replaced(data, key) {
             self.create_element(map, key, int, change, done);
         }
         self.builder.jump(done);
@@ -185,7 +214,7 @@ impl Lowerer<'_> {
     fn create_element(
         &mut self,
         map: MapId,
-        key: Key,
+        key: KeyBytes,
         int: IntType,
         change: super::stmt::Change,
         done: Block,
@@ -203,7 +232,7 @@ impl Lowerer<'_> {
         self.builder.jump(done);
         self.builder.switch_to_sealed(retry);
         let full = self.builder.block();
-        let entry = self.lookup(map, key, full);
+        let entry = self.lookup(map, Key::Bytes(key), full);
         self.apply_change(Addr::of(Base::Pointer(entry)), int, change);
         self.builder.jump(done);
         self.builder.switch_to_sealed(full);
@@ -223,9 +252,13 @@ impl Lowerer<'_> {
 
     /// `delete m[k]`.
     pub(super) fn remove(&mut self, map: MapId, key: &Expr) -> Lower<()> {
-        let key = self.key(map, key)?;
-        let (map, key) = self.map_and_key(map, key);
-        self.builder.call(Type::I64, Callee::Helper(Helper::MapDelete), vec![map, key]);
+        match self.key(map, key)? {
+            Key::Bytes(key) => {
+                let (map, key) = self.map_and_key(map, key);
+                self.builder.call(Type::I64, Callee::Helper(Helper::MapDelete), vec![map, key]);
+            }
+            Key::Object(object) => self.remove_stored(map, object),
+        }
         Ok(())
     }
 
@@ -304,5 +337,13 @@ impl Lowerer<'_> {
         let own = self.pointer(Addr::of(alias.own));
         self.builder.set(alias.pointer, own);
         self.builder.set(alias.entry, self.null);
+    }
+}
+
+/// The key, where an update puts another entry in the place of the old one.
+fn replaced(map: &hir::Map, key: Key) -> Option<KeyBytes> {
+    match key {
+        Key::Bytes(key) if !map.kind.is_array() => Some(key),
+        _ => None,
     }
 }

@@ -39,6 +39,7 @@ mod ring;
 mod scratch;
 mod sink;
 mod stmt;
+mod storage;
 mod strings;
 mod tail;
 mod values;
@@ -90,6 +91,7 @@ pub fn lower(
         values: values::of(hir, split),
         arrays: tail::arrays(hir, split),
         prints: print::table(hir, split, None).1,
+        has_storage: split.maps.iter().any(|map| hir.maps[*map].kind.is_storage()),
     };
     let mut functions = Vec::new();
     let mut bases = BTreeMap::new();
@@ -156,6 +158,8 @@ struct Context<'a> {
     arrays: Vec<Vec<FuncId>>,
     /// Where the kernel half prints.
     prints: print::Sites,
+    /// There is local storage, whose keys are objects of the kernel.
+    has_storage: bool,
 }
 
 impl<'a> Context<'a> {

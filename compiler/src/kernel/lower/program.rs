@@ -4,6 +4,7 @@ use ks_wit::section::Arch;
 
 use super::super::mir::{BinaryOp, Condition, Op, Size, Type, Value};
 use super::kernel_memory::Source;
+use super::storage::KernelObject;
 use super::{Lower, Lowerer, int_type};
 use crate::hir::{FunctionKind, LocalId, ProgramKind, SystemCall, Target};
 use crate::types::IntType;
@@ -45,6 +46,9 @@ impl<'a> Lowerer<'a> {
                     self.find_context(*local, context);
                 }
                 Passing::Words(first) => {
+                    if self.is_given_objects() {
+                        self.keep_object(*local, KernelObject::Word(context, first + word_offset(index)));
+                    }
                     let word = self.context_word(context, first + word_offset(index));
                     self.bind_word(*local, word)?;
                 }

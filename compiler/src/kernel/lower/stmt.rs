@@ -95,7 +95,16 @@ impl Lowerer<'_> {
         let home = self.declare(local)?;
         match init {
             None => self.clear_local(local, stmt.span)?,
-            Some(init) => self.set_local(local, home, init)?,
+            Some(init) => match (self.declared_object(local, init)?, home.home) {
+                (Some((object, Some(address))), Home::Scalar(variable)) => {
+                    self.builder.set(variable, address);
+                    self.keep_object(local, object);
+                }
+                (found, _) => {
+                    self.set_local(local, home, init)?;
+                    found.into_iter().for_each(|(object, _)| self.keep_object(local, object));
+                }
+            },
         }
         self.set_present(home, true);
         Ok(())

@@ -2,7 +2,7 @@
 //! what will be a helper's turns.
 
 use super::{Origin, Type};
-use crate::hir::{ExternId, FuncId};
+use crate::hir::{ExternId, FuncId, MapKind};
 
 /// A kernel helper. Source of numbers and signatures: include/uapi/linux/bpf.h, v6.12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +61,36 @@ pub enum Helper {
     /// `(map, function, captured, 0) -> entries that were visited` (Linux 5.13): calls `function(map, key, entry, captured)`
     /// until it gives 1; `captured` points to the stack
     ForEachMapElem,
+    /// `(map, object, 0, flags) -> entry or null`
+    StorageGet(Storage),
+    /// `(map, object) -> 0 or -errno`
+    StorageDelete(Storage),
+}
+
+/// Whose values a map of local storage holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// BPF_MAP_TYPE_TASK_STORAGE.
+    Task,
+    /// BPF_MAP_TYPE_INODE_STORAGE.
+    Inode,
+    /// BPF_MAP_TYPE_SK_STORAGE.
+    Socket,
+    /// BPF_MAP_TYPE_CGRP_STORAGE.
+    Cgroup,
+}
+
+impl Storage {
+    /// Whose a map's values are; none if it is no local storage.
+    pub fn of(kind: MapKind) -> Option<Storage> {
+        match kind {
+            MapKind::TaskStorage => Some(Storage::Task),
+            MapKind::InodeStorage => Some(Storage::Inode),
+            MapKind::SkStorage => Some(Storage::Socket),
+            MapKind::CgroupStorage => Some(Storage::Cgroup),
+            _ => None,
+        }
+    }
 }
 
 impl Helper {
@@ -93,6 +123,14 @@ impl Helper {
             Helper::ProbeReadUser => "bpf_probe_read_user",
             Helper::Loop => "bpf_loop",
             Helper::ForEachMapElem => "bpf_for_each_map_elem",
+            Helper::StorageGet(Storage::Task) => "bpf_task_storage_get",
+            Helper::StorageGet(Storage::Inode) => "bpf_inode_storage_get",
+            Helper::StorageGet(Storage::Socket) => "bpf_sk_storage_get",
+            Helper::StorageGet(Storage::Cgroup) => "bpf_cgrp_storage_get",
+            Helper::StorageDelete(Storage::Task) => "bpf_task_storage_delete",
+            Helper::StorageDelete(Storage::Inode) => "bpf_inode_storage_delete",
+            Helper::StorageDelete(Storage::Socket) => "bpf_sk_storage_delete",
+            Helper::StorageDelete(Storage::Cgroup) => "bpf_cgrp_storage_delete",
         }
     }
 
@@ -125,13 +163,21 @@ impl Helper {
             Helper::ProbeReadKernel => 113,
             Helper::Loop => 181,
             Helper::ForEachMapElem => 164,
+            Helper::StorageGet(Storage::Task) => 156,
+            Helper::StorageGet(Storage::Inode) => 145,
+            Helper::StorageGet(Storage::Socket) => 107,
+            Helper::StorageGet(Storage::Cgroup) => 210,
+            Helper::StorageDelete(Storage::Task) => 157,
+            Helper::StorageDelete(Storage::Inode) => 146,
+            Helper::StorageDelete(Storage::Socket) => 108,
+            Helper::StorageDelete(Storage::Cgroup) => 211,
         }
     }
 
     /// The type of its result.
     pub fn result(self) -> Type {
         match self {
-            Helper::MapLookup => Type::Ptr(Origin::EntryOrNull),
+            Helper::MapLookup | Helper::StorageGet(_) => Type::Ptr(Origin::EntryOrNull),
             Helper::RingReserve => Type::Ptr(Origin::MemoryOrNull),
             _ => Type::I64,
         }
@@ -159,6 +205,8 @@ impl Helper {
                 | Helper::ProbeReadUser
                 | Helper::Loop
                 | Helper::ForEachMapElem
+                | Helper::StorageGet(_)
+                | Helper::StorageDelete(_)
         )
     }
 

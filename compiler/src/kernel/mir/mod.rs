@@ -21,7 +21,7 @@ mod op;
 pub mod print;
 pub mod verify;
 
-pub use self::callee::{Callee, Helper, Kfunc, Step, Walk};
+pub use self::callee::{Callee, Helper, Kfunc, Step, Storage, Walk};
 pub use self::loops::{Kept, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
@@ -73,6 +73,10 @@ pub enum Origin {
     PacketEnd,
     /// A byte of the packet or of its metadata with others behind it, all of which are there.
     InPacket,
+    /// An object of the kernel that the verifier knows by its type.
+    Object,
+    /// The same, or null: to be tested before use.
+    ObjectOrNull,
 }
 
 impl Origin {
@@ -87,6 +91,7 @@ impl Origin {
             Origin::EntryOrNull => Some(Origin::Entry),
             Origin::MemoryOrNull => Some(Origin::Memory),
             Origin::TurnOrNull => Some(Origin::Turn),
+            Origin::ObjectOrNull => Some(Origin::Object),
             _ => None,
         }
     }

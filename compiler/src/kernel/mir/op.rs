@@ -238,11 +238,14 @@ pub enum Op {
     PtrDiff(Value, Value),
     /// What the loader says of a part of a struct of the kernel: 64 bits, below 2^31.
     Core(Arc<CoreField>, CoreQuestion),
-    /// Reads a member of the context where the kernel that runs has it, extended by zeros.
+    /// The address that a pointer to an object of the kernel is: 64 bits.
+    Address(Value),
+    /// Reads a member of the context or of an object of the kernel where the kernel that runs has it, extended by
+    /// zeros.
     LoadField {
-        /// Bytes; 8 exactly if the result has 64 bits.
+        /// Bytes; 8 exactly if the result has 64 bits or points to an object.
         size: Size,
-        /// The context.
+        /// The context, or the object.
         base: Value,
         /// Which.
         field: Arc<CoreField>,
@@ -308,6 +311,7 @@ macro_rules! for_each_operand {
             | Op::Truncate($value)
             | Op::Below { value: $value, .. }
             | Op::NonNull($value)
+            | Op::Address($value)
             | Op::InPacket { pointer: $value, .. }
             | Op::PacketEdge { context: $value, .. }
             | Op::LoadField { base: $value, .. }

@@ -93,6 +93,8 @@ impl Display for Type {
                 Origin::Packet => "packet?",
                 Origin::PacketEnd => "packet_end",
                 Origin::InPacket => "packet",
+                Origin::Object => "object",
+                Origin::ObjectOrNull => "object?",
             },
         })
     }
@@ -143,6 +145,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             Count::Lost(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),
             Count::Lost(Lost::Print) => "lost_addr of prints".into(),
         },
+        Op::Address(pointer) => format!("address {}", Name(*pointer)),
         Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),
         Op::PtrAdd(base, offset) => format!("ptr_add {}, {}", Name(*base), Name(*offset)),
         Op::Core(field, question) => format!("core {question:?} {}", core_name(field)),

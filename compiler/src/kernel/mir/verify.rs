@@ -222,8 +222,21 @@ impl Checker<'_> {
             Op::LoadField { size, base, .. } => {
                 let wide = *size == Size::DW;
                 let number = result == Some(if wide { Type::I64 } else { Type::I32 });
-                require(self.ty(*base) == Type::Ptr(Origin::Context) && number, mismatch)
+                let object = wide && result == Some(Type::Ptr(Origin::ObjectOrNull));
+                require(
+                    match self.ty(*base) {
+                        Type::Ptr(Origin::Context) => number,
+                        Type::Ptr(Origin::Object) => number || object,
+                        _ => false,
+                    },
+                    mismatch,
+                )
             }
+            Op::Address(pointer) => require(
+                matches!(self.ty(*pointer), Type::Ptr(Origin::Object | Origin::ObjectOrNull))
+                    && result == Some(Type::I64),
+                mismatch,
+            ),
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
             Op::Call { callee, args } => self.call(*callee, args.len(), result),
         }
@@ -295,7 +308,8 @@ impl Checker<'_> {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),
             Callee::Walk(walk) => walk.result(),
-            // What it gives is a word, or nothing: its declaration says.
+            // What it gives is a word, an object of the kernel, or nothing: its declaration says.
+            Callee::External(_) if result == Some(Type::Ptr(Origin::ObjectOrNull)) => result,
             Callee::External(_) => Some(Type::I64),
             Callee::Function(_) => return require(result.is_some(), || "a function has a result".into()),
         };

@@ -122,7 +122,8 @@ impl Assembly<'_> {
             MapKind::Queue | MapKind::Stack | MapKind::Bloom => (MapSide::None, MapSide::Bytes(bytes)),
             MapKind::StackTrace => (MapSide::Bytes(4), MapSide::Bytes(bytes)),
             kind => {
-                let key = match kind.is_array() {
+                // Of an object of the kernel userspace would have a descriptor: the verifier's side never sees the key.
+                let key = match kind.is_array() || kind.is_storage() {
                     true => self.builder.btf().int("u32", 4, IntEncoding::Unsigned),
                     false => self.ty(map.key),
                 };

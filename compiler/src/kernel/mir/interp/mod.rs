@@ -3,7 +3,8 @@
 //! In: a program, a function's arguments, what is around it ([`Around`]) and answers of kernel helpers ([`Answers`]). Out:
 //! the result and everything that is left behind in global variables and maps ([`Outcome`]), or why it cannot go on. It is
 //! stricter than a machine: memory outside its region, bytes that nobody wrote, pointers read as numbers and broken
-//! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs.
+//! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs. It has no objects of a
+//! kernel: what reads them, and the values that belong to them, it does not run.
 
 mod kernel;
 mod kinds;
@@ -311,7 +312,7 @@ impl<'a> Machine<'a> {
                 self.memory.store(place, bytes(*size), Datum::Bits(new))?;
                 return Ok(None);
             }
-            Op::Core(..) | Op::LoadField { .. } => {
+            Op::Core(..) | Op::LoadField { .. } | Op::Address(_) => {
                 return fault("the interpreter has no types of a kernel");
             }
             Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {

@@ -1,0 +1,234 @@
+//! Local storage: `s[p]` is the value that belongs to an object of the kernel.
+//!
+//! The helpers take no number but a pointer that the verifier followed from where the kernel gave it away: a parameter of
+//! a program that the kernel describes by its own types, the running task, the socket of a context, and what members of
+//! these point to. Everywhere else a pointer to the kernel is a number. So what such an expression gives is kept as an
+//! object besides: from the declaration of a local that is set once to its uses, and into helpers that become part of
+//! their callers.
+
+use std::sync::Arc;
+
+use super::super::mir::{Block, Callee, Helper, Lost, MapSymbol, Op, Origin, Size, Storage, Type, Value};
+use super::kernel_memory::KernelPart;
+use super::{Lower, Lowerer};
+use crate::bpf::helper_number;
+use crate::builtins::context_members::MemberType;
+use crate::diag::Diagnostic;
+use crate::hir::{Expr, ExprKind, ExternId, FunctionKind, LocalId, Map, MapId, PlaceKind, ProgramKind};
+use crate::types::TypeKind;
+
+/// A pointer to an object of the kernel, and how the program comes by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KernelObject {
+    /// From the context, 8 bytes at this offset: the same in the whole run, and loaded where it is used.
+    Word(Value, i16),
+    /// The running task, from this helper: asked for where it is used.
+    CurrentTask(ExternId),
+    /// An object or null, which was read before.
+    Read(Value),
+}
+
+/// BPF_LOCAL_STORAGE_GET_F_CREATE. Source: include/uapi/linux/bpf.h, v6.12.
+const CREATE: u64 = 1;
+
+impl Lowerer<'_> {
+    /// The key of a map of local storage: an object or null.
+    pub(super) fn storage_key(&mut self, map: &Map, key: &Expr) -> Lower<Value> {
+        match self.kernel_object(key)? {
+            Some(object) => Ok(self.object_value(object)),
+            None => Err(Box::new(unknown_object(map, key))),
+        }
+    }
+
+    /// The object that an expression points to, if the verifier can follow it there.
+    pub(super) fn kernel_object(&mut self, expr: &Expr) -> Lower<Option<KernelObject>> {
+        match &expr.kind {
+            ExprKind::Const(0) => {
+                let null = self.builder.constant(Type::Ptr(Origin::ObjectOrNull), 0);
+                Ok(Some(KernelObject::Read(null)))
+            }
+            ExprKind::CallExtern { function, .. } => {
+                let current = helper_number("bpf_get_current_task_btf");
+                let is_current = current.is_some() && self.hir.externs[*function].helper == current;
+                Ok(is_current.then_some(KernelObject::CurrentTask(*function)))
+            }
+            ExprKind::Load(place) => {
+                if let PlaceKind::Local(local) = place.kind {
+                    return Ok(self.active.objects.get(&local).copied());
+                }
+                if let Some(member) = self.context_place(place) {
+                    self.check_access(member.field, place, false)?;
+                    let offset = i16::try_from(member.field.offset).ok();
+                    let is_object = matches!(member.field.ty, MemberType::Pointer(_));
+                    let context = self.scalar(member.context)?;
+                    return Ok(offset
+                        .filter(|_| is_object)
+                        .map(|offset| KernelObject::Word(context, offset)));
+                }
+                match self.kernel_part(place) {
+                    Some(part) => self.member_object(&part),
+                    None => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What a member of an object points to.
+    fn member_object(&mut self, part: &KernelPart<'_>) -> Lower<Option<KernelObject>> {
+        if part.index.is_some() || !self.is_kernel_pointer(part.ty) {
+            return Ok(None);
+        }
+        let Some(owner) = self.kernel_object(part.pointer)? else { return Ok(None) };
+        let owner = self.object_value(owner);
+        let (miss, join) = (self.builder.block(), self.builder.block());
+        let ty = Type::Ptr(Origin::ObjectOrNull);
+        let result = self.builder.param(join, ty);
+        let base = self.there(owner, Origin::Object, miss);
+        let field = Arc::new(part.field.clone());
+        let object = self.builder.value(ty, Op::LoadField { size: Size::DW, base, field });
+        self.builder.jump_with(join, object);
+        self.builder.switch_to_sealed(miss);
+        let null = self.builder.constant(ty, 0);
+        self.builder.jump_with(join, null);
+        self.builder.switch_to_sealed(join);
+        Ok(Some(KernelObject::Read(result)))
+    }
+
+    fn object_value(&mut self, object: KernelObject) -> Value {
+        let ty = Type::Ptr(Origin::ObjectOrNull);
+        match object {
+            KernelObject::Word(base, offset) => {
+                self.builder.value(ty, Op::Load { size: Size::DW, base, offset })
+            }
+            KernelObject::CurrentTask(helper) => self.builder.call(ty, Callee::External(helper), Vec::new()),
+            KernelObject::Read(value) => value,
+        }
+    }
+
+    /// A pointer that is not null; control goes to `miss` if it is.
+    fn there(&mut self, pointer: Value, origin: Origin, miss: Block) -> Value {
+        let null = self.builder.value(Type::I32, Op::IsNull(pointer));
+        let found = self.builder.block();
+        self.builder.branch(null, miss, found);
+        self.builder.switch_to_sealed(found);
+        self.builder.value(Type::Ptr(origin), Op::NonNull(pointer))
+    }
+
+    /// A pointer to the object's value; control goes to `miss` if it has none, or there is no object.
+    pub(super) fn stored(&mut self, map: MapId, object: Value, miss: Block) -> Value {
+        let object = self.there(object, Origin::Object, miss);
+        let entry = self.storage_get(map, object, 0);
+        self.there(entry, Origin::Entry, miss)
+    }
+
+    /// The same, but that a value of zeros is made if there is none. That the kernel has no room for one is counted.
+    pub(super) fn stored_or_new(&mut self, map: MapId, object: Value, miss: Block) -> Value {
+        let object = self.there(object, Origin::Object, miss);
+        let entry = self.storage_get(map, object, CREATE);
+        let (full, made) = (self.builder.block(), self.builder.block());
+        let null = self.builder.value(Type::I32, Op::IsNull(entry));
+        self.builder.branch(null, full, made);
+        self.builder.switch_to_sealed(full);
+        self.count_lost(Lost::Update(map));
+        self.builder.jump(miss);
+        self.builder.switch_to_sealed(made);
+        self.builder.value(Type::Ptr(Origin::Entry), Op::NonNull(entry))
+    }
+
+    fn storage_get(&mut self, map: MapId, object: Value, flags: u64) -> Value {
+        let ty = Type::Ptr(Origin::EntryOrNull);
+        let Some(storage) = Storage::of(self.hir.maps[map].kind) else {
+            return self.builder.constant(ty, 0);
+        };
+        let map = self.storage_address(map);
+        let initial = self.builder.constant(Type::I64, 0);
+        let flags = self.builder.constant(Type::I64, flags);
+        let callee = Callee::Helper(Helper::StorageGet(storage));
+        self.builder.call(ty, callee, vec![map, object, initial, flags])
+    }
+
+    /// `delete s[p]`.
+    pub(super) fn remove_stored(&mut self, map: MapId, object: Value) {
+        let Some(storage) = Storage::of(self.hir.maps[map].kind) else { return };
+        let join = self.builder.block();
+        let object = self.there(object, Origin::Object, join);
+        let map = self.storage_address(map);
+        self.builder.call(Type::I64, Callee::Helper(Helper::StorageDelete(storage)), vec![map, object]);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+    }
+
+    fn storage_address(&mut self, map: MapId) -> Value {
+        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
+    }
+
+    /// Whether it is worth knowing which objects a local points to: only keys of local storage ask.
+    fn keeps_objects(&self, local: LocalId) -> bool {
+        let ty = self.active.source.locals[local].ty;
+        matches!(self.types().kind(ty), TypeKind::Ptr(_))
+            && self.active.fixed.contains(&local)
+            && !self.active.exposed.contains(&local)
+            && self.program.has_storage
+    }
+
+    /// Keeps what a local points to.
+    pub(super) fn keep_object(&mut self, local: LocalId, object: KernelObject) {
+        if self.keeps_objects(local) {
+            self.active.objects.insert(local, object);
+        }
+    }
+
+    /// The object that a local is declared with, and its address if reading the expression again could give another.
+    pub(super) fn declared_object(
+        &mut self,
+        local: LocalId,
+        init: &Expr,
+    ) -> Lower<Option<(KernelObject, Option<Value>)>> {
+        if !self.keeps_objects(local) {
+            return Ok(None);
+        }
+        Ok(self.kernel_object(init)?.map(|object| (object, self.object_address(init, object))))
+    }
+
+    /// The same for an argument.
+    pub(super) fn passed_object(&mut self, arg: &Expr) -> Lower<Option<(KernelObject, Option<Value>)>> {
+        if !self.program.has_storage || !self.is_kernel_pointer(arg.ty) {
+            return Ok(None);
+        }
+        Ok(self.kernel_object(arg)?.map(|object| (object, self.object_address(arg, object))))
+    }
+
+    fn object_address(&mut self, expr: &Expr, object: KernelObject) -> Option<Value> {
+        match object {
+            KernelObject::Read(value) if self.is_kernel_pointer(expr.ty) => {
+                Some(self.builder.value(Type::I64, Op::Address(value)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the kernel gives the program its parameters as pointers whose types the verifier knows.
+    pub(super) fn is_given_objects(&self) -> bool {
+        match self.active.source.kind {
+            FunctionKind::Method(_) => true,
+            FunctionKind::Program(kind) => matches!(
+                kind,
+                ProgramKind::Probe | ProgramKind::Retprobe | ProgramKind::RawTracepoint | ProgramKind::Lsm
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// KS0620: a pointer that is a number to the verifier.
+fn unknown_object(map: &Map, key: &Expr) -> Diagnostic {
+    let text = format!("the kernel cannot tell that this is a `{}`", map.kind.owner().unwrap_or_default());
+    Diagnostic::error(620, key.span, text)
+        .also(map.span, format!("`{}` is local storage: its values belong to objects of the kernel", map.name))
+        .note("the verifier takes only pointers that it followed from where the kernel gave them to the program")
+        .help(
+            "use a parameter of an `@raw_tracepoint`, `@probe`, `@retprobe` or `@lsm` program, \
+             `bpf_get_current_task_btf()`, a member of these, or a variable that is set once to one of them",
+        )
+}
