@@ -6,10 +6,12 @@ use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
+use ks_compiler::kernel::KernelVersion;
+use ks_compiler::pipeline::Target;
 use ks_tests::cgroup::Group;
 use ks_tests::emulated::{Kernel, Machine, here_or_inside};
 use ks_tests::watched::Running;
-use ks_tests::{Folder, allowed, command, finish, wait_until_gone};
+use ks_tests::{Folder, run_plugin, try_compile_for, wait_until_gone};
 use nix::sys::socket::{setsockopt, sockopt};
 
 #[test]
@@ -83,7 +85,7 @@ fn stored_values_of_tasks_live_as_long_as_they() {
             }
             forks[child] = 1000
             forks[parent] += 1
-            if (parent->pid == wanted) {
+            if (parent->pid as u64 == wanted) {
                 mine = forks[parent]
             }
             return 0
@@ -109,12 +111,18 @@ fn stored_values_are_read_written_bound_and_deleted() {
         var plain : task_storage<u32>
         var large : task_storage<Large>
         struct Large { count: u64, rest: u8[65016] }
-        var limit: u32 = 3
+        var last: u32 = 3
         var runs: u64 = 0
         var wrong: u64 = 0
 
         @helper fn check(holds: bool, number: u64) {
             if (!holds && wrong == 0) { wrong = number }
+        }
+
+        @helper fn delete_all(task: *task_struct) {
+            check(plain[task] == 30, 25)
+            delete plain[task]
+            delete lives[task]
         }
 
         @helper fn count(task: *task_struct) -> u32 {
@@ -124,8 +132,10 @@ fn stored_values_are_read_written_bound_and_deleted() {
 
         @raw_tracepoint("sched_process_fork")
         fn kslsforms(parent: *task_struct, child: *task_struct) -> i32 {
-            if (parent->pid != wanted) { return 0 }
+            if (parent->pid as u64 != wanted) { return 0 }
             runs += 1
+            plain[parent] = 1000
+            defer delete_all(child)
             check(plain[child] == null, 1)
             check(plain[child] == 0, 2)
             check(lives[child].births == 0, 3)
@@ -149,7 +159,7 @@ fn stored_values_are_read_written_bound_and_deleted() {
                 check(false, 8)
             }
             lives[child].deaths += 3
-            lives[child].marks[limit] += 6
+            lives[child].marks[last] += 6
             var life = lives[child]
             check(life.births == 11 && life.deaths == 5 && life.marks[2] == 8 && life.marks[3] == 10, 9)
             life.births = 12
@@ -158,11 +168,10 @@ fn stored_values_are_read_written_bound_and_deleted() {
             var leader = child->group_leader
             check(leader->pid == child->pid, 11)
             check(plain[leader] == 15, 12)
-            for (i in 0..limit) { plain[leader] += 1 }
-            for (i in 0..1000) { plain[leader] += 1 }
-            check(plain[child] == 1018, 13)
-            check(count(leader) == 1019, 14)
-            check(count(child->group_leader) == 1020, 15)
+            for (i in 0..3) { plain[leader] += 1 }
+            check(plain[child] == 18, 13)
+            check(count(leader) == 19, 14)
+            check(count(child->group_leader) == 20, 15)
             check(plain[child->real_parent->group_leader] == plain[parent->group_leader], 16)
 
             delete plain[child]
@@ -175,6 +184,9 @@ fn stored_values_are_read_written_bound_and_deleted() {
             delete plain[child->pi_top_task]
             check(plain[null] == null && plain[child->pi_top_task] == 0, 18)
             check(lives[child->pi_top_task] == null, 19)
+            var at = &plain[parent]
+            if (at == null) { check(false, 23) } else { *at += 5 }
+            check(plain[parent] == 1005 && &plain[null] == null, 24)
             large[child].count += 1
             check(large[child] == null, 22)
 
@@ -184,6 +196,7 @@ fn stored_values_are_read_written_bound_and_deleted() {
             delete plain[parent]
             check(count(bpf_get_current_task_btf()) == 1, 21)
             delete plain[running]
+            plain[child] = 30
             return 0
         }
     "#;
@@ -193,6 +206,50 @@ fn stored_values_are_read_written_bound_and_deleted() {
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!((outcome.numbers("runs"), outcome.numbers("wrong")), (vec![2], vec![0]), "{outcome:#?}");
+}
+
+/// Turns of loops that the kernel runs, by an iterator or by calls, use objects that were found before.
+#[test]
+fn stored_values_in_loops() {
+    let script = r#"
+        var sums : task_storage<u64>
+        var limit: u64 = 50
+        var sum: u64 = 0
+        var memory : u8[131072]
+
+        @perf_event
+        fn kslsloop(ctx: *bpf_perf_event_data) -> i32 {
+            var task = bpf_get_current_task_btf()
+            var leader = task->group_leader
+            delete sums[leader]
+            for (i in 0..limit) { sums[leader] += 1 }
+            for (i in 0..1000) { sums[task->group_leader] += i }
+            sum = sums[leader]
+            return 0
+        }
+
+        fn main() -> i32 {
+            var program = load(kslsloop)
+            attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
+            memory[8192] = 1
+            memory[81920] = 1
+            detach(program)
+            print("sum %u", sum)
+            return 0
+        }
+    "#;
+    let calls = Some(KernelVersion::new(6, 1));
+    for kernel in [calls, None] {
+        if kernel.is_none() && is_6_1() {
+            continue;
+        }
+        let target = Target { kernel, ..Target::default() };
+        let plugin =
+            try_compile_for("loops", script, target).unwrap_or_else(|shown| panic!("{shown}")).plugin;
+        let outcome = run_plugin("loops", &plugin, &[] as &[&str]);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{kernel:?}: {outcome:#?}");
+        assert_eq!(outcome.numbers("sum"), [50 + 999 * 500], "{kernel:?}: {outcome:#?}");
+    }
 }
 
 /// Programs that have the socket in their context and one that is given it as a parameter see the same value.
@@ -274,8 +331,8 @@ fn stored_values_of_sockets() {
 /// A task's cgroup is two members away from it.
 #[test]
 fn stored_values_of_cgroups() {
-    if !has_cgroup_storage() {
-        // The kernel has no such maps before 6.2: `checking.rs` sees that this is said.
+    // The kernel has no such maps before 6.2: `checking.rs` sees that this is said.
+    if is_6_1() {
         return;
     }
     let script = r#"
@@ -310,9 +367,8 @@ fn stored_values_of_cgroups() {
     assert_eq!((outcome.numbers("moved"), outcome.numbers("forked")), (vec![3], vec![6]), "{outcome:#?}");
 }
 
-fn has_cgroup_storage() -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc is mounted");
-    !release.starts_with("6.1.")
+fn is_6_1() -> bool {
+    fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc is mounted").starts_with("6.1.")
 }
 
 #[test]
@@ -338,8 +394,8 @@ fn stored_values_of_inodes() {
         }
 
         @lsm("inode_rename")
-        fn kslsrename(from: *inode, name: *dentry, to: *inode, new: *dentry) -> i32 {
-            delete opens[name->d_inode]
+        fn kslsrename(old_in: *inode, old: *dentry, new_in: *inode, new: *dentry) -> i32 {
+            delete opens[old->d_inode]
             return 0
         }
     "#;

@@ -141,7 +141,7 @@ impl Used<'_> {
             _ => return,
         };
         let number = helper_number(helper);
-        self.helpers.extend(number.map(|number| (format!("a `{}`", kind.name()), number, span)));
+        self.helpers.extend(number.map(|number| (format!("`{}`", kind.name()), number, span)));
     }
 }
 

@@ -163,18 +163,21 @@ impl Lowerer<'_> {
         self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
     }
 
-    /// Whether it is worth knowing which objects a local points to: only keys of local storage ask.
+    /// Whether it is worth knowing which object a local points to: only keys of local storage ask. Those that are set once
+    /// always point to the same one; an argument of a deferred call does, too, but may be used where it was never set.
     fn keeps_objects(&self, local: LocalId) -> bool {
-        let ty = self.active.source.locals[local].ty;
+        let active = &self.active;
+        let ty = active.source.locals[local].ty;
         matches!(self.types().kind(ty), TypeKind::Ptr(_))
-            && self.active.fixed.contains(&local)
-            && !self.active.exposed.contains(&local)
+            && (active.fixed.contains(&local) || active.lasting.contains(&local))
+            && !active.exposed.contains(&local)
             && self.program.has_storage
     }
 
     /// Keeps what a local points to.
     pub(super) fn keep_object(&mut self, local: LocalId, object: KernelObject) {
-        if self.keeps_objects(local) {
+        let is_everywhere = !matches!(object, KernelObject::Read(_)) || self.active.fixed.contains(&local);
+        if self.keeps_objects(local) && is_everywhere {
             self.active.objects.insert(local, object);
         }
     }
