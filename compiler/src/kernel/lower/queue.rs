@@ -13,7 +13,7 @@ const USER_STACK: u64 = 1 << 8;
 const NO_STACK: u64 = -14_i64 as u64;
 
 impl Lowerer<'_> {
-    fn map_addr(&mut self, map: MapId) -> Value {
+    pub(super) fn map_addr(&mut self, map: MapId) -> Value {
         self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
     }
 

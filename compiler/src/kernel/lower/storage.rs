@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::super::mir::{Block, Callee, Helper, Lost, MapSymbol, Op, Origin, Size, Storage, Type, Value};
+use super::super::mir::{Block, Callee, Helper, Lost, Op, Origin, Size, Storage, Type, Value};
 use super::kernel_memory::KernelPart;
 use super::{Lower, Lowerer};
 use crate::bpf::helper_number;
@@ -84,7 +84,7 @@ impl Lowerer<'_> {
         let (miss, join) = (self.builder.block(), self.builder.block());
         let ty = Type::Ptr(Origin::ObjectOrNull);
         let result = self.builder.param(join, ty);
-        let base = self.there(owner, Origin::Object, miss);
+        let base = self.non_null(owner, miss);
         let field = Arc::new(part.field.clone());
         let object = self.builder.value(ty, Op::LoadField { size: Size::DW, base, field });
         self.builder.jump_with(join, object);
@@ -106,25 +106,16 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A pointer that is not null; control goes to `miss` if it is.
-    fn there(&mut self, pointer: Value, origin: Origin, miss: Block) -> Value {
-        let null = self.builder.value(Type::I32, Op::IsNull(pointer));
-        let found = self.builder.block();
-        self.builder.branch(null, miss, found);
-        self.builder.switch_to_sealed(found);
-        self.builder.value(Type::Ptr(origin), Op::NonNull(pointer))
-    }
-
     /// A pointer to the object's value; control goes to `miss` if it has none, or there is no object.
     pub(super) fn stored(&mut self, map: MapId, object: Value, miss: Block) -> Value {
-        let object = self.there(object, Origin::Object, miss);
+        let object = self.non_null(object, miss);
         let entry = self.storage_get(map, object, 0);
-        self.there(entry, Origin::Entry, miss)
+        self.non_null(entry, miss)
     }
 
     /// The same, but that a value of zeros is made if there is none. That the kernel has no room for one is counted.
     pub(super) fn stored_or_new(&mut self, map: MapId, object: Value, miss: Block) -> Value {
-        let object = self.there(object, Origin::Object, miss);
+        let object = self.non_null(object, miss);
         let entry = self.storage_get(map, object, CREATE);
         let (full, made) = (self.builder.block(), self.builder.block());
         let null = self.builder.value(Type::I32, Op::IsNull(entry));
@@ -141,7 +132,7 @@ impl Lowerer<'_> {
         let Some(storage) = Storage::of(self.hir.maps[map].kind) else {
             return self.builder.constant(ty, 0);
         };
-        let map = self.storage_address(map);
+        let map = self.map_addr(map);
         let initial = self.builder.constant(Type::I64, 0);
         let flags = self.builder.constant(Type::I64, flags);
         let callee = Callee::Helper(Helper::StorageGet(storage));
@@ -152,19 +143,16 @@ impl Lowerer<'_> {
     pub(super) fn remove_stored(&mut self, map: MapId, object: Value) {
         let Some(storage) = Storage::of(self.hir.maps[map].kind) else { return };
         let join = self.builder.block();
-        let object = self.there(object, Origin::Object, join);
-        let map = self.storage_address(map);
+        let object = self.non_null(object, join);
+        let map = self.map_addr(map);
         self.builder.call(Type::I64, Callee::Helper(Helper::StorageDelete(storage)), vec![map, object]);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
     }
 
-    fn storage_address(&mut self, map: MapId) -> Value {
-        self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Map(map)))
-    }
-
-    /// Whether it is worth knowing which object a local points to: only keys of local storage ask. Those that are set once
-    /// always point to the same one; an argument of a deferred call does, too, but may be used where it was never set.
+    /// Whether it is worth knowing which object a local points to: only keys of local storage ask. Those that are set
+    /// once always point to the same one; an argument of a deferred call does, too, but may be used where it was never
+    /// set.
     fn keeps_objects(&self, local: LocalId) -> bool {
         let active = &self.active;
         let ty = active.source.locals[local].ty;

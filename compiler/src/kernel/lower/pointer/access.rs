@@ -99,8 +99,8 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(next);
     }
 
-    /// The address of the object, which is there.
-    fn non_null(&mut self, base: Value, miss: Block) -> Value {
+    /// The address of the object, which is there; control goes to `miss` if it is null.
+    pub(in super::super) fn non_null(&mut self, base: Value, miss: Block) -> Value {
         let Type::Ptr(origin) = self.builder.ty(base) else {
             return base;
         };
