@@ -150,3 +150,48 @@ impl<'a, I: Id, T> IntoIterator for &'a IndexVec<I, T> {
         self.items.iter()
     }
 }
+
+/// A list for each id, all of them in one allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lists<I, T> {
+    /// Where each list ends, which is where the next one starts.
+    ends: IndexVec<I, usize>,
+    items: Vec<T>,
+}
+
+impl<I: Id, T: Copy> Lists<I, T> {
+    /// Lists for so many ids, of pairs that may come in any order: each list keeps the order of its own.
+    pub fn new(ids: usize, pairs: &[(I, T)]) -> Lists<I, T> {
+        let mut starts = vec![0; ids + 1];
+        pairs.iter().for_each(|(id, _)| starts[id.index() + 1] += 1);
+        (0..ids).for_each(|id| starts[id + 1] += starts[id]);
+        // Each start moves to the end of its list as the list fills.
+        let mut items: Vec<T> = pairs.iter().map(|(_, item)| *item).collect();
+        for (id, item) in pairs {
+            let at = &mut starts[id.index()];
+            items[*at] = *item;
+            *at += 1;
+        }
+        starts.truncate(ids);
+        Lists { ends: IndexVec { items: starts, id: PhantomData }, items }
+    }
+
+    /// The number of lists.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no list.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+impl<I: Id, T> Index<I> for Lists<I, T> {
+    type Output = [T];
+    fn index(&self, id: I) -> &[T] {
+        let at = id.index();
+        let start = if at == 0 { 0 } else { self.ends.items[at - 1] };
+        &self.items[start..self.ends.items[at]]
+    }
+}

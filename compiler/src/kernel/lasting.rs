@@ -4,7 +4,7 @@
 //! or a parameter, the allocator would have it in two registers and cut it into pieces, with a move around most of its
 //! uses. So it is copied where the register is fixed, once, and is in one register everywhere else.
 
-use regalloc2::{OperandConstraint, OperandKind, RegClass, VReg};
+use regalloc2::{Operand, OperandConstraint, OperandKind, RegClass, VReg};
 
 use super::isel::{Function, Inst, Kind};
 use super::regalloc::operands;
@@ -113,12 +113,13 @@ impl Lasting {
                     outlives.extend(&live);
                     own.into_iter().for_each(|result| outlives.remove(result));
                 }
-                if let Some((value, source)) = reused(&inst.kind)
+                let operands = operands(&inst.kind);
+                if let Some((value, source)) = reused(&operands)
                     && !live.contains(source)
                 {
                     lasting.join(value, source);
                 }
-                step(&mut live, &inst.kind);
+                step(&mut live, &operands);
             }
         }
         for value in 0..function.registers {
@@ -148,18 +149,16 @@ impl Lasting {
     }
 }
 
-/// What an instruction makes in the register of one of its operands, and that operand.
-fn reused(kind: &Kind) -> Option<(VReg, VReg)> {
-    let operands = operands(kind);
+/// What an instruction with these operands makes in the register of one of them, and that one.
+fn reused(operands: &[Operand]) -> Option<(VReg, VReg)> {
     operands.iter().find_map(|operand| match operand.constraint() {
         OperandConstraint::Reuse(index) => Some((operand.vreg(), operands[index].vreg())),
         _ => None,
     })
 }
 
-/// From what is live behind an instruction to what is live before it.
-fn step(live: &mut Set, kind: &Kind) {
-    let operands = operands(kind);
+/// From what is live behind an instruction with these operands to what is live before it.
+fn step(live: &mut Set, operands: &[Operand]) {
     let is_def = |kind: OperandKind| kind == OperandKind::Def;
     operands.iter().filter(|one| is_def(one.kind())).for_each(|one| live.remove(one.vreg()));
     operands.iter().filter(|one| !is_def(one.kind())).for_each(|one| live.insert(one.vreg()));
@@ -184,8 +183,8 @@ impl Effect {
         let mut effect = Effect { reads: Set::new(function.registers), sets: Set::new(function.registers) };
         block.args.iter().flatten().for_each(|arg| effect.reads.insert(*arg));
         for inst in block.insts.iter().rev() {
-            step(&mut effect.reads, &inst.kind);
             let operands = operands(&inst.kind);
+            step(&mut effect.reads, &operands);
             let defs = operands.iter().filter(|one| one.kind() == OperandKind::Def);
             defs.for_each(|one| effect.sets.insert(one.vreg()));
         }

@@ -12,7 +12,7 @@ use crate::bpf::{self, AluOp, JmpOp, SwapBits, Width};
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
 use crate::kernel::machine::Cpu;
-use crate::kernel::mir::{self, BinaryOp, Callee, Condition, Op, Size, Terminator, Type, Value};
+use crate::kernel::mir::{self, BinaryOp, Callee, Condition, Op, Size, Terminator, Type, Value, WaysIn};
 use crate::source::Span;
 
 /// Selects instructions of an instruction set for a function.
@@ -22,12 +22,8 @@ pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
     for _ in function.blocks.ids() {
         position.push(usize::MAX);
     }
-    let mut predecessors = vec![0usize; order.len()];
     for (at, block) in order.iter().enumerate() {
         position[*block] = at;
-    }
-    for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
-        predecessors[position[target.block]] += 1;
     }
     let mut selector = Selector {
         function,
@@ -39,7 +35,7 @@ pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
         ends: vec![None; order.len()],
         next_register: 0,
         position,
-        predecessors,
+        ways_in: function.ways_in(&order),
         block: Block::default(),
         edges: Vec::new(),
         first_edge: order.len(),
@@ -95,7 +91,7 @@ struct Selector<'a> {
     ends: Vec<Option<Addresses>>,
     next_register: usize,
     position: IndexVec<mir::Block, usize>,
-    predecessors: Vec<usize>,
+    ways_in: WaysIn,
     /// The block that is being filled.
     block: Block,
     /// Blocks on the way from a branch to a target that has parameters or other predecessors.
@@ -133,12 +129,10 @@ impl Selector<'_> {
 
     /// The addresses that the only block before this one has left in registers.
     fn at_start(&self, id: mir::Block) -> Addresses {
-        let blocks = self.function.blocks.iter_enumerated();
-        let mut before = blocks.filter(|(from, data)| {
-            self.position[*from] != usize::MAX && data.term.targets().iter().any(|to| to.block == id)
-        });
-        match (before.next(), before.next()) {
-            (Some((only, _)), None) => self.ends[self.position[only]].clone().unwrap_or_default(),
+        match self.ways_in[id] {
+            [only] => self.ends[self.position[only]].clone().unwrap_or_default(),
+            // Both ways of a branch.
+            [first, second] if first == second => self.ends[self.position[first]].clone().unwrap_or_default(),
             _ => Vec::new(),
         }
     }
@@ -562,7 +556,7 @@ impl Selector<'_> {
     /// The block that a branch goes to: the target itself, or a block on the way where arguments can be moved.
     fn edge(&mut self, target: &mir::Target, made: Option<Vec<VReg>>) -> usize {
         let to = self.position[target.block];
-        if target.args.is_empty() && self.predecessors[to] == 1 {
+        if target.args.is_empty() && self.ways_in[target.block].len() == 1 {
             return to;
         }
         let outer = std::mem::take(&mut self.block);

@@ -2,9 +2,7 @@
 //!
 //! The method is that of Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm" (2001).
 
-use smallvec::SmallVec;
-
-use super::{Block, Function};
+use super::{Block, Function, WaysIn};
 use crate::index::IndexVec;
 
 /// Immediate dominators of the blocks that can be reached.
@@ -20,17 +18,14 @@ pub struct Dominators {
 impl Dominators {
     /// Works them out; `order` is the function's reverse postorder.
     pub fn new(function: &Function, order: &[Block]) -> Dominators {
-        let mut position: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
+        Dominators::of(order, &function.ways_in(order))
+    }
+
+    /// The same, where the ways through the function are known.
+    pub fn of(order: &[Block], ways_in: &WaysIn) -> Dominators {
+        let mut position: IndexVec<Block, Option<usize>> = (0..ways_in.len()).map(|_| None).collect();
         for (at, block) in order.iter().enumerate() {
             position[*block] = Some(at);
-        }
-        let mut predecessors: Vec<SmallVec<[usize; 2]>> = vec![SmallVec::new(); order.len()];
-        for (at, block) in order.iter().enumerate() {
-            for target in function.blocks[*block].term.targets() {
-                if let Some(to) = position.get(target.block).copied().flatten() {
-                    predecessors[to].push(at);
-                }
-            }
         }
         let mut immediate: Vec<Option<usize>> = vec![None; order.len()];
         immediate[0] = Some(0);
@@ -38,7 +33,8 @@ impl Dominators {
         while changed {
             changed = false;
             for at in 1..order.len() {
-                let known = predecessors[at].iter().copied().filter(|from| immediate[*from].is_some());
+                let before = ways_in[order[at]].iter().filter_map(|from| position[*from]);
+                let known = before.filter(|from| immediate[*from].is_some());
                 let new = known.reduce(|a, b| common(&immediate, a, b));
                 changed |= new != immediate[at];
                 immediate[at] = new;

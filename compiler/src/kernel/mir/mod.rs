@@ -30,7 +30,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::hir::FuncId;
 use crate::id_type;
-use crate::index::IndexVec;
+use crate::index::{IndexVec, Lists};
 use crate::source::Span;
 
 id_type! {
@@ -183,13 +183,28 @@ impl Terminator {
         }
     }
 
+    /// Where control goes from here, in order.
+    pub fn successors(&self) -> impl Iterator<Item = Block> + use<> {
+        let (first, second) = match self {
+            Terminator::Jump(target) => (Some(target.block), None),
+            Terminator::Branch { then, otherwise, .. } => (Some(then.block), Some(otherwise.block)),
+            Terminator::Return(_) => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
     /// Replaces the values it reads.
     pub fn map_operands(&mut self, map: &mut impl FnMut(Value) -> Value) {
         match self {
             Terminator::Branch { cond: value, .. } | Terminator::Return(value) => *value = map(*value),
             Terminator::Jump(_) => {}
         }
-        for target in self.targets_mut() {
+        let targets = match self {
+            Terminator::Jump(target) => [Some(target), None],
+            Terminator::Branch { then, otherwise, .. } => [Some(then), Some(otherwise)],
+            Terminator::Return(_) => [None, None],
+        };
+        for target in targets.into_iter().flatten() {
             target.args.iter_mut().for_each(|arg| *arg = map(*arg));
         }
     }
@@ -200,19 +215,33 @@ impl Terminator {
             Terminator::Branch { cond: value, .. } | Terminator::Return(value) => *value == wanted,
             Terminator::Jump(_) => false,
         };
-        itself || self.targets().iter().any(|target| target.args.contains(&wanted))
+        itself
+            || match self {
+                Terminator::Jump(target) => target.args.contains(&wanted),
+                Terminator::Branch { then, otherwise, .. } => {
+                    then.args.contains(&wanted) || otherwise.args.contains(&wanted)
+                }
+                Terminator::Return(_) => false,
+            }
     }
 
     /// The values it reads.
     pub fn operands(&self) -> Operands {
         let mut operands = Operands::new();
-        if let Terminator::Branch { cond: value, .. } | Terminator::Return(value) = self {
-            operands.push(*value);
-        }
-        for target in self.targets() {
-            operands.extend_from_slice(&target.args);
-        }
+        self.each_operand(|value| operands.push(value));
         operands
+    }
+
+    /// Does something with each value that it reads, in order.
+    pub fn each_operand(&self, mut each: impl FnMut(Value)) {
+        match self {
+            Terminator::Jump(target) => target.args.iter().for_each(|arg| each(*arg)),
+            Terminator::Branch { cond, then, otherwise } => {
+                each(*cond);
+                then.args.iter().chain(&otherwise.args).for_each(|arg| each(*arg));
+            }
+            Terminator::Return(value) => each(*value),
+        }
     }
 }
 
@@ -237,6 +266,9 @@ pub struct SlotData {
     /// Bytes from the lowest address of the frame's slots. Slots that are never used at the same time may overlap.
     pub position: u32,
 }
+
+/// For each block, those that lead to it and can be reached themselves, once for each way.
+pub type WaysIn = Lists<Block, Block>;
 
 /// A function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -305,6 +337,15 @@ impl Function {
         }
         order.reverse();
         order
+    }
+
+    /// Who leads to each block, of the blocks in the reverse postorder.
+    pub fn ways_in(&self, order: &[Block]) -> WaysIn {
+        let mut ways = Vec::with_capacity(2 * order.len());
+        for from in order {
+            ways.extend(self.blocks[*from].term.successors().map(|to| (to, *from)));
+        }
+        Lists::new(self.blocks.len(), &ways)
     }
 
     /// For each value, the instruction that makes it; `None` for parameters.

@@ -372,6 +372,11 @@ impl Op {
         found
     }
 
+    /// Does something with each value that it reads, in order.
+    pub fn each_operand(&self, mut each: impl FnMut(Value)) {
+        for_each_operand!(self, |value| each(*value));
+    }
+
     /// Whether it reads a value.
     pub fn reads(&self, wanted: Value) -> bool {
         let mut found = false;

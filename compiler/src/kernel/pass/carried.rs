@@ -9,11 +9,10 @@
 use std::collections::BTreeSet;
 
 use super::decide::deciding;
-use super::flow::WaysIn;
 use super::predecessors;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Callee, Function, Inst, Kfunc, Op, Value};
+use crate::kernel::mir::{Block, Callee, Function, Inst, Kfunc, Op, Value, WaysIn};
 
 /// Runs the pass; gives whether anything changed. It must be run once, when nothing else changes loops any more.
 pub fn run(function: &mut Function) -> bool {

@@ -1,7 +1,5 @@
 //! Removes instructions and block parameters that nobody needs.
 
-use smallvec::SmallVec;
-
 use super::flow::Flow;
 use super::params;
 use crate::index::IndexVec;
@@ -9,19 +7,20 @@ use crate::kernel::mir::{Block, Function, Op, Terminator, Value};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function, flow: &Flow) -> bool {
-    let needed = needed(function, &flow.order);
+    let needed = needed(function, flow);
     let entry = function.entry();
     let (mut changed, mut drops) = (false, false);
-    let mut removed: IndexVec<Block, Vec<usize>> = IndexVec::new();
+    let mut removed: IndexVec<Block, Vec<usize>> = function.blocks.iter().map(|_| Vec::new()).collect();
     for id in function.blocks.ids() {
         let block = &mut function.blocks[id];
         let before = block.insts.len();
         block.insts.retain(|inst| !inst.op.is_pure() || inst.result.is_some_and(|result| needed[result]));
-        let unused = block.params.iter().enumerate().filter(|(_, param)| !needed[**param]);
-        let unused: Vec<_> = unused.map(|(index, _)| index).filter(|_| id != entry).collect();
         changed |= block.insts.len() != before;
-        drops |= !unused.is_empty();
-        removed.push(unused);
+        if id != entry {
+            let unused = block.params.iter().enumerate().filter(|(_, param)| !needed[**param]);
+            removed[id].extend(unused.map(|(index, _)| index));
+            drops |= !removed[id].is_empty();
+        }
     }
     if drops {
         params::remove(function, &removed);
@@ -30,37 +29,52 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
 }
 
 /// What effects, branches and results depend on.
-fn needed(function: &Function, order: &[Block]) -> IndexVec<Value, bool> {
+fn needed(function: &Function, flow: &Flow) -> IndexVec<Value, bool> {
     let mut needs = Needs { needed: function.values.iter().map(|_| false).collect(), open: Vec::new() };
-    let mut made_by: IndexVec<Value, Option<&Op>> = function.values.iter().map(|_| None).collect();
-    let mut args: IndexVec<Value, SmallVec<[Value; 2]>> =
-        function.values.iter().map(|_| SmallVec::new()).collect();
-    for block in order.iter().map(|block| &function.blocks[*block]) {
-        for inst in &block.insts {
+    let mut made_by: IndexVec<Value, Maker<'_>> = function.values.iter().map(|_| Maker::None).collect();
+    for block in flow.order.iter().copied() {
+        let data = &function.blocks[block];
+        for (index, param) in data.params.iter().enumerate() {
+            made_by[*param] = Maker::Ways(block, index);
+        }
+        for inst in &data.insts {
             if let Some(result) = inst.result {
-                made_by[result] = Some(&inst.op);
+                made_by[result] = Maker::Op(&inst.op);
             }
             if !inst.op.is_pure() {
-                needs.add(&inst.op.operands());
+                inst.op.each_operand(|value| needs.add(value));
             }
         }
-        for target in block.term.targets() {
-            for (param, arg) in function.blocks[target.block].params.iter().zip(&target.args) {
-                args[*param].push(*arg);
-            }
-        }
-        match block.term {
-            Terminator::Branch { cond: value, .. } | Terminator::Return(value) => needs.add(&[value]),
+        match data.term {
+            Terminator::Branch { cond: value, .. } | Terminator::Return(value) => needs.add(value),
             Terminator::Jump(_) => {}
         }
     }
     while let Some(value) = needs.open.pop() {
-        if let Some(op) = made_by[value] {
-            needs.add(&op.operands());
+        match made_by[value] {
+            Maker::None => {}
+            Maker::Op(op) => op.each_operand(|value| needs.add(value)),
+            Maker::Ways(block, index) => {
+                for from in &flow.ways_in[block] {
+                    let targets = function.blocks[*from].term.targets();
+                    let passed = targets.iter().filter(|target| target.block == block);
+                    passed.for_each(|target| needs.add(target.args[index]));
+                }
+            }
         }
-        needs.add(&args[value]);
     }
     needs.needed
+}
+
+/// What a value comes from.
+#[derive(Clone, Copy)]
+enum Maker<'a> {
+    /// Code that is not reached, or the function's caller.
+    None,
+    /// An instruction.
+    Op(&'a Op),
+    /// The ways into a block, for its parameter at a position.
+    Ways(Block, usize),
 }
 
 struct Needs {
@@ -69,11 +83,9 @@ struct Needs {
 }
 
 impl Needs {
-    fn add(&mut self, values: &[Value]) {
-        for value in values {
-            if !std::mem::replace(&mut self.needed[*value], true) {
-                self.open.push(*value);
-            }
+    fn add(&mut self, value: Value) {
+        if !std::mem::replace(&mut self.needed[value], true) {
+            self.open.push(value);
         }
     }
 }

@@ -1,15 +1,10 @@
 //! How control goes through a function: worked out once for all passes that leave its blocks and branches as they are.
 
-use smallvec::SmallVec;
-
 use super::callbacks::has_iterator_in;
-use super::outline::loops_in;
+use super::outline::turn_entries;
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function};
-
-/// For each block, those that lead to it and can be reached themselves, once for each way.
-pub type WaysIn = IndexVec<Block, SmallVec<[Block; 2]>>;
+use crate::kernel::mir::{Block, Function, WaysIn};
 
 /// The ways through a function.
 pub struct Flow {
@@ -27,43 +22,32 @@ pub struct Flow {
 impl Flow {
     /// Looks at a function.
     pub fn new(function: &Function) -> Flow {
+        let flow = Flow::without_turns(function);
+        let iterates = has_iterator_in(function, &flow.order);
+        Flow { turns: iterates.then(|| turns(function, &flow)), ..flow }
+    }
+
+    /// Looks at a function, but not at its iterators.
+    pub fn without_turns(function: &Function) -> Flow {
         let order = function.reverse_postorder();
-        let ways_in = ways_in(function, &order);
-        let dominators = Dominators::new(function, &order);
-        let iterates = has_iterator_in(function, &order);
-        let turns = iterates.then(|| turns(function, &order, &ways_in, &dominators));
-        Flow { order, ways_in, dominators, turns }
+        let ways_in = function.ways_in(&order);
+        let dominators = Dominators::of(&order, &ways_in);
+        Flow { order, ways_in, dominators, turns: None }
     }
 
     /// Whether this is still how control goes through the function.
     pub fn is_of(&self, function: &Function) -> bool {
         let order = function.reverse_postorder();
-        order == self.order && ways_in(function, &order) == self.ways_in
+        order == self.order && function.ways_in(&order) == self.ways_in
     }
 }
 
-/// The blocks that lead to each block, of those in the function's reverse postorder.
-pub fn ways_in(function: &Function, order: &[Block]) -> WaysIn {
-    let mut found: WaysIn = function.blocks.iter().map(|_| SmallVec::new()).collect();
-    for from in order {
-        for target in function.blocks[*from].term.targets() {
-            found[target.block].push(*from);
-        }
-    }
-    found
-}
-
-fn turns(
-    function: &Function,
-    order: &[Block],
-    ways_in: &WaysIn,
-    dominators: &Dominators,
-) -> IndexVec<Block, Option<Block>> {
+fn turns(function: &Function, flow: &Flow) -> IndexVec<Block, Option<Block>> {
     let mut turns: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
-    let loops = loops_in(function, order, ways_in, dominators);
-    loops.iter().for_each(|one| turns[one.entry] = Some(one.entry));
-    for block in order {
-        let around = dominators.immediate(*block).and_then(|above| turns[above]);
+    let entries = turn_entries(function, &flow.order, &flow.ways_in, &flow.dominators);
+    entries.for_each(|entry| turns[entry] = Some(entry));
+    for block in &flow.order {
+        let around = flow.dominators.immediate(*block).and_then(|above| turns[above]);
         turns[*block] = turns[*block].or(around);
     }
     turns

@@ -6,6 +6,8 @@
 //!
 //! What is known at the start of a block is what all blocks before it agree on; nothing, where a loop comes back.
 
+use smallvec::SmallVec;
+
 use super::flow::Flow;
 use super::places::{Place, Places, Root};
 use super::{Replacements, constants};
@@ -100,14 +102,16 @@ struct Entry {
 const MAX_FACTS: usize = 64;
 
 fn at_start(ends: &IndexVec<Block, Option<Known>>, ways_in: &[Block]) -> Known {
-    let known: Option<Vec<&Known>> = ways_in.iter().map(|from| ends[*from].as_ref()).collect();
-    let Some((first, others)) = known.as_deref().and_then(|all| all.split_first()) else {
-        return Known::default();
-    };
-    let mut start = (*first).clone();
-    start.contents.retain(|one| others.iter().all(|other| other.contents.contains(one)));
-    start.entries.retain(|one| others.iter().all(|other| other.entries.contains(one)));
-    start
+    let known = |from: &Block| ends[*from].as_ref();
+    let Some((first, others)) = ways_in.split_first() else { return Known::default() };
+    let others: Option<SmallVec<[&Known; 4]>> = others.iter().map(known).collect();
+    let (Some(first), Some(others)) = (known(first), others) else { return Known::default() };
+    let is_content = |one: &&Content| others.iter().all(|other| other.contents.contains(one));
+    let is_entry = |one: &&Entry| others.iter().all(|other| other.entries.contains(one));
+    Known {
+        contents: first.contents.iter().filter(is_content).copied().collect(),
+        entries: first.entries.iter().filter(is_entry).cloned().collect(),
+    }
 }
 
 struct Finder<'a> {

@@ -37,9 +37,9 @@ use std::collections::BTreeMap;
 
 use super::Checks;
 use super::mir::verify::{VerifyError, verify};
-use super::mir::{Block, Function, Inst, Op, Program, Value};
+use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
 use crate::index::{Id, IndexVec};
-use flow::{Flow, WaysIn, ways_in};
+use flow::Flow;
 
 /// A pass says whether it changed anything.
 type Pass = fn(&mut Function, &Flow) -> bool;
@@ -347,7 +347,7 @@ impl Replacements {
 
 /// The blocks that lead to each block and can be reached themselves.
 fn predecessors(function: &Function) -> WaysIn {
-    ways_in(function, &function.reverse_postorder())
+    function.ways_in(&function.reverse_postorder())
 }
 
 /// Those of the blocks that read a value.

@@ -1,10 +1,8 @@
 //! What pointers lead to, as far as passes must know it to tell accesses apart.
 
-use smallvec::smallvec;
-
 use crate::hir::GlobalId;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Callee, Function, Helper, Op, Operands, Origin, Slot, Type, Value};
+use crate::kernel::mir::{Block, Callee, Function, Helper, Op, Origin, Slot, Type, Value};
 
 /// Where a pointer was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,13 +38,9 @@ impl<'a> Places<'a> {
         let mut places = Places { function, ops: function.definitions(), escaped };
         for block in order.iter().map(|block| &function.blocks[*block]) {
             for inst in &block.insts {
-                for value in escaping(&inst.op) {
-                    places.escape(value);
-                }
+                each_escaping(&inst.op, |value| places.escape(value));
             }
-            for value in block.term.operands() {
-                places.escape(value);
-            }
+            block.term.each_operand(|value| places.escape(value));
         }
         places
     }
@@ -199,12 +193,12 @@ fn is_ours(callee: Callee) -> bool {
     }
 }
 
-/// The pointers that an instruction leads out of this analysis.
-fn escaping(op: &Op) -> Operands {
+/// Does something with each pointer that an instruction leads out of this analysis.
+fn each_escaping(op: &Op, mut each: impl FnMut(Value)) {
     match op {
-        Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => Operands::new(),
-        Op::Store { value, .. } => smallvec![*value],
-        Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_) | Callee::Walk(_), .. } => Operands::new(),
-        other => other.operands(),
+        Op::Load { .. } | Op::AtomicAdd { .. } | Op::PtrAdd(..) => {}
+        Op::Store { value, .. } => each(*value),
+        Op::Call { callee: Callee::Helper(_) | Callee::Kfunc(_) | Callee::Walk(_), .. } => {}
+        other => other.each_operand(each),
     }
 }

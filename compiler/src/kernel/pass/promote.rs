@@ -60,21 +60,21 @@ fn candidates(function: &Function, order: &[Block]) -> Vec<(Vec<Value>, Type)> {
         let data = &function.blocks[*block];
         for inst in &data.insts {
             let accessed = access(function, inst);
-            for operand in inst.op.operands() {
-                let Some((range, offset)) = &ranges[operand] else { continue };
+            inst.op.each_operand(|operand| {
+                let Some((range, offset)) = &ranges[operand] else { return };
                 note(
                     *range,
                     accessed
                         .filter(|(base, _)| *base == operand)
                         .map(|(_, access)| Access { start: access.start + i64::from(*offset), ..access }),
                 );
-            }
+            });
         }
-        for operand in data.term.operands() {
+        data.term.each_operand(|operand| {
             if let Some((range, _)) = &ranges[operand] {
                 note(*range, None);
             }
-        }
+        });
     }
     let simple = found.into_iter().filter_map(|(range, access)| Some((range, access?.ty)));
     let is_in = |range, at: &Option<(Range, u32)>| at.is_some_and(|(one, _)| one == range);

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::flow::WaysIn;
 use super::uses;
 use crate::index::IndexVec;
-use crate::kernel::mir::{Block, Function, Value};
+use crate::kernel::mir::{Block, Function, Value, WaysIn};
 
 /// Replaces every use of a value by the definition that reaches it. `definitions` has, for each block with one, what stands
 /// for the value at the block's end; every way to a use leads through one of them. Uses in the value's own block stay. The
@@ -44,7 +43,7 @@ pub fn run(
 
 /// The blocks at whose start the value is needed.
 fn needing(users: &[Block], ways_in: &WaysIn, definitions: &BTreeMap<Block, Value>) -> IndexVec<Block, bool> {
-    let mut needing: IndexVec<Block, bool> = ways_in.iter().map(|_| false).collect();
+    let mut needing: IndexVec<Block, bool> = (0..ways_in.len()).map(|_| false).collect();
     let mut open = users.to_vec();
     while let Some(block) = open.pop() {
         if !std::mem::replace(&mut needing[block], true) {

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::flow::Flow;
 use super::places::{Place, Places, Root};
-use crate::index::Id;
+use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Inst, Op};
 
 /// Runs the pass; gives whether anything changed.
@@ -12,7 +14,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
     if function.slot_bytes == 0 {
         return false;
     }
-    let pass = Needs::new(function, &flow.order);
+    let Some(pass) = Needs::new(function, &flow.order) else { return false };
     // For each block, which bytes of the frame somebody may read from its start on.
     let (mut starts, set) = pass.alone(function, &flow.order);
     let mut needed = vec![0; pass.words];
@@ -31,11 +33,13 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
     let mut useless = Vec::new();
     for block in flow.order.iter().copied() {
         pass.at_end(function, block, &starts, &mut needed);
-        for (at, inst) in function.blocks[block].insts.iter().enumerate().rev() {
-            if pass.is_useless(inst, &needed) {
-                useless.push((block, at));
+        for (at, effect) in pass.of(block) {
+            if let Effect::Sets(range) = effect
+                && !masks(range.clone()).any(|(word, mask)| needed[word] & mask != 0)
+            {
+                useless.push((block, *at));
             }
-            pass.before(inst, &mut needed);
+            pass.before(effect, &mut needed);
         }
     }
     // From the last to the first of each block.
@@ -80,25 +84,52 @@ fn remove(set: &mut [u64], range: Range<usize>) {
     masks(range).for_each(|(word, mask)| set[word] &= !mask);
 }
 
-struct Needs<'a> {
-    places: Places<'a>,
-    /// Bytes of the frame.
-    bytes: usize,
-    /// Words of a set of them.
+/// What an instruction does to the frame.
+enum Effect {
+    /// Sets all of these bytes.
+    Sets(Range<usize>),
+    /// May read these.
+    Reads(Range<usize>),
+    /// May read what code may touch which the analysis does not follow.
+    ReadsEscaped,
+}
+
+struct Needs {
+    /// Words of a set of the frame's bytes.
     words: usize,
     /// Those that code may touch which the analysis does not follow.
     escaped: Vec<u64>,
+    /// What the instructions of each block do, the last first, each with its position in the block.
+    effects: Vec<(usize, Effect)>,
+    /// Where those of each block are.
+    blocks: IndexVec<Block, Range<usize>>,
 }
 
-impl<'a> Needs<'a> {
-    fn new(function: &'a Function, order: &[Block]) -> Needs<'a> {
+impl Needs {
+    /// Looks at what the instructions do; nothing if none sets bytes of the frame.
+    fn new(function: &Function, order: &[Block]) -> Option<Needs> {
         let places = Places::new(function, order);
         let bytes = function.slot_bytes as usize;
         let words = bytes.div_ceil(64);
         let mut escaped = vec![0; words];
         let all = places.escaped().iter().enumerate().filter(|(_, escaped)| **escaped);
         all.for_each(|(byte, _)| escaped[byte / 64] |= 1 << (byte % 64));
-        Needs { places, bytes, words, escaped }
+        let mut effects = Effects { places, bytes, found: Vec::new() };
+        let mut blocks: IndexVec<Block, Range<usize>> = function.blocks.iter().map(|_| 0..0).collect();
+        for block in order {
+            let start = effects.found.len();
+            for (at, inst) in function.blocks[*block].insts.iter().enumerate().rev() {
+                effects.note(at, inst);
+            }
+            blocks[*block] = start..effects.found.len();
+        }
+        let effects = effects.found;
+        let any = effects.iter().any(|(_, effect)| matches!(effect, Effect::Sets(_)));
+        any.then_some(Needs { words, escaped, effects, blocks })
+    }
+
+    fn of(&self, block: Block) -> &[(usize, Effect)] {
+        &self.effects[self.blocks[block].clone()]
     }
 
     /// For each block, which bytes it reads itself, and which it sets, whatever is needed behind it.
@@ -106,71 +137,77 @@ impl<'a> Needs<'a> {
         let mut read = Sets { words: self.words, bits: vec![0; self.words * function.blocks.len()] };
         let mut set = read.clone();
         for block in order {
-            for inst in function.blocks[*block].insts.iter().rev() {
-                self.before(inst, read.of_mut(*block));
-                if let Some(place) = self.stored(inst) {
-                    insert(set.of_mut(*block), self.range(place));
+            for (_, effect) in self.of(*block) {
+                self.before(effect, read.of_mut(*block));
+                if let Effect::Sets(range) = effect {
+                    insert(set.of_mut(*block), range.clone());
                 }
             }
         }
         (read, set)
     }
 
-    /// The bytes of the frame that a store sets.
-    fn stored(&self, inst: &Inst) -> Option<Place> {
-        let Op::Store { size, base, offset, .. } = &inst.op else { return None };
-        let place = self.places.access(*base, *offset, size.bytes().into());
-        (place.root == Root::Frame && place.exact).then_some(place)
-    }
-
     fn at_end(&self, function: &Function, block: Block, starts: &Sets, needed: &mut [u64]) {
         needed.fill(0);
-        for target in function.blocks[block].term.targets() {
-            needed.iter_mut().zip(starts.of(target.block)).for_each(|(one, other)| *one |= *other);
+        for next in function.blocks[block].term.successors() {
+            needed.iter_mut().zip(starts.of(next)).for_each(|(one, other)| *one |= *other);
+        }
+    }
+
+    /// From what is needed after an instruction to what is needed before it.
+    fn before(&self, effect: &Effect, needed: &mut [u64]) {
+        match effect {
+            Effect::Sets(range) => remove(needed, range.clone()),
+            Effect::Reads(range) => insert(needed, range.clone()),
+            Effect::ReadsEscaped => {
+                needed.iter_mut().zip(&self.escaped).for_each(|(needed, escaped)| *needed |= escaped);
+            }
+        }
+    }
+}
+
+/// Finds what instructions do to the frame.
+struct Effects<'a> {
+    places: Places<'a>,
+    /// Bytes of the frame.
+    bytes: usize,
+    found: Vec<(usize, Effect)>,
+}
+
+impl Effects<'_> {
+    fn note(&mut self, at: usize, inst: &Inst) {
+        match &inst.op {
+            Op::Store { size, base, offset, .. } => {
+                let place = self.places.access(*base, *offset, size.bytes().into());
+                if place.root == Root::Frame && place.exact {
+                    let range = self.range(place);
+                    self.found.push((at, Effect::Sets(range)));
+                }
+            }
+            Op::Load { size, base, offset } | Op::AtomicAdd { size, base, offset, .. } => {
+                let place = self.places.access(*base, *offset, size.bytes().into());
+                self.found.extend(self.read(place).map(|effect| (at, effect)));
+            }
+            Op::Call { args, .. } => {
+                self.found.push((at, Effect::ReadsEscaped));
+                let read = self.places.arguments(args).filter_map(|place| self.read(place));
+                let read: SmallVec<[Effect; 5]> = read.collect();
+                self.found.extend(read.into_iter().map(|effect| (at, effect)));
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&self, place: Place) -> Option<Effect> {
+        match place.root {
+            Root::Frame => Some(Effect::Reads(self.range(place))),
+            Root::Global(_) => None,
+            Root::Pointer(pointer) => self.places.may_lead_to_frame(pointer).then_some(Effect::ReadsEscaped),
         }
     }
 
     fn range(&self, place: Place) -> Range<usize> {
         let start = usize::try_from(place.start).unwrap_or(0).min(self.bytes);
         start..usize::try_from(place.end).unwrap_or(0).clamp(start, self.bytes)
-    }
-
-    fn is_useless(&self, inst: &Inst, needed: &[u64]) -> bool {
-        let is_needed = |place| masks(self.range(place)).any(|(word, mask)| needed[word] & mask != 0);
-        self.stored(inst).is_some_and(|place| !is_needed(place))
-    }
-
-    /// From what is needed after an instruction to what is needed before it.
-    fn before(&self, inst: &Inst, needed: &mut [u64]) {
-        match &inst.op {
-            Op::Store { .. } => {
-                if let Some(place) = self.stored(inst) {
-                    remove(needed, self.range(place));
-                }
-            }
-            Op::Load { size, base, offset } | Op::AtomicAdd { size, base, offset, .. } => {
-                self.read(self.places.access(*base, *offset, size.bytes().into()), needed);
-            }
-            Op::Call { args, .. } => {
-                self.escaped(needed);
-                for place in self.places.arguments(args) {
-                    self.read(place, needed);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn read(&self, place: Place, needed: &mut [u64]) {
-        match place.root {
-            Root::Frame => insert(needed, self.range(place)),
-            Root::Global(_) => {}
-            Root::Pointer(pointer) if self.places.may_lead_to_frame(pointer) => self.escaped(needed),
-            Root::Pointer(_) => {}
-        }
-    }
-
-    fn escaped(&self, needed: &mut [u64]) {
-        needed.iter_mut().zip(&self.escaped).for_each(|(needed, escaped)| *needed |= escaped);
     }
 }

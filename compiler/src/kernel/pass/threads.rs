@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use super::flow::{Flow, ways_in};
+use super::flow::Flow;
 use super::fold::{evaluate, holds, narrowed, swapped};
 use super::{constants, repair, uses};
 use crate::index::IndexVec;
@@ -31,7 +31,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
         return false;
     }
     // One at a time: each changes who comes from where.
-    (1..MAX_THREADS).take_while(|_| thread_first(function, &Flow::new(function))).count();
+    (1..MAX_THREADS).take_while(|_| thread_first(function, &Flow::without_turns(function))).count();
     true
 }
 
@@ -99,7 +99,7 @@ impl Known<'_> {
             return false;
         }
         let next = data.term.targets().into_iter().map(|target| target.block);
-        let own: Vec<Block> = next.filter(|block| self.flow.ways_in[*block].as_slice() == [header]).collect();
+        let own: Vec<Block> = next.filter(|block| self.flow.ways_in[*block] == [header]).collect();
         let covered = |block: Block| own.iter().any(|above| self.flow.dominators.dominates(*above, block));
         data.params.iter().all(|param| outside(*param).all(covered))
     }
@@ -163,7 +163,7 @@ impl Known<'_> {
             }
             to = from;
             from = self.flow.dominators.immediate(from)?;
-            alone = self.flow.ways_in[to].as_slice() == [from];
+            alone = self.flow.ways_in[to] == [from];
         }
     }
 }
@@ -218,7 +218,7 @@ fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) {
         }
     }
     let order = function.reverse_postorder();
-    let ways_in = ways_in(function, &order);
+    let ways_in = function.ways_in(&order);
     for (value, places) in definitions {
         repair::run(function, (&order, &ways_in), value, &places, Some(join));
     }

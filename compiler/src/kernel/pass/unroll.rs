@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::flow::ways_in;
 use super::outline::loops::{Loop, loops};
 use super::{constants, predecessors, repair};
 use crate::index::{Id, IndexVec};
@@ -61,6 +60,14 @@ pub fn is_walkable(function: &Function) -> bool {
     steps <= MAX_STEPS
 }
 
+/// What the end of a block asks.
+fn asked(term: &Terminator) -> Option<Value> {
+    match term {
+        Terminator::Branch { cond, .. } => Some(*cond),
+        _ => None,
+    }
+}
+
 fn kfunc(inst: &Inst) -> Option<(Kfunc, &[Value])> {
     match &inst.op {
         Op::Call { callee: Callee::Kfunc(kfunc), args } => Some((*kfunc, args)),
@@ -82,7 +89,7 @@ impl Plan {
         let [next, null] = header.insts.as_slice() else { return None };
         let (Kfunc::IterNumNext, [iterator]) = kfunc(next)? else { return None };
         let turn = next.result?;
-        if null.op != Op::IsNull(turn) || null.result != header.term.operands().first().copied() {
+        if null.op != Op::IsNull(turn) || null.result != asked(&header.term) {
             return None;
         }
         let ops = function.definitions();
@@ -94,7 +101,8 @@ impl Plan {
         let place = function.slots[slot];
         let mut started = Vec::new();
         for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-            for used in inst.op.operands().into_iter().filter_map(slot_of) {
+            let operands = inst.op.operands();
+            for used in operands.iter().copied().filter_map(slot_of) {
                 let same_bytes = function.slots[used].position == place.position;
                 match kfunc(inst) {
                     Some((Kfunc::IterNumNew, args)) if used == slot => started.push(args.to_vec()),
@@ -105,7 +113,7 @@ impl Plan {
                     _ => {}
                 }
             }
-            let of_turn = inst.op.operands().contains(&turn);
+            let of_turn = operands.contains(&turn);
             if of_turn && inst != null && !of.reads_turn(inst) {
                 return None;
             }
@@ -203,7 +211,7 @@ impl Plan {
             };
         }
         let order = function.reverse_postorder();
-        let ways_in = ways_in(function, &order);
+        let ways_in = function.ways_in(&order);
         for (value, places) in definitions {
             repair::run(function, (&order, &ways_in), value, &places, None);
         }

@@ -8,30 +8,31 @@
 //! one whose making shows it ([`bounds::shown`]), an [`Op::Below`] from above, or one that is put where the branch came in.
 //! In a turn of an iterator only what was shown in the same turn counts ([`Turns`]).
 
-use smallvec::SmallVec;
+use std::hash::BuildHasher;
+
+use rustc_hash::FxBuildHasher;
 
 use super::bounds::{self, Bounds};
-use super::flow::{Flow, WaysIn};
+use super::flow::Flow;
 use super::turns::Turns;
 use super::{Replacements, note};
-use crate::index::{FastMap, Id, IndexVec};
-use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Type, Value};
+use crate::index::{FastMap, Id, IndexVec, Lists};
+use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Type, Value, WaysIn};
 
 /// Runs the pass; gives whether anything changed.
 pub fn run(function: &mut Function, flow: &Flow) -> bool {
-    let mut below: Below = function.blocks.iter().map(|_| SmallVec::new()).collect();
-    for block in flow.order.iter().rev() {
-        if let Some(above) = flow.dominators.immediate(*block) {
-            below[above].push(*block);
-        }
-    }
+    let blocks = flow.order.iter().rev();
+    let below: Vec<(Block, Block)> =
+        blocks.filter_map(|block| Some((flow.dominators.immediate(*block)?, *block))).collect();
+    let below = Lists::new(function.blocks.len(), &below);
     let mut walk = Walk {
         turns: Turns::new(function, flow),
         ops: function.values.iter().map(|_| None).collect(),
         replacements: Replacements::default(),
         ways_in: &flow.ways_in,
-        made: Scoped::default(),
-        known: Scoped::default(),
+        made: Made::new(function.values.len()),
+        leaves: Made::new(function.values.len()),
+        known: Answers::default(),
         bounds: Scoped::default(),
         within: Scoped::default(),
         checked: Scoped::default(),
@@ -45,7 +46,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
 }
 
 /// The blocks right below each in the tree of dominators.
-type Below = IndexVec<Block, SmallVec<[Block; 2]>>;
+type Below = Lists<Block, Block>;
 
 /// A map with scopes: what was set in a scope is as before when the scope ends.
 struct Scoped<K, V> {
@@ -70,11 +71,100 @@ impl<K: Clone + Eq + std::hash::Hash, V: Clone> Scoped<K, V> {
     }
 
     fn leave(&mut self, mark: usize) {
-        for (key, before) in self.undo.drain(mark..).rev() {
+        while self.undo.len() > mark
+            && let Some((key, before)) = self.undo.pop()
+        {
             match before {
                 Some(value) => self.map.insert(key, value),
                 None => self.map.remove(&key),
             };
+        }
+    }
+}
+
+/// What was computed, by how it is made, with scopes. Of values that are made in the same way, the last one counts.
+struct Made {
+    /// For each hash, cut to the length of this, the last entry of it, counted from 1; 0 if there is none.
+    last: Vec<u32>,
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    value: Value,
+    hash: usize,
+    /// The entry of the same hash before this one.
+    before: u32,
+}
+
+impl Made {
+    /// For about so many values.
+    fn new(values: usize) -> Made {
+        Made { last: vec![0; values.next_power_of_two()], entries: Vec::new() }
+    }
+
+    fn hash(&self, op: &Op) -> usize {
+        FxBuildHasher.hash_one(op) as usize & (self.last.len() - 1)
+    }
+
+    /// The value that is made like this.
+    fn get(
+        &self,
+        op: &Op,
+        ty: Type,
+        ops: &IndexVec<Value, Option<Op>>,
+        types: &IndexVec<Value, Type>,
+    ) -> Option<Value> {
+        let mut at = self.last[self.hash(op)];
+        while let Some(entry) = at.checked_sub(1).map(|index| &self.entries[index as usize]) {
+            if types[entry.value] == ty && ops[entry.value].as_ref() == Some(op) {
+                return Some(entry.value);
+            }
+            at = entry.before;
+        }
+        None
+    }
+
+    fn set(&mut self, op: &Op, value: Value) {
+        let hash = self.hash(op);
+        self.entries.push(Entry { value, hash, before: self.last[hash] });
+        self.last[hash] = self.entries.len() as u32;
+    }
+
+    fn leave(&mut self, mark: usize) {
+        while self.entries.len() > mark
+            && let Some(entry) = self.entries.pop()
+        {
+            self.last[entry.hash] = entry.before;
+        }
+    }
+}
+
+/// What conditions are, with scopes.
+#[derive(Default)]
+struct Answers {
+    /// Up to the last one that is known.
+    known: IndexVec<Value, Option<bool>>,
+    undo: Vec<(Value, Option<bool>)>,
+}
+
+impl Answers {
+    fn get(&self, condition: Value) -> Option<bool> {
+        self.known.get(condition).copied().flatten()
+    }
+
+    fn set(&mut self, condition: Value, holds: bool) {
+        while self.known.len() <= condition.index() {
+            self.known.push(None);
+        }
+        let before = self.known[condition].replace(holds);
+        self.undo.push((condition, before));
+    }
+
+    fn leave(&mut self, mark: usize) {
+        while self.undo.len() > mark
+            && let Some((condition, before)) = self.undo.pop()
+        {
+            self.known[condition] = before;
         }
     }
 }
@@ -86,9 +176,11 @@ struct Walk<'a> {
     ops: IndexVec<Value, Option<Op>>,
     replacements: Replacements,
     ways_in: &'a WaysIn,
-    made: Scoped<(Op, Type), Value>,
+    made: Made,
+    /// Constants and addresses, which are known everywhere: no scope ends them.
+    leaves: Made,
     /// Conditions that are constants here.
-    known: Scoped<Value, u64>,
+    known: Answers,
     /// What branches say about numbers, and the block that they lead into.
     bounds: Scoped<Value, (Bounds, Block)>,
     /// For a pointer into a packet and an end, the most bytes behind it that are there, and the least that are not.
@@ -123,7 +215,7 @@ impl Walk<'_> {
 
     fn marks(&self) -> Marks {
         [
-            self.made.undo.len(),
+            self.made.entries.len(),
             self.known.undo.len(),
             self.bounds.undo.len(),
             self.within.undo.len(),
@@ -141,7 +233,7 @@ impl Walk<'_> {
 
     /// What the only branch into the block says.
     fn edge(&mut self, block: Block) {
-        let [from] = self.ways_in[block].as_slice() else { return };
+        let [from] = &self.ways_in[block] else { return };
         let Terminator::Branch { cond, then, otherwise } = &self.function.blocks[*from].term else { return };
         if then.block == otherwise.block {
             return;
@@ -149,7 +241,7 @@ impl Walk<'_> {
         let (cond, holds) = (*cond, then.block == block);
         let is_bit = self.ops[cond].as_ref().is_some_and(Op::is_test);
         if is_bit || !holds {
-            self.known.set(cond, u64::from(holds));
+            self.known.set(cond, holds);
         }
         if let Some(Op::Within { pointer, bytes, end }) = self.ops[cond] {
             let (there, gone) = self.within_of(pointer, end);
@@ -190,11 +282,8 @@ impl Walk<'_> {
     /// What stands for a value here.
     fn operand(&mut self, value: Value) -> Value {
         let value = self.replacements.resolve(value);
-        match self.known.get(&value) {
-            Some(bits) => {
-                let bits = *bits;
-                self.leaf(Op::Const(bits), Type::I32)
-            }
+        match self.known.get(value) {
+            Some(holds) => self.leaf(Op::Const(u64::from(holds)), Type::I32),
             None => value,
         }
     }
@@ -215,16 +304,16 @@ impl Walk<'_> {
         {
             return self.replace(result, checked);
         }
-        let key = (inst.op.clone(), ty);
-        if let Some(value) = self.made.get(&key).copied()
+        let is_leaf = inst.op.is_leaf();
+        let made = if is_leaf { &self.leaves } else { &self.made };
+        if let Some(value) = made.get(&inst.op, ty, &self.ops, &self.function.values)
             && (!shows_bounds(&inst.op) || self.turns.made_in_that_of(block, value))
         {
             return self.replace(result, value);
         }
         self.ops[result] = Some(inst.op.clone());
-        if inst.op.is_leaf() {
-            // Known everywhere: not undone when the scope ends.
-            self.made.map.insert(key, result);
+        if is_leaf {
+            self.leaves.set(&inst.op, result);
             self.changed |= block != self.function.entry();
             self.hoisted.push(inst.clone());
             return false;
@@ -233,7 +322,7 @@ impl Walk<'_> {
             let number = self.number(value);
             self.checked.set((number, ty), (result, bound));
         }
-        self.made.set(key, result);
+        self.made.set(&inst.op, result);
         true
     }
 
@@ -245,11 +334,11 @@ impl Walk<'_> {
 
     /// A constant or an address, at the entry.
     fn leaf(&mut self, op: Op, ty: Type) -> Value {
-        if let Some(value) = self.made.get(&(op.clone(), ty)) {
-            return *value;
+        if let Some(value) = self.leaves.get(&op, ty, &self.ops, &self.function.values) {
+            return value;
         }
         let value = self.value(ty, op.clone(), None);
-        self.made.map.insert((op.clone(), ty), value);
+        self.leaves.set(&op, value);
         let span = self.function.span;
         self.hoisted.push(Inst { result: Some(value), op, span });
         value

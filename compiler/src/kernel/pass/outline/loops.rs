@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::flow::{WaysIn, ways_in};
 use super::super::predecessors;
 use crate::index::Id;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{
-    Block, BlockData, Callee, Function, Inst, Op, Slot, Step, Target, Terminator, Value, Walk,
+    Block, BlockData, Callee, Function, Inst, Op, Slot, Step, Target, Terminator, Value, Walk, WaysIn,
 };
 
 /// A loop under an iterator, or a walk.
@@ -161,21 +160,55 @@ pub fn split(function: &mut Function, block: Block, at: usize) -> Block {
 /// The loops of a function, inner ones before those around them.
 pub fn loops(function: &Function) -> Vec<Loop> {
     let order = function.reverse_postorder();
-    loops_in(function, &order, &ways_in(function, &order), &Dominators::new(function, &order))
+    let ways_in = function.ways_in(&order);
+    let dominators = Dominators::of(&order, &ways_in);
+    let headers = headers(function, &order);
+    let mut found: Vec<Loop> =
+        headers.filter_map(|header| natural_loop(function, &ways_in, &dominators, header)).collect();
+    found.sort_by_key(|one| one.blocks.len());
+    found
 }
 
-/// The same, where the ways through the function are known.
-pub fn loops_in(
+/// Where the turns of a function's loops start.
+pub fn turn_entries(
     function: &Function,
     order: &[Block],
     ways_in: &WaysIn,
     dominators: &Dominators,
-) -> Vec<Loop> {
-    let headers = order.iter().filter(|block| function.blocks[**block].insts.iter().any(asks));
-    let mut found: Vec<Loop> =
-        headers.filter_map(|header| natural_loop(function, ways_in, dominators, *header)).collect();
-    found.sort_by_key(|one| one.blocks.len());
-    found
+) -> impl Iterator<Item = Block> {
+    headers(function, order)
+        .filter_map(|header| body(function, ways_in, dominators, header).map(|body| body.entry))
+}
+
+/// The blocks that ask for the next turn.
+fn headers(function: &Function, order: &[Block]) -> impl Iterator<Item = Block> {
+    order.iter().copied().filter(|block| function.blocks[*block].insts.iter().any(asks))
+}
+
+/// What a header starts.
+struct Body {
+    entry: Block,
+    /// In no order.
+    blocks: Vec<Block>,
+}
+
+fn body(function: &Function, ways_in: &WaysIn, dominators: &Dominators, header: Block) -> Option<Body> {
+    let mut seen = vec![false; function.blocks.len()];
+    let mut blocks = Vec::new();
+    let mut open: Vec<Block> =
+        ways_in[header].iter().copied().filter(|from| dominators.dominates(header, *from)).collect();
+    while let Some(block) = open.pop() {
+        if block != header && !std::mem::replace(&mut seen[block.index()], true) {
+            blocks.push(block);
+            open.extend(&ways_in[block]);
+        }
+    }
+    let mut inside = function.blocks[header].term.successors().filter(|block| seen[block.index()]);
+    let entry = inside.next()?;
+    if inside.next().is_some() {
+        return None;
+    }
+    Some(Body { entry, blocks })
 }
 
 fn natural_loop(
@@ -184,23 +217,8 @@ fn natural_loop(
     dominators: &Dominators,
     header: Block,
 ) -> Option<Loop> {
-    let mut seen = vec![false; function.blocks.len()];
-    let mut found = Vec::new();
-    let mut open: Vec<Block> =
-        ways_in[header].iter().copied().filter(|from| dominators.dominates(header, *from)).collect();
-    while let Some(block) = open.pop() {
-        if block != header && !std::mem::replace(&mut seen[block.index()], true) {
-            found.push(block);
-            open.extend(&ways_in[block]);
-        }
-    }
-    let blocks: BTreeSet<Block> = found.into_iter().collect();
-    let targets = function.blocks[header].term.targets();
-    let mut inside = targets.iter().filter(|target| blocks.contains(&target.block));
-    let entry = inside.next()?.block;
-    if inside.next().is_some() {
-        return None;
-    }
+    let Body { entry, blocks } = body(function, ways_in, dominators, header)?;
+    let blocks: BTreeSet<Block> = blocks.into_iter().collect();
     let turn = turn(function, header, &blocks)?;
     Some(Loop { header, entry, blocks, turn })
 }
