@@ -5,14 +5,15 @@
 //! - What is tested of a packet from a constant part of an address on is tested from the address, with more bytes.
 //! - What cuts a number to the bytes that are stored anyway is left out.
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::{insert, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Function, Inst, Op, Origin, Size, Type, Value};
 use crate::source::Span;
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let mut changed = false;
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
     for block in flow.order.iter().copied() {
@@ -29,7 +30,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
         }
         insert(insts, made);
     }
-    changed
+    Changes::VALUES.when(changed)
 }
 
 type Ops = IndexVec<Value, Option<Op>>;

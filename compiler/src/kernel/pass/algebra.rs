@@ -3,6 +3,7 @@
 //! Each rewriting gives an instruction on values that are there already, or one more constant: [`Rewritten`].
 
 use super::bounds::{greatest, shown};
+use super::changes::Changes;
 use super::flow::Flow;
 use super::fold::{evaluate, swapped};
 use super::{insert, note};
@@ -16,8 +17,8 @@ enum Rewritten {
     Op(Op),
 }
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let mut changed = false;
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
     for block in flow.order.iter().copied() {
@@ -49,7 +50,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
         }
         insert(insts, made);
     }
-    changed
+    Changes::VALUES.when(changed)
 }
 
 struct Known<'a> {

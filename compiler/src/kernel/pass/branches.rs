@@ -3,24 +3,26 @@
 use std::borrow::Cow;
 
 use super::Replacements;
+use super::changes::Changes;
 use super::flow::Flow;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Condition, Function, Op, Target, Terminator, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let mut order = Cow::Borrowed(&flow.order);
-    let mut changed = false;
+    let mut changes = Changes::NONE;
     for step in [constant_branches, forward_jumps, same_either_way, merge_blocks] {
-        if step(function, &order) {
-            changed = true;
+        let changed = step(function, &order);
+        if changed.any() {
+            changes = changes | changed;
             order = Cow::Owned(function.reverse_postorder());
         }
     }
-    clear_unreachable(function, &order) || changed
+    changes | Changes::JOINED.when(clear_unreachable(function, &order))
 }
 
-fn constant_branches(function: &mut Function, _: &[Block]) -> bool {
+fn constant_branches(function: &mut Function, _: &[Block]) -> Changes {
     let mut found = Vec::new();
     let definitions = function.definitions();
     for (id, block) in function.blocks.iter_enumerated() {
@@ -34,7 +36,7 @@ fn constant_branches(function: &mut Function, _: &[Block]) -> bool {
     for (id, target) in &found {
         function.blocks[*id].term = Terminator::Jump(target.clone());
     }
-    !found.is_empty()
+    Changes::WAYS.when(!found.is_empty())
 }
 
 /// Where a block leads that holds nothing but a jump.
@@ -59,8 +61,8 @@ fn destination<'a>(function: &'a Function, target: &'a Target) -> Option<&'a Tar
     None
 }
 
-fn forward_jumps(function: &mut Function, order: &[Block]) -> bool {
-    let mut changed = false;
+fn forward_jumps(function: &mut Function, order: &[Block]) -> Changes {
+    let mut changes = Changes::NONE;
     for id in order.iter().copied() {
         let before = &function.blocks[id].term;
         let meet = matches!(before, Terminator::Branch { then, otherwise, .. } if then == otherwise);
@@ -80,16 +82,18 @@ fn forward_jumps(function: &mut Function, order: &[Block]) -> bool {
             other => other,
         };
         if term != *before {
+            let asks = |term: &Terminator| matches!(term, Terminator::Branch { .. });
+            let same_ways = asks(before) == asks(&term);
+            changes = changes | if same_ways { Changes::JOINED } else { Changes::WAYS };
             function.blocks[id].term = term;
-            changed = true;
         }
     }
-    changed
+    changes
 }
 
 /// Where both ways of a branch lead to one block with the same arguments, there is nothing to ask; a constant is the same
 /// as the number that was just found to be it.
-fn same_either_way(function: &mut Function, order: &[Block]) -> bool {
+fn same_either_way(function: &mut Function, order: &[Block]) -> Changes {
     let mut found = Vec::new();
     let definitions = function.definitions();
     for id in order.iter().copied() {
@@ -120,7 +124,7 @@ fn same_either_way(function: &mut Function, order: &[Block]) -> bool {
     for (id, target) in &found {
         function.blocks[*id].term = Terminator::Jump(target.clone());
     }
-    !found.is_empty()
+    Changes::WAYS.when(!found.is_empty())
 }
 
 /// The target of a block that only jumps on, or the block itself.
@@ -144,7 +148,7 @@ fn stands_for(
 }
 
 /// Appends a block to its only predecessor if that only jumps there.
-fn merge_blocks(function: &mut Function, order: &[Block]) -> bool {
+fn merge_blocks(function: &mut Function, order: &[Block]) -> Changes {
     let mut predecessors: IndexVec<Block, usize> = function.blocks.iter().map(|_| 0).collect();
     for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
         predecessors[target.block] += 1;
@@ -177,8 +181,7 @@ fn merge_blocks(function: &mut Function, order: &[Block]) -> bool {
             merged = true;
         }
     }
-    replacements.apply(function);
-    merged
+    Changes::VALUES.when(replacements.apply(function)) | Changes::JOINED.when(merged)
 }
 
 /// What cannot be reached keeps no instructions, so that it keeps no value alive either.

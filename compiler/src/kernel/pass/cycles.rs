@@ -7,13 +7,14 @@
 //!     goes to inner(q), outer(q)
 //! ```
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::{Replacements, params};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let stands_for = stands_for(function, &flow.order);
     let mut replacements = Replacements::default();
     let mut removed: IndexVec<Block, Vec<usize>> = function.blocks.iter().map(|_| Vec::new()).collect();
@@ -25,7 +26,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
             }
         }
     }
-    params::drop_replaced(function, &removed, &replacements)
+    Changes::VALUES.when(params::drop_replaced(function, &removed, &replacements))
 }
 
 /// The one value that each value is: a parameter is itself where different values come in.

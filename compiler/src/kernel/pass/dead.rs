@@ -1,21 +1,25 @@
 //! Removes instructions and block parameters that nobody needs.
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::params;
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Op, Terminator, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let needed = needed(function, flow);
     let entry = function.entry();
-    let (mut changed, mut drops) = (false, false);
+    let (mut changed, mut drops, mut accesses) = (false, false, false);
     let mut removed: IndexVec<Block, Vec<usize>> = function.blocks.iter().map(|_| Vec::new()).collect();
     for id in function.blocks.ids() {
         let block = &mut function.blocks[id];
-        let before = block.insts.len();
-        block.insts.retain(|inst| !inst.op.is_pure() || inst.result.is_some_and(|result| needed[result]));
-        changed |= block.insts.len() != before;
+        block.insts.retain(|inst| {
+            let is_needed = !inst.op.is_pure() || inst.result.is_some_and(|result| needed[result]);
+            changed |= !is_needed;
+            accesses |= !is_needed && matches!(inst.op, Op::Load { .. } | Op::Call { .. });
+            is_needed
+        });
         if id != entry {
             let unused = block.params.iter().enumerate().filter(|(_, param)| !needed[**param]);
             removed[id].extend(unused.map(|(index, _)| index));
@@ -25,7 +29,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
     if drops {
         params::remove(function, &removed);
     }
-    changed || drops
+    Changes::GONE.when(changed || drops) | Changes::MEMORY.when(accesses)
 }
 
 /// What effects, branches and results depend on.

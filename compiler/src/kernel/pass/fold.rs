@@ -1,13 +1,14 @@
 //! Works out at compile time what is known, and drops what does nothing.
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::turns::Turns;
 use super::{Replacements, bounds, note};
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Condition, Function, Op, Slot, SlotData, Type, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
     let mut replacements = Replacements::default();
     let mut changed = false;
@@ -29,7 +30,8 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
             note(&mut ops, result, &inst.op);
         }
     }
-    replacements.apply(function) || changed
+    changed |= replacements.apply(function);
+    Changes::VALUES.when(changed)
 }
 
 enum Simpler {

@@ -8,14 +8,15 @@
 
 use smallvec::SmallVec;
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::places::{Place, Places, Root};
 use super::{Replacements, constants};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Kfunc, Op, Size, Type, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let places = Places::new(function, &flow.order);
     let mut ends: IndexVec<Block, Option<Known>> = function.blocks.iter().map(|_| None).collect();
     let mut finder = Finder {
@@ -34,7 +35,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
         ends[block] = Some(known);
     }
     let Finder { replacements, changes, useless, .. } = finder;
-    let changed = !changes.is_empty() || !useless.is_empty();
+    let mut changed = !changes.is_empty() || !useless.is_empty();
     for ((block, at), op) in changes {
         function.blocks[block].insts[at].op = op;
     }
@@ -42,7 +43,8 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
     for (block, at) in useless.into_iter().rev() {
         function.blocks[block].insts.remove(at);
     }
-    replacements.apply(function) || changed
+    changed |= replacements.apply(function);
+    (Changes::VALUES | Changes::MEMORY).when(changed)
 }
 
 /// The content of memory, as far as it is known.

@@ -7,6 +7,7 @@ mod bounds;
 mod branches;
 mod callbacks;
 mod carried;
+mod changes;
 mod cycles;
 mod dead;
 mod decide;
@@ -39,25 +40,43 @@ use super::Checks;
 use super::mir::verify::{VerifyError, verify};
 use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
 use crate::index::{Id, IndexVec};
+use changes::Changes;
 use flow::Flow;
 
-/// A pass says whether it changed anything.
-type Pass = fn(&mut Function, &Flow) -> bool;
+/// A pass that is run again when others have changed something.
+struct Pass {
+    name: &'static str,
+    /// Says what it changed.
+    run: fn(&mut Function, &Flow) -> Changes,
+    /// After which changes it may find something that it did not find before.
+    after: Changes,
+}
 
-const PASSES: &[(&str, Pass)] = &[
-    ("params", params::run),
-    ("cycles", cycles::run),
-    ("fold", fold::run),
-    ("algebra", algebra::run),
-    ("accesses", accesses::run),
-    ("values", values::run),
-    ("loads", loads::run),
-    ("stores", stores::run),
-    ("promote", promote::run),
-    ("threads", threads::run),
-    ("branches", branches::run),
-    ("twins", twins::run),
-    ("dead", dead::run),
+const fn pass(name: &'static str, run: fn(&mut Function, &Flow) -> Changes, after: Changes) -> Pass {
+    Pass { name, run, after }
+}
+
+/// Changes after which passes that look at values find more.
+const OF_VALUES: Changes = Changes::VALUES.and(Changes::WAYS);
+/// The same for those that look at memory, and at who may know an address.
+const OF_MEMORY: Changes = OF_VALUES.and(Changes::MEMORY).and(Changes::GONE);
+/// The same for those that look at the form of blocks.
+const OF_BLOCKS: Changes = OF_MEMORY.and(Changes::MOVED).and(Changes::JOINED);
+
+const PASSES: &[Pass] = &[
+    pass("params", params::run, OF_VALUES),
+    pass("cycles", cycles::run, OF_VALUES),
+    pass("fold", fold::run, OF_VALUES),
+    pass("algebra", algebra::run, Changes::VALUES),
+    pass("accesses", accesses::run, Changes::VALUES),
+    pass("values", values::run, OF_VALUES),
+    pass("loads", loads::run, OF_MEMORY),
+    pass("stores", stores::run, OF_MEMORY),
+    pass("promote", promote::run, OF_MEMORY),
+    pass("threads", threads::run, OF_BLOCKS),
+    pass("branches", branches::run, OF_BLOCKS),
+    pass("twins", twins::run, OF_BLOCKS),
+    pass("dead", dead::run, OF_VALUES.and(Changes::MEMORY)),
 ];
 
 /// A pass that asks nothing of the others.
@@ -108,7 +127,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let each = PASSES.iter().map(|(name, _)| *name).chain(LAST.iter().map(|(name, _)| *name));
+    let each = PASSES.iter().map(|pass| pass.name).chain(LAST.iter().map(|(name, _)| *name));
     std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS])
 }
 
@@ -230,10 +249,7 @@ fn call_all(
     Ok(())
 }
 
-/// Passes after which control may go other ways: blocks, and the ends of blocks.
-const RESHAPING: &[&str] = &["threads", "branches", "twins"];
-
-/// Which of [`PASSES`] change nothing of a function as it is: bit 0 is the first.
+/// Which of [`PASSES`] find nothing in a function as it is: bit 0 is the first.
 type Settled = u32;
 
 /// Runs passes in turn until none changes anything any more; `settled` says of which that is known, before and behind.
@@ -250,32 +266,32 @@ fn improve(
         Effort::SmallFrames => SMALL_FRAMES.contains(&name),
         Effort::LoopsApart | Effort::AllApart => !MIXES_LOOPS.contains(&name),
     };
-    let passes = PASSES.iter().enumerate().filter(|(_, (name, _))| wanted(name));
-    let passes: Vec<_> = passes.map(|(bit, (name, pass))| (1 << bit, *name, pass)).collect();
-    let all = passes.iter().fold(0, |all, (bit, ..)| all | bit);
+    let passes: Vec<_> = PASSES.iter().enumerate().filter(|(_, pass)| wanted(pass.name)).collect();
+    let all = passes.iter().fold(0, |all, (bit, _)| all | 1 << bit);
     let mut flow = None;
-    for (bit, name, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
+    for (bit, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
         if *settled & all == all {
             break;
         }
-        // A pass that changed nothing does not change what has not changed since.
-        if *settled & bit != 0 {
+        // What found nothing finds nothing until something that it looks at has changed.
+        if *settled & 1 << bit != 0 {
             continue;
         }
         let function = &mut program.functions[at];
         let ways = flow.get_or_insert_with(|| Flow::new(function));
-        if pass(function, ways) {
-            *settled = 0;
-            if RESHAPING.contains(name) {
+        let changes = (pass.run)(function, ways);
+        *settled |= 1 << bit;
+        if changes.any() {
+            let again = PASSES.iter().enumerate().filter(|(_, other)| other.after.meet(changes));
+            *settled &= again.fold(!0, |kept, (bit, _)| kept & !(1 << bit));
+            if changes.meet(Changes::JOINED | Changes::WAYS) {
                 flow = None;
             }
-            watch(name, program);
-        } else {
-            *settled |= bit;
+            watch(pass.name, program);
         }
-        check(&program.functions[at], name, checks)?;
+        check(&program.functions[at], pass.name, checks)?;
         if let (Checks::EveryStage, Some(flow)) = (checks, &flow) {
-            unchanged(&program.functions[at], flow, name)?;
+            unchanged(&program.functions[at], flow, pass.name)?;
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Replacements;
+use super::changes::Changes;
 use super::flow::Flow;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Value};
@@ -10,10 +11,10 @@ use crate::kernel::mir::{Block, Function, Value};
 /// What the jumps to each block pass to it.
 type Incoming<'a> = IndexVec<Block, SmallVec<[&'a [Value]; 2]>>;
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let (removed, replacements) = replaceable(function, flow);
-    drop_replaced(function, &removed, &replacements)
+    Changes::VALUES.when(drop_replaced(function, &removed, &replacements))
 }
 
 /// The parameters of each block that always have one value, by their positions, and that value.

@@ -8,18 +8,19 @@
 
 use std::collections::BTreeMap;
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::{Replacements, repair};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Inst, Op, Size, Type, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let candidates = candidates(function, &flow.order);
     for (addresses, ty) in &candidates {
         promote(function, flow, addresses, *ty);
     }
-    !candidates.is_empty()
+    (Changes::VALUES | Changes::MEMORY).when(!candidates.is_empty())
 }
 
 /// Bytes of the frame: where they start, and the size of the slot. Slots that are there in turn may stand for each other.

@@ -4,17 +4,18 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::places::{Place, Places, Root};
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Inst, Op};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     if function.slot_bytes == 0 {
-        return false;
+        return Changes::NONE;
     }
-    let Some(pass) = Needs::new(function, &flow.order) else { return false };
+    let Some(pass) = Needs::new(function, &flow.order) else { return Changes::NONE };
     // For each block, which bytes of the frame somebody may read from its start on.
     let (mut starts, set) = pass.alone(function, &flow.order);
     let mut needed = vec![0; pass.words];
@@ -46,7 +47,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
     for (block, at) in &useless {
         function.blocks[*block].insts.remove(*at);
     }
-    !useless.is_empty()
+    (Changes::MEMORY | Changes::GONE).when(!useless.is_empty())
 }
 
 /// A set of the frame's bytes for each block.

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use super::changes::Changes;
 use super::flow::Flow;
 use super::fold::{evaluate, holds, narrowed, swapped};
 use super::{constants, repair, uses};
@@ -25,14 +26,14 @@ const MAX_THREADS: usize = 32;
 /// Instructions of a block that asks which may be made again.
 const MAX_INSTS: usize = 3;
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     if !thread_first(function, flow) {
-        return false;
+        return Changes::NONE;
     }
     // One at a time: each changes who comes from where.
     (1..MAX_THREADS).take_while(|_| thread_first(function, &Flow::without_turns(function))).count();
-    true
+    Changes::WAYS | Changes::VALUES
 }
 
 /// Who comes from where, and what is constant.

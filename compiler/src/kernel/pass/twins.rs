@@ -1,11 +1,12 @@
 //! Makes one block of those that do the same and then go the same way.
 
+use super::changes::Changes;
 use super::flow::Flow;
 use crate::index::{FastMap, Id, IndexVec};
 use crate::kernel::mir::{Block, Function, Op, SlotData, Target, Terminator, Value};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let mut firsts: FastMap<Content, Block> = FastMap::default();
     let mut stands_for: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
     let mut changed = false;
@@ -23,7 +24,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
         }
     }
     if !changed {
-        return false;
+        return Changes::NONE;
     }
     for block in &flow.order {
         let term = &mut function.blocks[*block].term;
@@ -39,7 +40,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
             *term = Terminator::Jump(then.clone());
         }
     }
-    true
+    Changes::WAYS
 }
 
 /// Instructions and the end, with the block's own values counted from the first.

@@ -13,14 +13,15 @@ use std::hash::BuildHasher;
 use rustc_hash::FxBuildHasher;
 
 use super::bounds::{self, Bounds};
+use super::changes::Changes;
 use super::flow::Flow;
 use super::turns::Turns;
 use super::{Replacements, note};
 use crate::index::{FastMap, Id, IndexVec, Lists};
 use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Type, Value, WaysIn};
 
-/// Runs the pass; gives whether anything changed.
-pub fn run(function: &mut Function, flow: &Flow) -> bool {
+/// Runs the pass.
+pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let blocks = flow.order.iter().rev();
     let below: Vec<(Block, Block)> =
         blocks.filter_map(|block| Some((flow.dominators.immediate(*block)?, *block))).collect();
@@ -38,7 +39,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> bool {
         checked: Scoped::default(),
         hoisted: Vec::new(),
         inserted: Vec::new(),
-        changed: false,
+        changes: Changes::NONE,
         function,
     };
     walk.all(&below);
@@ -191,7 +192,7 @@ struct Walk<'a> {
     hoisted: Vec<Inst>,
     /// Instructions for the start of a block, in order.
     inserted: Vec<(Block, Inst)>,
-    changed: bool,
+    changes: Changes,
 }
 
 /// How far the scopes were filled.
@@ -275,7 +276,7 @@ impl Walk<'_> {
     /// What stands for a value that is read here.
     fn noted_operand(&mut self, value: Value) -> Value {
         let by = self.operand(value);
-        self.changed |= by != value;
+        self.changes = self.changes | Changes::VALUES.when(by != value);
         by
     }
 
@@ -314,7 +315,7 @@ impl Walk<'_> {
         self.ops[result] = Some(inst.op.clone());
         if is_leaf {
             self.leaves.set(&inst.op, result);
-            self.changed |= block != self.function.entry();
+            self.changes = self.changes | Changes::MOVED.when(block != self.function.entry());
             self.hoisted.push(inst.clone());
             return false;
         }
@@ -328,7 +329,7 @@ impl Walk<'_> {
 
     fn replace(&mut self, value: Value, by: Value) -> bool {
         self.replacements.replace(value, by);
-        self.changed = true;
+        self.changes = self.changes | Changes::VALUES;
         false
     }
 
@@ -431,7 +432,7 @@ impl Walk<'_> {
         }
     }
 
-    fn finish(self) -> bool {
+    fn finish(self) -> Changes {
         let function = self.function;
         for (block, inst) in self.inserted.into_iter().rev() {
             function.blocks[block].insts.insert(0, inst);
@@ -440,7 +441,7 @@ impl Walk<'_> {
         let rest = std::mem::take(&mut function.blocks[entry].insts);
         function.blocks[entry].insts = self.hoisted.into_iter().chain(rest).collect();
         self.replacements.apply(function);
-        self.changed
+        self.changes
     }
 }
 
