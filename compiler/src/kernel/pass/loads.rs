@@ -6,6 +6,8 @@
 //!
 //! What is known at the start of a block is what all blocks before it agree on; nothing, where a loop comes back.
 
+use std::rc::Rc;
+
 use smallvec::SmallVec;
 
 use super::changes::Changes;
@@ -18,7 +20,7 @@ use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Kfunc, Op, Size,
 /// Runs the pass.
 pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let places = Places::new(function, &flow.order);
-    let mut ends: IndexVec<Block, Option<Known>> = function.blocks.iter().map(|_| None).collect();
+    let mut ends: IndexVec<Block, End> = function.blocks.iter().map(|_| End::default()).collect();
     let mut finder = Finder {
         function,
         places,
@@ -28,11 +30,12 @@ pub fn run(function: &mut Function, flow: &Flow) -> Changes {
         useless: Vec::new(),
     };
     for block in flow.order.iter().copied() {
-        let mut known = at_start(&ends, &flow.ways_in[block]);
+        let mut known = at_start(&mut ends, &flow.ways_in[block]);
         for (at, inst) in function.blocks[block].insts.iter().enumerate() {
             finder.inst(inst, (block, at), &mut known);
         }
-        ends[block] = Some(known);
+        let ways = function.blocks[block].term.successors().count();
+        ends[block] = End { known: Some(known), ways };
     }
     let Finder { replacements, changes, useless, .. } = finder;
     let mut changed = !changes.is_empty() || !useless.is_empty();
@@ -96,24 +99,42 @@ fn cut(bits: u64, bytes: i64) -> u64 {
 struct Entry {
     map: Value,
     /// The key's bytes: values with their offsets and ends.
-    key: Vec<(i64, i64, Held)>,
+    key: Rc<[(i64, i64, Held)]>,
     result: Value,
 }
 
 /// Facts that are kept at most: a bound on the work.
 const MAX_FACTS: usize = 64;
 
-fn at_start(ends: &IndexVec<Block, Option<Known>>, ways_in: &[Block]) -> Known {
-    let known = |from: &Block| ends[*from].as_ref();
+/// What is known at the end of a block, until the last block behind it has seen it.
+#[derive(Default)]
+struct End {
+    known: Option<Known>,
+    /// Ways out that were not taken yet.
+    ways: usize,
+}
+
+fn at_start(ends: &mut IndexVec<Block, End>, ways_in: &[Block]) -> Known {
     let Some((first, others)) = ways_in.split_first() else { return Known::default() };
-    let others: Option<SmallVec<[&Known; 4]>> = others.iter().map(known).collect();
-    let (Some(first), Some(others)) = (known(first), others) else { return Known::default() };
-    let is_content = |one: &&Content| others.iter().all(|other| other.contents.contains(one));
-    let is_entry = |one: &&Entry| others.iter().all(|other| other.entries.contains(one));
-    Known {
-        contents: first.contents.iter().filter(is_content).copied().collect(),
-        entries: first.entries.iter().filter(is_entry).cloned().collect(),
+    if ways_in.iter().any(|from| ends[*from].known.is_none()) {
+        return Known::default();
     }
+    ends[*first].ways -= 1;
+    let last = ends[*first].ways == 0 && !others.contains(first);
+    let start = if last { ends[*first].known.take() } else { ends[*first].known.clone() };
+    let mut start = start.unwrap_or_default();
+    for from in others {
+        let end = &mut ends[*from];
+        if let Some(other) = &end.known {
+            start.contents.retain(|one| other.contents.contains(one));
+            start.entries.retain(|one| other.entries.contains(one));
+        }
+        end.ways -= 1;
+        if end.ways == 0 {
+            end.known = None;
+        }
+    }
+    start
 }
 
 struct Finder<'a> {
@@ -270,11 +291,11 @@ impl Finder<'_> {
     }
 
     /// The values that a slot holds from a place on, if they are known for all of its bytes.
-    fn key(&self, place: Place, known: &Known) -> Option<Vec<(i64, i64, Held)>> {
+    fn key(&self, place: Place, known: &Known) -> Option<Rc<[(i64, i64, Held)]>> {
         if place.root != Root::Frame || !place.exact {
             return None;
         }
-        let mut key = Vec::new();
+        let mut key: SmallVec<[(i64, i64, Held); 4]> = SmallVec::new();
         let mut at = place.start;
         while at < place.end {
             let next =
@@ -282,7 +303,7 @@ impl Finder<'_> {
             key.push((at - place.start, next.place.end - place.start, next.held));
             at = next.place.end;
         }
-        (at == place.end).then_some(key)
+        (at == place.end).then(|| Rc::from(key.as_slice()))
     }
 }
 

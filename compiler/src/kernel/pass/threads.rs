@@ -28,11 +28,12 @@ const MAX_INSTS: usize = 3;
 
 /// Runs the pass.
 pub fn run(function: &mut Function, flow: &Flow) -> Changes {
-    if !thread_first(function, flow) {
-        return Changes::NONE;
-    }
+    let Some(mut flow) = thread_first(function, flow) else { return Changes::NONE };
     // One at a time: each changes who comes from where.
-    (1..MAX_THREADS).take_while(|_| thread_first(function, &Flow::without_turns(function))).count();
+    for _ in 1..MAX_THREADS {
+        let Some(changed) = thread_first(function, &flow) else { break };
+        flow = changed;
+    }
     Changes::WAYS | Changes::VALUES
 }
 
@@ -42,16 +43,16 @@ struct Known<'a> {
     constants: IndexVec<Value, Option<u64>>,
 }
 
-fn thread_first(function: &mut Function, flow: &Flow) -> bool {
+/// Passes by the first block that can be; gives how control goes then.
+fn thread_first(function: &mut Function, flow: &Flow) -> Option<Flow> {
     let known = Known { flow, constants: constants(function) };
     for join in &flow.order {
         let decided = known.decided(function, *join);
         if !decided.is_empty() {
-            pass_by(function, *join, &decided);
-            return true;
+            return Some(pass_by(function, *join, &decided));
         }
     }
-    false
+    None
 }
 
 impl Known<'_> {
@@ -181,10 +182,12 @@ fn only_asks(data: &BlockData) -> bool {
 }
 
 /// Lets blocks go where the question would lead them, each through a block of its own that makes what the block makes
-/// that asks.
-fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) {
+/// that asks. Gives how control goes then.
+fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) -> Flow {
     let data = function.blocks[join].clone();
-    let Terminator::Branch { then, otherwise, .. } = &data.term else { return };
+    let Terminator::Branch { then, otherwise, .. } = &data.term else {
+        return Flow::without_turns(function);
+    };
     let results = data.insts.iter().filter_map(|inst| inst.result);
     let made: Vec<Value> = data.params.iter().copied().chain(results).collect();
     let mut definitions: BTreeMap<Value, BTreeMap<Block, Value>> =
@@ -218,9 +221,9 @@ fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) {
             places.extend(stands_for.get(value).map(|stands| (way, *stands)));
         }
     }
-    let order = function.reverse_postorder();
-    let ways_in = function.ways_in(&order);
+    let flow = Flow::without_turns(function);
     for (value, places) in definitions {
-        repair::run(function, (&order, &ways_in), value, &places, Some(join));
+        repair::run(function, (&flow.order, &flow.ways_in), value, &places, Some(join));
     }
+    flow
 }

@@ -107,15 +107,16 @@ impl Made {
         FxBuildHasher.hash_one(op) as usize & (self.last.len() - 1)
     }
 
-    /// The value that is made like this.
+    /// The value that is made like this, of which the hash is known.
     fn get(
         &self,
+        hash: usize,
         op: &Op,
         ty: Type,
         ops: &IndexVec<Value, Option<Op>>,
         types: &IndexVec<Value, Type>,
     ) -> Option<Value> {
-        let mut at = self.last[self.hash(op)];
+        let mut at = self.last[hash];
         while let Some(entry) = at.checked_sub(1).map(|index| &self.entries[index as usize]) {
             if types[entry.value] == ty && ops[entry.value].as_ref() == Some(op) {
                 return Some(entry.value);
@@ -125,8 +126,7 @@ impl Made {
         None
     }
 
-    fn set(&mut self, op: &Op, value: Value) {
-        let hash = self.hash(op);
+    fn set(&mut self, hash: usize, value: Value) {
         self.entries.push(Entry { value, hash, before: self.last[hash] });
         self.last[hash] = self.entries.len() as u32;
     }
@@ -307,23 +307,25 @@ impl Walk<'_> {
         }
         let is_leaf = inst.op.is_leaf();
         let made = if is_leaf { &self.leaves } else { &self.made };
-        if let Some(value) = made.get(&inst.op, ty, &self.ops, &self.function.values)
+        let hash = made.hash(&inst.op);
+        if let Some(value) = made.get(hash, &inst.op, ty, &self.ops, &self.function.values)
             && (!shows_bounds(&inst.op) || self.turns.made_in_that_of(block, value))
         {
             return self.replace(result, value);
         }
         self.ops[result] = Some(inst.op.clone());
         if is_leaf {
-            self.leaves.set(&inst.op, result);
+            self.leaves.set(hash, result);
             self.changes = self.changes | Changes::MOVED.when(block != self.function.entry());
-            self.hoisted.push(inst.clone());
+            let op = std::mem::replace(&mut inst.op, Op::Const(0));
+            self.hoisted.push(Inst { op, ..*inst });
             return false;
         }
         if let Op::Below { value, bound } = inst.op {
             let number = self.number(value);
             self.checked.set((number, ty), (result, bound));
         }
-        self.made.set(&inst.op, result);
+        self.made.set(hash, result);
         true
     }
 
@@ -335,11 +337,12 @@ impl Walk<'_> {
 
     /// A constant or an address, at the entry.
     fn leaf(&mut self, op: Op, ty: Type) -> Value {
-        if let Some(value) = self.leaves.get(&op, ty, &self.ops, &self.function.values) {
+        let hash = self.leaves.hash(&op);
+        if let Some(value) = self.leaves.get(hash, &op, ty, &self.ops, &self.function.values) {
             return value;
         }
         let value = self.value(ty, op.clone(), None);
-        self.leaves.set(&op, value);
+        self.leaves.set(hash, value);
         let span = self.function.span;
         self.hoisted.push(Inst { result: Some(value), op, span });
         value
