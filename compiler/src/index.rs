@@ -47,6 +47,26 @@ impl<I: Id, T> IndexVec<I, T> {
         IndexVec { items: Vec::new(), id: PhantomData }
     }
 
+    /// The same item for so many ids, with room for a few more.
+    pub fn filled(ids: usize, item: T) -> Self
+    where
+        T: Clone,
+    {
+        let mut items = Vec::with_capacity(ids + ids / 8 + 8);
+        items.resize(ids, item);
+        IndexVec { items, id: PhantomData }
+    }
+
+    /// Appends as many of an item as it takes for an id to have one.
+    pub fn grow_to(&mut self, id: I, item: T)
+    where
+        T: Clone,
+    {
+        if self.items.len() <= id.index() {
+            self.items.resize(id.index() + 1, item);
+        }
+    }
+
     /// Appends an item and gives its id.
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);

@@ -6,7 +6,7 @@
 
 use regalloc2::{Operand, OperandConstraint, OperandKind, RegClass, VReg};
 
-use super::isel::{Function, Inst, Kind};
+use super::isel::{Block, Function, Inst, Kind};
 use super::regalloc::operands;
 
 /// Makes the copies.
@@ -21,7 +21,7 @@ pub fn copy_at_fixed(function: &mut Function) {
         })
     };
     for block in &mut function.blocks {
-        let mut insts = Vec::with_capacity(block.insts.len());
+        let mut insts = Vec::with_capacity(block.insts.len() + 4);
         for mut inst in std::mem::take(&mut block.insts) {
             let span = inst.span;
             let mut after = Vec::new();
@@ -60,28 +60,48 @@ pub fn copy_at_fixed(function: &mut Function) {
 }
 
 /// A set of virtual registers.
-#[derive(Clone, PartialEq, Eq)]
 struct Set(Vec<u64>);
 
 impl Set {
     fn new(registers: usize) -> Set {
         Set(vec![0; registers.div_ceil(64)])
     }
+}
 
-    fn insert(&mut self, value: VReg) {
-        self.0[value.vreg() / 64] |= 1 << (value.vreg() % 64);
+fn insert(set: &mut [u64], value: VReg) {
+    set[value.vreg() / 64] |= 1 << (value.vreg() % 64);
+}
+
+fn remove(set: &mut [u64], value: VReg) {
+    set[value.vreg() / 64] &= !(1 << (value.vreg() % 64));
+}
+
+fn contains(set: &[u64], value: VReg) -> bool {
+    set[value.vreg() / 64] >> (value.vreg() % 64) & 1 == 1
+}
+
+fn extend(set: &mut [u64], other: &[u64]) {
+    set.iter_mut().zip(other).for_each(|(word, other)| *word |= other);
+}
+
+/// A set for each block.
+struct Sets {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Sets {
+    fn new(function: &Function) -> Sets {
+        let words = function.registers.div_ceil(64);
+        Sets { words, bits: vec![0; words * function.blocks.len()] }
     }
 
-    fn remove(&mut self, value: VReg) {
-        self.0[value.vreg() / 64] &= !(1 << (value.vreg() % 64));
+    fn of(&self, block: usize) -> &[u64] {
+        &self.bits[block * self.words..][..self.words]
     }
 
-    fn contains(&self, value: VReg) -> bool {
-        self.0[value.vreg() / 64] >> (value.vreg() % 64) & 1 == 1
-    }
-
-    fn extend(&mut self, other: &Set) {
-        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    fn of_mut(&mut self, block: usize) -> &mut [u64] {
+        &mut self.bits[block * self.words..][..self.words]
     }
 }
 
@@ -98,35 +118,35 @@ impl Lasting {
         let mut lasting =
             Lasting { outlives: Set::new(function.registers), same: (0..function.registers).collect() };
         let mut outlives = Set::new(function.registers);
+        let mut live = Set::new(function.registers);
         for block in &function.blocks {
-            let mut live = live_out(function, &live_in, block);
+            live_out(&live_in, block, &mut live.0);
             for (successor, args) in block.successors.iter().zip(&block.args) {
                 for (param, arg) in function.blocks[*successor].params.iter().zip(args) {
-                    if !live_in[*successor].contains(*arg) {
+                    if !contains(live_in.of(*successor), *arg) {
                         lasting.join(*param, *arg);
                     }
                 }
             }
             for inst in block.insts.iter().rev() {
                 if let Kind::Call { result, .. } = &inst.kind {
-                    let own = result.filter(|result| !outlives.contains(*result));
-                    outlives.extend(&live);
-                    own.into_iter().for_each(|result| outlives.remove(result));
+                    let own = result.filter(|result| !contains(&outlives.0, *result));
+                    extend(&mut outlives.0, &live.0);
+                    own.into_iter().for_each(|result| remove(&mut outlives.0, result));
                 }
                 let operands = operands(&inst.kind);
                 if let Some((value, source)) = reused(&operands)
-                    && !live.contains(source)
+                    && !contains(&live.0, source)
                 {
                     lasting.join(value, source);
                 }
-                step(&mut live, &operands);
+                step(&mut live.0, &operands);
             }
         }
         for value in 0..function.registers {
-            let register = VReg::new(value, RegClass::Int);
-            if outlives.contains(register) {
+            if contains(&outlives.0, VReg::new(value, RegClass::Int)) {
                 let root = lasting.root(value);
-                lasting.outlives.insert(VReg::new(root, RegClass::Int));
+                insert(&mut lasting.outlives.0, VReg::new(root, RegClass::Int));
             }
         }
         lasting
@@ -145,7 +165,7 @@ impl Lasting {
     }
 
     fn lasts(&self, value: VReg) -> bool {
-        self.outlives.contains(VReg::new(self.root(value.vreg()), RegClass::Int))
+        contains(&self.outlives.0, VReg::new(self.root(value.vreg()), RegClass::Int))
     }
 }
 
@@ -158,56 +178,50 @@ fn reused(operands: &[Operand]) -> Option<(VReg, VReg)> {
 }
 
 /// From what is live behind an instruction with these operands to what is live before it.
-fn step(live: &mut Set, operands: &[Operand]) {
+fn step(live: &mut [u64], operands: &[Operand]) {
     let is_def = |kind: OperandKind| kind == OperandKind::Def;
-    operands.iter().filter(|one| is_def(one.kind())).for_each(|one| live.remove(one.vreg()));
-    operands.iter().filter(|one| !is_def(one.kind())).for_each(|one| live.insert(one.vreg()));
+    operands.iter().filter(|one| is_def(one.kind())).for_each(|one| remove(live, one.vreg()));
+    operands.iter().filter(|one| !is_def(one.kind())).for_each(|one| insert(live, one.vreg()));
 }
 
-fn live_out(function: &Function, live_in: &[Set], block: &super::isel::Block) -> Set {
-    let mut live = Set::new(function.registers);
-    block.successors.iter().for_each(|successor| live.extend(&live_in[*successor]));
-    block.args.iter().flatten().for_each(|arg| live.insert(*arg));
-    live
+fn live_out(live_in: &Sets, block: &Block, live: &mut [u64]) {
+    live.fill(0);
+    block.successors.iter().for_each(|successor| extend(live, live_in.of(*successor)));
+    block.args.iter().flatten().for_each(|arg| insert(live, *arg));
 }
 
-/// What a block does to what is live: before it, that is what it reads, and of what is live behind it all that it does
-/// not set.
-struct Effect {
-    reads: Set,
-    sets: Set,
-}
-
-impl Effect {
-    fn of(function: &Function, block: &super::isel::Block) -> Effect {
-        let mut effect = Effect { reads: Set::new(function.registers), sets: Set::new(function.registers) };
-        block.args.iter().flatten().for_each(|arg| effect.reads.insert(*arg));
+/// What blocks do to what is live: before each, that is what it reads, and of what is live behind it all that it does not
+/// set.
+fn effects(function: &Function) -> (Sets, Sets) {
+    let (mut reads, mut sets) = (Sets::new(function), Sets::new(function));
+    for (at, block) in function.blocks.iter().enumerate() {
+        let (reads, sets) = (reads.of_mut(at), sets.of_mut(at));
+        block.args.iter().flatten().for_each(|arg| insert(reads, *arg));
         for inst in block.insts.iter().rev() {
             let operands = operands(&inst.kind);
-            step(&mut effect.reads, &operands);
+            step(reads, &operands);
             let defs = operands.iter().filter(|one| one.kind() == OperandKind::Def);
-            defs.for_each(|one| effect.sets.insert(one.vreg()));
+            defs.for_each(|one| insert(sets, one.vreg()));
         }
         for param in &block.params {
-            effect.reads.remove(*param);
-            effect.sets.insert(*param);
+            remove(reads, *param);
+            insert(sets, *param);
         }
-        effect
     }
+    (reads, sets)
 }
 
-fn live_in(function: &Function) -> Vec<Set> {
-    let effects: Vec<Effect> = function.blocks.iter().map(|block| Effect::of(function, block)).collect();
-    let mut live_in: Vec<Set> = effects.iter().map(|effect| effect.reads.clone()).collect();
+fn live_in(function: &Function) -> Sets {
+    let (mut live_in, sets) = effects(function);
     let mut live = Set::new(function.registers);
     let mut changed = true;
     while changed {
         changed = false;
         for (at, block) in function.blocks.iter().enumerate().rev() {
             live.0.fill(0);
-            block.successors.iter().for_each(|successor| live.extend(&live_in[*successor]));
-            let words = live.0.iter().zip(&effects[at].sets.0).map(|(live, set)| live & !set);
-            for (known, word) in live_in[at].0.iter_mut().zip(words) {
+            block.successors.iter().for_each(|successor| extend(&mut live.0, live_in.of(*successor)));
+            let words = live.0.iter().zip(sets.of(at)).map(|(live, set)| live & !set);
+            for (known, word) in live_in.of_mut(at).iter_mut().zip(words) {
                 changed |= word & !*known != 0;
                 *known |= word;
             }

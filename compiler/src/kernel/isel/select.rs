@@ -108,7 +108,7 @@ impl Selector<'_> {
         let function = self.function;
         let data = &function.blocks[id];
         let params: Vec<_> = data.params.iter().map(|value| self.define(*value)).collect();
-        self.block = Block::default();
+        self.block = Block { insts: Vec::with_capacity(data.insts.len() + 4), ..Block::default() };
         self.addresses = self.at_start(id);
         self.span = data.insts.first().map_or(data.span, |inst| inst.span);
         if id == function.entry() {

@@ -133,7 +133,12 @@ impl Builder {
         let span = self.span;
         let unfinished = Terminator::Jump(Target::to(Block::new(0)));
         self.state.push(BlockState::default());
-        self.function.blocks.push(BlockData { params: Vec::new(), insts: Vec::new(), term: unfinished, span })
+        self.function.blocks.push(BlockData {
+            params: Vec::new(),
+            insts: Vec::with_capacity(8),
+            term: unfinished,
+            span,
+        })
     }
 
     /// Adds a parameter to a block, to be filled by [`Builder::jump_with`].

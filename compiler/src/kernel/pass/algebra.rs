@@ -20,7 +20,7 @@ enum Rewritten {
 /// Runs the pass.
 pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let mut changed = false;
-    let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
+    let mut ops: IndexVec<Value, Option<Op>> = IndexVec::filled(function.values.len(), None);
     for block in flow.order.iter().copied() {
         let insts = &mut function.blocks[block].insts;
         let mut made = Vec::new();

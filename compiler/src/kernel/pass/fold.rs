@@ -9,7 +9,7 @@ use crate::kernel::mir::{BinaryOp, Block, Condition, Function, Op, Slot, SlotDat
 
 /// Runs the pass.
 pub fn run(function: &mut Function, flow: &Flow) -> Changes {
-    let mut ops: IndexVec<Value, Option<Op>> = function.values.iter().map(|_| None).collect();
+    let mut ops: IndexVec<Value, Option<Op>> = IndexVec::filled(function.values.len(), None);
     let mut replacements = Replacements::default();
     let mut changed = false;
     let turns = Turns::new(function, flow);

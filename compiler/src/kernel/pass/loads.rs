@@ -51,10 +51,19 @@ pub fn run(function: &mut Function, flow: &Flow) -> Changes {
 }
 
 /// The content of memory, as far as it is known.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Known {
     contents: Vec<Content>,
     entries: Vec<Entry>,
+}
+
+impl Known {
+    /// The same, with room for a few facts more.
+    fn with_room(&self) -> Known {
+        let mut contents = Vec::with_capacity(self.contents.len() + 8);
+        contents.extend_from_slice(&self.contents);
+        Known { contents, entries: self.entries.clone() }
+    }
 }
 
 /// What lies at a place.
@@ -121,8 +130,10 @@ fn at_start(ends: &mut IndexVec<Block, End>, ways_in: &[Block]) -> Known {
     }
     ends[*first].ways -= 1;
     let last = ends[*first].ways == 0 && !others.contains(first);
-    let start = if last { ends[*first].known.take() } else { ends[*first].known.clone() };
-    let mut start = start.unwrap_or_default();
+    let mut start = match &mut ends[*first].known {
+        known if last => known.take().unwrap_or_default(),
+        known => known.as_ref().map(Known::with_room).unwrap_or_default(),
+    };
     for from in others {
         let end = &mut ends[*from];
         if let Some(other) = &end.known {

@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use super::Checks;
 use super::mir::verify::{VerifyError, verify};
 use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
-use crate::index::{Id, IndexVec};
+use crate::index::IndexVec;
 use changes::Changes;
 use flow::Flow;
 
@@ -327,9 +327,7 @@ struct Replacements {
 
 impl Replacements {
     fn replace(&mut self, value: Value, by: Value) {
-        while self.by.len() <= value.index() {
-            self.by.push(None);
-        }
+        self.by.grow_to(value, None);
         self.by[value] = Some(by);
     }
 

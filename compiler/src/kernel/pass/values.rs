@@ -28,7 +28,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> Changes {
     let below = Lists::new(function.blocks.len(), &below);
     let mut walk = Walk {
         turns: Turns::new(function, flow),
-        ops: function.values.iter().map(|_| None).collect(),
+        ops: IndexVec::filled(function.values.len(), None),
         replacements: Replacements::default(),
         ways_in: &flow.ways_in,
         made: Made::new(function.values.len()),
@@ -37,7 +37,7 @@ pub fn run(function: &mut Function, flow: &Flow) -> Changes {
         bounds: Scoped::default(),
         within: Scoped::default(),
         checked: Scoped::default(),
-        hoisted: Vec::new(),
+        hoisted: Vec::with_capacity(function.blocks[function.entry()].insts.len() + 8),
         inserted: Vec::new(),
         changes: Changes::NONE,
         function,
@@ -100,7 +100,7 @@ struct Entry {
 impl Made {
     /// For about so many values.
     fn new(values: usize) -> Made {
-        Made { last: vec![0; values.next_power_of_two()], entries: Vec::new() }
+        Made { last: vec![0; values.next_power_of_two()], entries: Vec::with_capacity(values / 4) }
     }
 
     fn hash(&self, op: &Op) -> usize {
@@ -154,9 +154,7 @@ impl Answers {
     }
 
     fn set(&mut self, condition: Value, holds: bool) {
-        while self.known.len() <= condition.index() {
-            self.known.push(None);
-        }
+        self.known.grow_to(condition, None);
         let before = self.known[condition].replace(holds);
         self.undo.push((condition, before));
     }
@@ -442,7 +440,9 @@ impl Walk<'_> {
         }
         let entry = function.entry();
         let rest = std::mem::take(&mut function.blocks[entry].insts);
-        function.blocks[entry].insts = self.hoisted.into_iter().chain(rest).collect();
+        let mut insts = self.hoisted;
+        insts.extend(rest);
+        function.blocks[entry].insts = insts;
         self.replacements.apply(function);
         self.changes
     }
