@@ -215,3 +215,23 @@ impl<I: Id, T> Index<I> for Lists<I, T> {
         &self.items[start..self.ends.items[at]]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    id_type! {
+        /// A thing.
+        Thing,
+    }
+
+    #[test]
+    fn lists_keep_the_order_of_their_pairs() {
+        let things = [2, 0, 2, 3, 2].map(Thing::new);
+        let pairs: Vec<(Thing, char)> = things.into_iter().zip("abcde".chars()).collect();
+        let lists = Lists::new(4, &pairs);
+        let all: Vec<String> = (0..4).map(|index| lists[Thing::new(index)].iter().collect()).collect();
+        assert_eq!(all, ["b", "", "ace", "d"]);
+        assert_eq!(lists.len(), 4);
+    }
+}

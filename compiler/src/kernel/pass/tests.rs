@@ -1,6 +1,7 @@
 //! What the passes make of small functions.
 
-use super::{Checks, Effort, run};
+use super::flow::Flow;
+use super::{Checks, Effort, PASSES, improve, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
@@ -42,8 +43,20 @@ fn optimised(function: Function) -> Function {
         loops: Loops::default(),
         context: None,
     };
+    settles(program.clone());
     run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");
     program.functions.remove(0)
+}
+
+/// Passes that were not run again, because nothing changed that they look at, would have found nothing.
+fn settles(mut program: Program) {
+    improve(&mut program, 0, Effort::Full, &mut 0, Checks::EveryStage, &mut |_, _| {})
+        .expect("the rules of MIR are kept");
+    for pass in PASSES {
+        let mut function = program.functions[0].clone();
+        let flow = Flow::new(&function);
+        assert!(!(pass.run)(&mut function, &flow).any(), "{} finds more in the end", pass.name);
+    }
 }
 
 fn ops(function: &Function) -> Vec<Op> {
