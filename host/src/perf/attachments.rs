@@ -15,7 +15,7 @@ use super::notice::Notice;
 use super::places::{self, Surroundings, Target};
 use super::plan::{LinkProgram, Plan};
 use super::pmu::Sysfs;
-use super::reading::{Entry, Reading, Snapshot};
+use super::reading::{Entries, Entry, Reading, Snapshot};
 use super::scale::{State, Tally};
 use super::shown::EventArray;
 use crate::explain::perf::{Action, Call};
@@ -222,11 +222,8 @@ impl Attachments {
     /// Errors: as [`Attachments::read`].
     #[doc(alias = "PERF_FORMAT_GROUP")]
     pub fn snapshot(&mut self, id: AttachmentId) -> Result<Snapshot, PerfError> {
-        let mut entries = Vec::new();
-        let (own, tally) = self.with_cpus(id, |fan, _| {
-            let own = fan.plans().iter().position(|plan| plan.id == id).ok_or(PerfError::Stale(id))?;
-            Ok((own, fan.snapshot(id, &mut entries)?))
-        })?;
+        let mut entries = Entries::new();
+        let (own, tally) = self.with_cpus(id, |fan, _| fan.snapshot(id, &mut entries))?;
         self.note(id, &tally);
         Ok(Snapshot::of(&tally, own, entries))
     }
@@ -271,7 +268,7 @@ impl Attachments {
     /// Errors: as [`Attachments::read`]; [`PerfError::NotOnCpu`] if it has no kernel event of that CPU's own.
     pub fn snapshot_cpu(&mut self, id: AttachmentId, cpu: i32) -> Result<Snapshot, PerfError> {
         self.with_cpus(id, |fan, _| {
-            let (mut entries, mut own) = (Vec::new(), None);
+            let (mut entries, mut own) = (Entries::new(), None);
             let is_there = fan.read_cpu(id, cpu, |one, kernel_id, tally| {
                 if one == id {
                     own = Some((entries.len(), tally));

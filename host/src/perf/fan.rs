@@ -28,7 +28,7 @@ use super::online::Online;
 use super::places::{Place, Surroundings, Target};
 use super::plan::Plan;
 use super::pmu::Sysfs;
-use super::reading::Entry;
+use super::reading::{Entries, Entry};
 use super::scale::Tally;
 use super::shown::EventArray;
 
@@ -199,31 +199,25 @@ impl Fan {
         Ok(())
     }
 
-    /// Reads the whole group, at all places: all entries, in the order of [`Fan::plans`], and the tally of `id`.
+    /// Reads the whole group, at all places: all entries, in the order of [`Fan::plans`], and the place among them and the
+    /// tally of `id`.
     pub(super) fn snapshot(
         &mut self,
         id: AttachmentId,
-        entries: &mut Vec<Entry>,
-    ) -> Result<Tally, PerfError> {
-        entries.clear();
-        entries.reserve(self.plans.len());
-        let mut own = None;
+        entries: &mut Entries,
+    ) -> Result<(usize, Tally), PerfError> {
+        let Some(own) = self.plans.iter().position(|plan| plan.id == id) else {
+            return Err(PerfError::Stale(id));
+        };
         if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
-            only.read_all(|counter, count| {
-                if counter.id == id {
-                    own = Some(count.tally());
-                }
-                entries.push(Entry { id: counter.kernel_id(), raw: count.raw, scaled: count.scaled() });
-            })?;
-        } else {
-            self.read_all(|one, kernel_id, tally| {
-                if one == id {
-                    own = Some(tally);
-                }
-                entries.push(Entry::of(kernel_id, &tally));
-            })?;
+            let count = only.snapshot(own, entries)?;
+            return Ok((own, count.tally().lacking(self.lacking.contains(&id))));
         }
-        Ok(own.ok_or(PerfError::Stale(id))?.lacking(self.lacking.contains(&id)))
+        let mut tallies = Vec::new();
+        self.read_all(|_, kernel_id, tally| tallies.push((kernel_id, tally)))?;
+        entries.clear();
+        entries.extend(tallies.iter().map(|(kernel_id, tally)| Entry::of(*kernel_id, tally)));
+        Ok((own, tallies[own].1))
     }
 
     /// As [`Fan::read_all`], of the places on one CPU. False if `id` is not counted there; then nothing is told.

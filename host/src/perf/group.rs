@@ -22,6 +22,7 @@ use super::attachments::AttachmentId;
 use super::error::PerfError;
 use super::page::Page;
 use super::read::{Buffer, GroupCounts, ReadFailure};
+use super::reading::{Entries, Entry};
 use super::records::Throttling;
 use super::scale::{Count, Times};
 use super::shown::{EventArray, Shown};
@@ -97,6 +98,12 @@ impl Counter {
         self.shown = Some(shown);
     }
 
+    /// What a snapshot tells of it.
+    #[inline]
+    fn entry(&self, count: Count) -> Entry {
+        Entry { id: self.kernel_id, raw: count.raw, scaled: count.scaled() }
+    }
+
     /// The kernel's id of the event.
     #[inline]
     pub(super) fn kernel_id(&self) -> u64 {
@@ -134,7 +141,13 @@ impl Counter {
         Some(self.since_restart(counts.count_at(place, self.kernel_id)?, counts.times))
     }
 
-    /// The same, read without the kernel. None if it must be asked.
+    /// The same, or the error that says that the answer lacks it.
+    #[inline]
+    fn measure_or_error(&self, counts: &GroupCounts<'_>, place: usize) -> Result<Count, PerfError> {
+        self.measure(counts, place).ok_or_else(|| self.answer_error(Action::Read))
+    }
+
+    /// The same as `measure`, read without the kernel. None if it must be asked.
     fn measure_here(&self, leader: &Counter) -> Option<Count> {
         let (count, times) = self.page.as_ref()?.read(leader.page.as_ref()?)?;
         (count >= self.baseline.count).then(|| self.since_restart(count, times))
@@ -344,7 +357,7 @@ impl Group {
         }
         let counts =
             buffer.read(own.event(), live).map_err(|failure| own.read_error(Action::Read, failure))?;
-        own.measure(&counts, place).ok_or_else(|| own.answer_error(Action::Read))
+        own.measure_or_error(&counts, place)
     }
 
     /// Reads the group and tells everything, in the order of [`Group::counters`].
@@ -353,15 +366,27 @@ impl Group {
         let Group { leader, members, buffer, .. } = self;
         let counts =
             buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        // A chain of both would ask at each turn which of them it is in.
-        for place in 0..live {
-            let counter = place.checked_sub(1).map_or(&*leader, |member| &members[member]);
-            let Some(count) = counter.measure(&counts, place) else {
-                return Err(counter.answer_error(Action::Read));
-            };
-            tell(counter, count);
+        for (place, counter) in iter::once(&*leader).chain(&*members).enumerate() {
+            tell(counter, counter.measure_or_error(&counts, place)?);
         }
         Ok(())
+    }
+
+    /// Reads the group and puts an entry for each event into `entries`, in the order of [`Group::counters`]. The count of
+    /// the event at the place `own` in this order, which is one of them.
+    pub(super) fn snapshot(&mut self, own: usize, entries: &mut Entries) -> Result<Count, PerfError> {
+        let live = self.size();
+        let Group { leader, members, buffer, .. } = self;
+        let counts =
+            buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
+        if !fill_in_place(entries, leader, members, &counts) {
+            entries.clear();
+            for (place, counter) in iter::once(&*leader).chain(&*members).enumerate() {
+                entries.push(counter.entry(counter.measure_or_error(&counts, place)?));
+            }
+        }
+        let own_counter = own.checked_sub(1).map_or(&*leader, |member| &members[member]);
+        own_counter.measure_or_error(&counts, own)
     }
 
     /// Whether the kernel took the group apart: its answer lacks events.
@@ -458,4 +483,24 @@ impl Group {
             .map_err(|failure| member.read_error(Action::Reset, failure))?;
         member.rebase(&counts).ok_or_else(|| member.answer_error(Action::Reset))
     }
+}
+
+/// Makes the entries of an answer in which each event stands at the place at which it joined, as it does in most: in one
+/// pass that searches nothing. Whether it was such an answer; if not, the entries mean nothing.
+fn fill_in_place(
+    entries: &mut Entries,
+    leader: &Counter,
+    members: &[Counter],
+    counts: &GroupCounts<'_>,
+) -> bool {
+    let ([of_leader, of_members @ ..], times) = (counts.entries(), counts.times) else { return false };
+    let mut in_place = of_members.len() == members.len();
+    let mut entry = |counter: &Counter, [count, kernel_id]: &[u64; 2]| {
+        in_place &= *kernel_id == counter.kernel_id;
+        counter.entry(counter.since_restart(*count, times))
+    };
+    entries.clear();
+    entries.push(entry(leader, of_leader));
+    entries.extend(members.iter().zip(of_members).map(|(member, answer)| entry(member, answer)));
+    in_place
 }

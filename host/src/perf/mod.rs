@@ -58,7 +58,7 @@ pub use notice::Notice;
 pub use plan::LinkProgram;
 pub use pmu::Sysfs;
 pub use probe::{Probe, ProbeError, ProbePlace, probe};
-pub use reading::{Entry, Reading, Snapshot};
+pub use reading::{Entries, Entry, Reading, Snapshot};
 pub use records::{Identity, Mapping};
 pub use scale::State;
 pub use shown::EventArray;

@@ -61,22 +61,26 @@ impl Buffer {
 pub(super) struct GroupCounts<'a> {
     /// The leader's times since it was opened.
     pub(super) times: Times,
-    entries: &'a [u64],
+    entries: &'a [[u64; ENTRY]],
 }
 
 impl GroupCounts<'_> {
+    /// Count and id of all events, the leader's first.
+    #[inline]
+    pub(super) fn entries(&self) -> &[[u64; ENTRY]] {
+        self.entries
+    }
+
     /// The count of the event with this kernel id, since it was opened or reset.
     pub(super) fn count(&self, kernel_id: u64) -> Option<u64> {
-        let (entries, _) = self.entries.as_chunks::<ENTRY>();
-        entries.iter().find(|[_, id]| *id == kernel_id).map(|[count, _]| *count)
+        self.entries.iter().find(|[_, id]| *id == kernel_id).map(|[count, _]| *count)
     }
 
     /// The same of an event that was the `place`th to join, the leader being 0: in most answers its entry is the one of
     /// that place, so that nothing is searched.
     #[inline]
     pub(super) fn count_at(&self, place: usize, kernel_id: u64) -> Option<u64> {
-        let (entries, _) = self.entries.as_chunks::<ENTRY>();
-        match entries.get(place) {
+        match self.entries.get(place) {
             Some([count, id]) if *id == kernel_id => Some(*count),
             _ => self.count(kernel_id),
         }
@@ -86,9 +90,9 @@ impl GroupCounts<'_> {
 /// Takes an answer apart. None if its length does not agree with its number of entries.
 fn parse(words: &[u64]) -> Option<GroupCounts<'_>> {
     let (&[number, enabled, running], entries) = words.split_first_chunk::<HEAD>()?;
-    let length = usize::try_from(number).ok()?.checked_mul(ENTRY)?;
-    (number > 0 && entries.len() == length)
-        .then_some(GroupCounts { times: Times { enabled, running }, entries })
+    let (entries, rest) = entries.as_chunks::<ENTRY>();
+    let agrees = rest.is_empty() && usize::try_from(number) == Ok(entries.len());
+    (number > 0 && agrees).then_some(GroupCounts { times: Times { enabled, running }, entries })
 }
 
 #[cfg(test)]

@@ -1,5 +1,10 @@
 //! What a read gives.
 
+use std::cell::Cell;
+use std::mem;
+use std::ops::Deref;
+use std::slice;
+
 use super::scale::{State, Tally};
 
 /// One counter, read once.
@@ -61,7 +66,68 @@ pub struct Snapshot {
     /// The index in `entries` of the attachment that was read.
     pub own: usize,
     /// The leader, then the live members in the order in which they joined.
-    pub entries: Vec<Entry>,
+    pub entries: Entries,
+}
+
+/// The entries of a [`Snapshot`], a slice of them. Their memory serves the next snapshot that the thread takes once these
+/// are dropped, so that one after the other allocates nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entries(Vec<Entry>);
+
+thread_local! {
+    /// The memory of the entries that were dropped last.
+    static KEPT: Cell<Vec<Entry>> = const { Cell::new(Vec::new()) };
+}
+
+impl Entries {
+    /// None yet.
+    pub(super) fn new() -> Entries {
+        let mut entries = Entries(KEPT.take());
+        entries.clear();
+        entries
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Puts these behind the others.
+    #[inline]
+    pub(super) fn extend(&mut self, entries: impl Iterator<Item = Entry>) {
+        self.0.extend(entries);
+    }
+
+    /// Puts one behind the others.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.0.push(entry);
+    }
+}
+
+impl Deref for Entries {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.0
+    }
+}
+
+impl<'a> IntoIterator for &'a Entries {
+    type Item = &'a Entry;
+    type IntoIter = slice::Iter<'a, Entry>;
+
+    fn into_iter(self) -> slice::Iter<'a, Entry> {
+        self.iter()
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        let entries = mem::take(&mut self.0);
+        // A thread that ends keeps nothing any more.
+        let _ = KEPT.try_with(|kept| kept.set(entries));
+    }
 }
 
 impl Entry {
@@ -74,7 +140,7 @@ impl Entry {
 
 impl Snapshot {
     /// Of all entries; that at `own` was read, and has this tally.
-    pub(super) fn of(tally: &Tally, own: usize, entries: Vec<Entry>) -> Snapshot {
+    pub(super) fn of(tally: &Tally, own: usize, entries: Entries) -> Snapshot {
         let Reading { time_enabled, time_running, state, partial, .. } = Reading::of(tally);
         Snapshot { time_enabled, time_running, state, partial, own, entries }
     }

@@ -55,6 +55,10 @@ impl Count {
     /// The count for the whole enabled time, as far as it has room; None if the event never ran.
     #[inline]
     pub(super) fn scaled(self) -> Option<u64> {
+        // Nearly every count.
+        if self.times.running >= self.times.enabled {
+            return Some(self.raw);
+        }
         match self.times.state() {
             State::NeverRan => None,
             State::Idle | State::Counted => Some(self.raw),

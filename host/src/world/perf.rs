@@ -460,14 +460,14 @@ fn one_reading(reading: perf::Reading) -> wit::Reading {
 }
 
 fn group_reading(snapshot: perf::Snapshot) -> Result<GroupReading, HostError> {
-    let entry = |entry: perf::Entry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
+    let entry = |entry: &perf::Entry| wit::Entry { id: entry.id, raw: entry.raw, scaled: entry.scaled };
     Ok(GroupReading {
         time_enabled: snapshot.time_enabled,
         time_running: snapshot.time_running,
         state: counting(snapshot.state),
         partial: snapshot.partial,
         own: u32::try_from(snapshot.own).map_err(wasmtime::Error::new)?,
-        entries: snapshot.entries.into_iter().map(entry).collect(),
+        entries: snapshot.entries.iter().map(entry).collect(),
     })
 }
 

@@ -95,10 +95,11 @@ impl Words for Snapshot {
     type Type = GroupReading;
 
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
-        let [at, len] = list(cx, &self.entries, entry)?;
+        let entries = list(cx, &self.entries, entry)?;
         let own = halves(self.partial.into(), u32::try_from(self.own)?);
+        let [at, len] = entries.place;
         let words = [OK, self.time_enabled, self.time_running, state(self.state), own, halves(at, len)];
-        write(cx.get::<{ 6 * WORD }>(offset), words);
+        write(&mut entries.memory[offset..], words);
         Ok(())
     }
 }
@@ -107,30 +108,42 @@ impl Words for Vec<perf::Reading> {
     type Type = Vec<Reading>;
 
     fn lower<T>(&self, cx: &mut LowerContext<'_, T>, offset: usize) -> wasmtime::Result<()> {
-        let [at, len] = list(cx, self, reading)?;
+        let readings = list(cx, self, reading)?;
+        let [at, len] = readings.place;
         // Nothing in this result is wider than 32 bits.
-        let [ok, at, len] = [OK as u32, at, len].map(u32::to_le_bytes);
-        *cx.get(offset) = ok;
-        *cx.get(offset + ok.len()) = at;
-        *cx.get(offset + 2 * ok.len()) = len;
+        let (to, _) = readings.memory[offset..].as_chunks_mut();
+        for (to, word) in to.iter_mut().zip([OK as u32, at, len]) {
+            *to = word.to_le_bytes();
+        }
         Ok(())
     }
 }
 
-/// Copies a list of records into memory that the plugin allocates: the address and the length.
-fn list<T, R, const N: usize>(
-    cx: &mut LowerContext<'_, T>,
+/// A list in a plugin's memory.
+struct List<'a> {
+    /// The address and the length.
+    place: [u32; 2],
+    /// All of the memory, which costs more to look up than a record to write.
+    memory: &'a mut [u8],
+}
+
+/// Copies a list of records into memory that the plugin allocates.
+fn list<'a, T, R, const N: usize>(
+    cx: &'a mut LowerContext<'_, T>,
     records: &[R],
     words: impl Fn(&R) -> [u64; N],
-) -> wasmtime::Result<[u32; 2]> {
+) -> wasmtime::Result<List<'a>> {
     let bytes = records.len() * N * WORD;
     let at = cx.realloc(0, 0, WORD as u32, bytes)?;
+    let place = [u32::try_from(at)?, u32::try_from(records.len())?];
+    let memory = cx.as_slice_mut();
     // wasmtime has checked that so many bytes are there.
-    let to = &mut cx.as_slice_mut()[at..][..bytes];
-    for (to, record) in to.chunks_exact_mut(N * WORD).zip(records) {
-        write(to, words(record));
+    let (to, _) = memory[at..][..bytes].as_chunks_mut::<WORD>();
+    let (to, _) = to.as_chunks_mut::<N>();
+    for (to, record) in to.iter_mut().zip(records) {
+        *to = words(record).map(u64::to_le_bytes);
     }
-    Ok([u32::try_from(at)?, u32::try_from(records.len())?])
+    Ok(List { place, memory })
 }
 
 /// The discriminant of a result that is no error.
