@@ -2,7 +2,8 @@
 //! again, unless the terminal has gone.
 
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 
 use nix::sys::signal::{SigSet, Signal};
 
@@ -14,25 +15,44 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block()?;
     let terminals = terminals();
-    // Compiling takes its time, and Ctrl-C must not wait for it. One more is enough for all that come meanwhile.
-    let (again, asked) = mpsc::sync_channel(1);
-    let reloaded = Arc::clone(&fleet);
-    std::thread::Builder::new()
-        .name("reload".into())
-        .spawn(move || asked.iter().for_each(|()| reloaded.reload()))?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut reloader = None;
         // The set holds valid signals only, so waiting does not fail.
         while let Ok(signal) = signals.wait() {
             // A shell passes a hang-up on as if somebody had sent it: what tells is that a terminal is none any more.
             if signal == Signal::SIGHUP && terminals == self::terminals() {
-                // It is full if one waits already.
-                let _ = again.try_send(());
+                reload(&mut reloader, &fleet);
             } else {
                 fleet.stop();
             }
         }
     })?;
     Ok(())
+}
+
+/// Has changed files read again by a thread that is started for the first of such wishes: most runs see none. Compiling
+/// takes its time, and Ctrl-C must not wait for it.
+fn reload(reloader: &mut Option<SyncSender<()>>, fleet: &Arc<Fleet>) {
+    if let Some(again) = reloader {
+        // It is full if one waits already, which is enough for all that come meanwhile.
+        let _ = again.try_send(());
+        return;
+    }
+    let (again, asked) = mpsc::sync_channel(1);
+    let fleet = Arc::clone(fleet);
+    // There is room for one: nobody else has sent any.
+    let _ = again.try_send(());
+    let started = std::thread::Builder::new()
+        .name("reload".into())
+        .spawn(move || asked.iter().for_each(|()| fleet.reload()));
+    match started {
+        Ok(_) => *reloader = Some(again),
+        Err(error) => {
+            eprintln!(
+                "ks-host: cannot start the thread that reads plugins again: {error}; they run on as they were"
+            );
+        }
+    }
 }
 
 /// Which of the standard files are a terminal that is still there.
