@@ -2,13 +2,16 @@
 //!
 //! - `native`: an atomic load from the pages of an array map, as C does it after mmap(2);
 //! - `shared-variable`, `shared-element`: a global variable, an array's element in a script;
-//! - `called-variable`, `called-element`: the same scripts with `--no-shared-memory`;
+//! - `sdk-variable`, `sdk-element`: the same in a plugin in Rust, with `ks-guest`, after `ks share`;
+//! - `called-variable`, `called-element`: the same script with `--no-shared-memory`;
 //! - `lookup`: the system call that reads an element, from native code.
 //!
 //! And walks over a hash map, a turn being a whole walk: `for (k, v in counts)` in a script beside a native batch lookup of
 //! all entries in one system call.
 //!
 //! The loop and the clock of the plugin's benches are inside the plugin; loading and starting are not measured.
+
+use std::path::Path;
 
 use anyhow::Result;
 use criterion::Criterion;
@@ -17,6 +20,8 @@ use ks_benches::baseline::map::Array;
 use ks_benches::machine::Machine;
 use ks_benches::plugin::Subject;
 use ks_benches::report::{self, Report};
+use ks_compiler::plugin::share;
+use ks_tests::guests;
 
 fn main() -> Result<()> {
     let script = Subject::of_script("map_read.ks", include_str!("map_read.ks"))?;
@@ -31,6 +36,13 @@ fn main() -> Result<()> {
                 script.run_with(&words, |options| options.share_memory = shared)?.check_calls(turns)
             });
         }
+    }
+    let guest = guests::rust(&Path::new(env!("CARGO_MANIFEST_DIR")).join("guest"), "reads.wasm", None);
+    let guest = Subject::of_plugin("reads", share::share(&guest, share::DEFAULT_BYTES)?)?;
+    for what in ["variable", "element"] {
+        report.bench(&mut criterion, &format!("map/read/sdk-{what}"), |turns| {
+            guest.run(&[format!("--turns={turns}"), format!("--{what}")])?.check_calls(turns)
+        });
     }
     report.bench(&mut criterion, "map/read/lookup", |turns| array.look_up(turns)?.check_calls(turns));
     walk(&mut criterion, &mut report)?;

@@ -33,7 +33,7 @@ const fn target(
 }
 
 /// All that is promised.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 15] = [
     target(
         "scalar read / read(2), 4 members",
         ["perf_read", "perf/read/4-members", "plugin-scalar", "native"],
@@ -64,6 +64,9 @@ pub const TARGETS: [Target; 12] = [
         ["map_read", "map/read", "shared-element", "lookup"],
         0.01,
     ),
+    target("SDK variable / load of mapped pages", ["map_read", "map/read", "sdk-variable", "native"], 2.0),
+    target("SDK variable / lookup system call", ["map_read", "map/read", "sdk-variable", "lookup"], 0.01),
+    target("SDK array element / lookup system call", ["map_read", "map/read", "sdk-element", "lookup"], 0.01),
     target("walk over a hash map / native batches", ["map_read", "map/walk", "plugin", "native"], 1.2),
     target(
         "ring records a second, libbpf / plugin",

@@ -1,5 +1,6 @@
 //! Global variables of the plugin's object.
 
+use alloc::boxed::Box;
 use alloc::format;
 use core::marker::PhantomData;
 
@@ -8,12 +9,16 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::plain::Plain;
+use crate::shared::{self, Place};
 use crate::sys::{globals, layouts};
 
 /// A global variable that programs and plugin share; one copy.
 ///
 /// Variables of 1, 2, 4 or 8 bytes are read and stored whole. Of a larger one a program may be in the middle of writing:
-/// what is read may be a mixture.
+/// what is read may be a mixture, of which each number is whole.
+///
+/// Once the object is loaded, a plugin with a shared memory (`ks share`) reads and writes variables without calls of the
+/// host, where those can be mapped; constants cannot. What it sees is the same. One that is opened after that costs least.
 ///
 /// ```no_run
 /// # fn main() -> ks_guest::Result<()> {
@@ -27,6 +32,10 @@ use crate::sys::{globals, layouts};
 #[derive(Debug)]
 pub struct Global<T> {
     raw: globals::Variable,
+    /// Where it lay when it was opened. Nothing changes it, so a loop of reads keeps it in a register.
+    at: Option<u32>,
+    /// Where one lies that was opened before the object was loaded.
+    place: Box<Place>,
     value: PhantomData<fn() -> T>,
 }
 
@@ -53,11 +62,26 @@ impl<T: Plain> Global<T> {
             );
             return Err(Error::invalid(message));
         }
-        Ok(Global { raw, value: PhantomData })
+        let place = Box::new(Place::new());
+        let at = place.find::<T>(|| raw.share());
+        Ok(Global { raw, at, place, value: PhantomData })
     }
 
     /// Its value, now.
+    #[inline(always)]
     pub fn get(&self) -> T {
+        match self.at {
+            Some(at) => shared::read(at),
+            None => self.get_late(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_late(&self) -> T {
+        if let Some(at) = self.place.find::<T>(|| self.raw.share()) {
+            return shared::read(at);
+        }
         if is_whole(T::SIZE) {
             T::from_bytes(&self.raw.get().to_le_bytes())
         } else {
@@ -69,7 +93,24 @@ impl<T: Plain> Global<T> {
     ///
     /// # Errors
     /// [`NotPermitted`](ErrorKind::NotPermitted) for a constant of an object that is loaded.
+    #[inline]
     pub fn set(&self, value: &T) -> Result<()> {
+        match self.at {
+            Some(at) => {
+                shared::write(at, value);
+                Ok(())
+            }
+            None => self.set_late(value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_late(&self, value: &T) -> Result<()> {
+        if let Some(at) = self.place.find::<T>(|| self.raw.share()) {
+            shared::write(at, value);
+            return Ok(());
+        }
         if is_whole(T::SIZE) {
             let mut bytes = [0; 8];
             value.write_bytes(&mut bytes);

@@ -60,6 +60,7 @@ pub mod plain;
 mod program;
 mod queue;
 mod ring;
+mod shared;
 pub mod symbols;
 pub mod system;
 mod termination;

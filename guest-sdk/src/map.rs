@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::iter::{Entries, Keys};
 use crate::layout;
 use crate::plain::Plain;
+use crate::shared::{self, Elements};
 use crate::sys::layouts;
 use crate::sys::maps::{self, UpdateMode};
 
@@ -24,6 +25,7 @@ pub(crate) fn open<K: Plain, V: Plain>(name: &str, per_cpu: bool) -> Result<maps
 /// The same for a map that has values alone.
 pub(crate) fn open_without_keys<V: Plain>(name: &str, per_cpu: bool) -> Result<maps::Map> {
     let raw = maps::Map::open(name)?;
+    shared::loaded();
     let info = raw.info();
     match (info.per_cpu, per_cpu) {
         (true, false) => {
@@ -54,7 +56,23 @@ fn check_size(name: &str, what: &str, here: usize, there: u32) -> Result<()> {
     )))
 }
 
+/// `BPF_MAP_TYPE_ARRAY` of `enum bpf_map_type`, whose keys are indices of 4 bytes.
+const ARRAY: u32 = 2;
+
+/// Where the elements of a map lie, if it is an array that the host maps.
+fn elements(raw: &maps::Map) -> Option<Elements> {
+    let info = raw.info();
+    if info.type_ != ARRAY || info.key_size != 4 {
+        return None;
+    }
+    Some(Elements::new(raw.share()?, info.max_entries))
+}
+
 /// A map of the plugin's object with keys `K` and values `V`. It lives as long as the plugin.
+///
+/// A plugin with a shared memory (`ks share`) gets and inserts elements of an array without calls of the host, if it was
+/// made with BPF_F_MMAPABLE, as `ks` makes them. What it sees is the same; values of more than 8 bytes may be a mixture
+/// while a program writes them, of which each number is whole.
 ///
 /// ```no_run
 /// # fn main() -> ks_guest::Result<()> {
@@ -71,6 +89,7 @@ fn check_size(name: &str, what: &str, here: usize, there: u32) -> Result<()> {
 #[derive(Debug)]
 pub struct Map<K, V> {
     raw: maps::Map,
+    elements: Option<Elements>,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -84,14 +103,25 @@ impl<K: Plain, V: Plain> Map<K, V> {
     /// [`NotPermitted`](ErrorKind::NotPermitted) (CAP_BPF), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Map<K, V>> {
-        Ok(Map { raw: open::<K, V>(name, false)?, types: PhantomData })
+        let raw = open::<K, V>(name, false)?;
+        let elements = elements(&raw);
+        Ok(Map { raw, elements, types: PhantomData })
     }
 
     /// The value at a key; none if there is no entry.
     ///
     /// # Errors
     /// [`Kernel`](ErrorKind::Kernel).
+    #[inline(always)]
     pub fn get(&self, key: &K) -> Result<Option<V>> {
+        match self.elements {
+            Some(elements) => Ok(elements.at::<V>(index(key)).map(shared::read)),
+            None => self.look_up(key),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&self, key: &K) -> Result<Option<V>> {
         Ok(self.raw.lookup(&key.to_bytes())?.map(|bytes| V::from_bytes(&bytes)))
     }
 
@@ -99,7 +129,20 @@ impl<K: Plain, V: Plain> Map<K, V> {
     ///
     /// # Errors
     /// [`Limit`](ErrorKind::Limit) (the map is full, or the index is beyond the end), [`Kernel`](ErrorKind::Kernel).
+    #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<()> {
+        match self.elements.and_then(|elements| elements.at::<V>(index(key))) {
+            Some(at) => {
+                shared::write(at, value);
+                Ok(())
+            }
+            // The kernel has words for an index beyond the end.
+            None => self.update(key, value),
+        }
+    }
+
+    #[inline(never)]
+    fn update(&self, key: &K, value: &V) -> Result<()> {
         Ok(self.raw.update(&key.to_bytes(), &value.to_bytes(), UpdateMode::Any)?)
     }
 
@@ -159,6 +202,14 @@ impl<K: Plain, V: Plain> Map<K, V> {
     pub fn clear(&self) -> Result<()> {
         Ok(self.raw.clear()?)
     }
+}
+
+/// The index that a key of an array is.
+#[inline]
+fn index<K: Plain>(key: &K) -> u32 {
+    let mut bytes = [0; 4];
+    key.write_bytes(&mut bytes);
+    u32::from_le_bytes(bytes)
 }
 
 /// A map that has a value for each possible CPU at each key, by the CPU's number.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::error::Result;
+use crate::shared;
 use crate::sys::bpf;
 
 /// The type of a program.
@@ -83,7 +84,9 @@ impl Program {
     /// (CAP_BPF, CAP_PERFMON), [`Unsupported`](ErrorKind::Unsupported), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel) (the verifier refused it; the message has its line).
     pub fn load(name: &str) -> Result<Program> {
-        Ok(Program { raw: bpf::Program::load(name)? })
+        let raw = bpf::Program::load(name)?;
+        shared::loaded();
+        Ok(Program { raw })
     }
 
     /// What the kernel knows of it, now.
@@ -158,7 +161,9 @@ impl Link {
     /// [`NotPermitted`](ErrorKind::NotPermitted), [`DeniedByPolicy`](ErrorKind::DeniedByPolicy),
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn register(name: &str) -> Result<Link> {
-        Ok(Link { raw: bpf::Link::register(name)? })
+        let raw = bpf::Link::register(name)?;
+        shared::loaded();
+        Ok(Link { raw })
     }
 
     /// Detaches now. Dropping does the same.

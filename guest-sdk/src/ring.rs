@@ -10,6 +10,7 @@ use crate::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::plain::Plain;
+use crate::shared;
 use crate::sys::ring;
 use crate::warn;
 
@@ -63,6 +64,7 @@ impl<T: Plain> Ring<T> {
     /// [`Kernel`](ErrorKind::Kernel).
     pub fn open(name: &str) -> Result<Ring<T>> {
         let raw = ring::Ring::open(name)?;
+        shared::loaded();
         layout::check_record::<T>(name)?;
         Ok(Ring { raw, record: PhantomData })
     }

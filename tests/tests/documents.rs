@@ -166,8 +166,15 @@ fn built_repository() -> ks_tests::Folder {
     let release = release.parent().expect("a binary lies in a folder");
     std::os::unix::fs::symlink(release, folder.path("target/release"))
         .expect("the temporary folder is writable");
+    folder.write("hello.wasm", ks_tests::component("hello", HELLO, &[]).expect("it fits the world"));
     folder
 }
+
+/// What matters of a plugin as cargo makes it.
+const HELLO: &str = r#"(module
+    (memory (export "memory") 1)
+    (func (export "kernelscript:shared/load-64") (param i32) (result i64) unreachable)
+    (func (export "run") (result i32) i32.const 0))"#;
 
 /// The help of a command and of each of its subcommands, with the words that it belongs to.
 fn helps(command: &str) -> Vec<(String, String)> {

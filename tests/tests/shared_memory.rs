@@ -1,5 +1,7 @@
 //! Variables and arrays of the BPF object in the plugin's memory: the same as host calls, and safe. These tests need root.
 
+use ks_compiler::plugin;
+use ks_compiler::plugin::share::{self, ShareError};
 use ks_host::plugin::Plugin;
 use ks_tests::{Folder, Outcome, allowed, compile, component, finish, run_plugin, wait_until_gone};
 
@@ -341,4 +343,104 @@ fn root_a_plugin_that_is_told_so_shares_nothing() {
     let file = folder.write("shared_off.wasm", raw("shared_off", run));
     let outcome = finish(allowed().arg("--no-shared-memory").arg(&file));
     assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""), "{outcome:#?}");
+}
+
+/// What a compiler that knows one memory leaves for `ks share`. The last is called by its address.
+const ACCESSES: &str = r#"
+  (func $load_64 (export "kernelscript:shared/load-64") (param i32) (result i64) unreachable)
+  (func $store_64 (export "kernelscript:shared/store-64") (param i32 i64) unreachable)
+  (func $load_8 (export "kernelscript:shared/load-8") (param i32) (result i32) unreachable)
+  (type $load (func (param i32) (result i32)))
+  (table 1 1 funcref)
+  (elem (i32.const 0) $load_8)"#;
+
+/// A module with one memory, with accesses and what may spoil them.
+fn unshared(project: &str, run: &str, extra: &str) -> Vec<u8> {
+    let script = r#"
+        var word : u64 = 5
+        var fixed : u64 = 6
+        @xdp fn prog(ctx: *xdp_md) -> xdp_action {
+            word += fixed
+            return XDP_PASS
+        }
+    "#;
+    let text = text(run, extra, "").replace("(memory $shared 2 2)", "");
+    component(project, &text, &compile(project, script).records()).expect("the module fits the world")
+}
+
+/// The memory that `ks share` adds is reached by loads and stores alone, as the one of a script.
+#[test]
+fn root_a_memory_that_was_added_is_shared_as_any() {
+    let place = "(call $place (i32.const 16) (i32.const 4))";
+    let sound = format!(
+        "(call $store_64 {place} (i64.const 40))
+         (if (i64.ne (call $load_64 (call $place (i32.const 48) (i32.const 5))) (i64.const 6)) (then (return (i32.const 92))))
+         (i32.add (i32.wrap_i64 (call $load_64 {place})) (call_indirect (type $load) {place} (i32.const 0)))"
+    );
+    let cases = [
+        ("added_sound", sound.as_str(), 80, ""),
+        // Behind the end, and beside a place.
+        ("added_behind", "(i32.wrap_i64 (call $load_64 (i32.const 131072)))", 125, "out of bounds"),
+        ("added_crooked", "(i32.wrap_i64 (call $load_64 (i32.const 65537)))", 125, "unaligned"),
+        // A place means the plugin's own memory to the host, which is not that large, or has no such name there.
+        (
+            "added_result",
+            "(call $share (i32.const 1) (i32.add (call $place (i32.const 16) (i32.const 4)) (i32.const 131072)))
+             (i32.const 0)",
+            125,
+            "",
+        ),
+        (
+            "added_text",
+            "(call $open (call $place (i32.const 16) (i32.const 4)) (i32.const 4) (i32.const 1024))
+             (i32.load8_u (i32.const 1024))",
+            1,
+            "",
+        ),
+        ("added_memories", "(memory.size 1) (memory.grow 1 (i32.const 1)) i32.add", 1, ""),
+    ];
+    for (name, run, code, words) in cases {
+        // Another memory of the size that it would have is not mistaken for it.
+        let extra = if name == "added_memories" { "(memory 2 2)" } else { "" };
+        let plugin = unshared(name, run, &format!("{extra} {ACCESSES}"));
+        let shared = share::share(&plugin, 1 << 16).expect("it asks for it");
+        let bytes = Plugin::from_bytes(shared.clone()).expect("a plugin").shared_bytes();
+        assert_eq!(bytes, Some(if extra.is_empty() { 2 << 16 } else { 3 << 16 }), "{name}");
+        let outcome = run_plugin(name, &shared, &[] as &[&str]);
+        assert!(outcome.code == code && outcome.stderr.contains(words), "{name}: {outcome:#?}");
+    }
+}
+
+/// Accesses that are none are not taken for some.
+#[test]
+fn what_cannot_get_a_memory_is_refused() {
+    let export = |name: &str, rest: &str| format!("(func (export \"kernelscript:shared/{name}\") {rest})");
+    let cases = [
+        (String::new(), "no core module of it exports"),
+        (export("load-128", ""), "no access that this version knows"),
+        (export("load-64", "(param i32) (result i32) unreachable"), "another type"),
+        (export("store-8", "(param i32 i64)"), "another type"),
+        ("(export \"kernelscript:shared/load-8\" (func $drop))".to_owned(), "is an import"),
+        ("(export \"kernelscript:shared/load-8\" (memory 0))".to_owned(), "no access"),
+        (
+            format!("{ACCESSES} (export \"kernelscript:shared/load-16\" (func $load_8))"),
+            "two accesses are one function",
+        ),
+    ];
+    for (extra, reason) in cases {
+        let plugin = unshared("refused", "(i32.const 0)", &extra);
+        let error = share::share(&plugin, 1 << 16).expect_err(&extra).to_string();
+        assert!(error.contains(reason), "{extra}: {error}");
+    }
+    let plugin = unshared("once", "(i32.const 0)", ACCESSES);
+    assert!(share::asks(&plugin).expect("a component"));
+    assert!(matches!(share::share(&plugin, 0), Err(ShareError::Size)));
+    assert!(matches!(share::share(&plugin, 3 << 30), Err(ShareError::Size)));
+    let shared = share::share(&plugin, 1 << 16).expect("it asks for it");
+    assert!(!share::asks(&shared).expect("a component"));
+    assert!(matches!(share::share(&shared, 1 << 16), Err(ShareError::Shared)));
+    let built = compile("once", "fn main() -> i32 {\n    return 0\n}\n");
+    let into = plugin::assemble_around(plugin, &[], &built.manifest).expect("a component");
+    assert!(Plugin::from_bytes(into).expect("a plugin").shared_bytes().is_some());
+    assert!(matches!(share::share(b"\0asm\x01\0\0\0", 1 << 16), Err(ShareError::NotAComponent)));
 }

@@ -8,6 +8,7 @@ pub mod lines;
 pub mod manifest;
 pub mod object;
 pub mod section;
+pub mod shared;
 
 /// Bytes that a host gives a plugin for all its memories together unless it is told otherwise.
 pub const MEMORY_BYTES: usize = 128 << 20;

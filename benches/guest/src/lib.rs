@@ -1,9 +1,14 @@
-//! The loops of `perf_read.ks` in Rust, with `ks-guest`, and reads of many attachments. Prints as that script does.
+//! The loops of `perf_read.ks` and `map_read.ks` in Rust, with `ks-guest`, and reads of many attachments. Prints as those
+//! scripts do.
 
 use std::time::Duration;
 
 use ks_guest::args::Options;
-use ks_guest::{Attachment, Event, Group, PerfOptions, Result, clock, println, read_many};
+use ks_guest::{Attachment, Event, Global, Group, Map, PerfOptions, Result, clock, println, read_many};
+
+mod kept {
+    ks_guest::kernel!("../../map_read.ks");
+}
 
 #[ks_guest::main]
 fn main() -> Result<()> {
@@ -13,8 +18,13 @@ fn main() -> Result<()> {
     let snapshot = options.flag("snapshot", "read all members instead of one");
     let many = options.flag("many", "read so many groups of one event by one call");
     let each = options.flag("each", "read so many groups of one event by a call for each");
+    let variable = options.flag("variable", "read a variable of the kernel half");
+    let element = options.flag("element", "read the elements of an array of the kernel half");
     let given = options.parse();
     let (turns, members) = (given.unsigned(turns), given.unsigned(members));
+    if given.flag(variable) || given.flag(element) {
+        return kept(turns, given.flag(element));
+    }
     match (given.flag(snapshot), given.flag(many) || given.flag(each)) {
         (_, true) => groups(turns, members, given.flag(many)),
         (snapshot, false) => group(turns, members, snapshot),
@@ -61,4 +71,44 @@ fn measure(turns: u64, read: impl Fn() -> Result<u64>) -> Result<(Duration, u64)
         last = count;
     }
     Ok((clock::now() - start, right))
+}
+
+/// Reads what the kernel half keeps.
+fn kept(turns: u64, elements: bool) -> Result<()> {
+    let _program = kept::keep()?;
+    let (word, slots) = (kept::word()?, kept::slots()?);
+    for index in 0..16 {
+        slots.insert(&index, &7)?;
+    }
+    let start = clock::now();
+    let right = if elements { elements_right(&slots, turns)? } else { words_right(&word, turns) };
+    println!("{} {right} 0 0", (clock::now() - start).as_nanos());
+    Ok(())
+}
+
+/// The turns that read the right value. The loop has its body four times, as `ks` makes loops of scripts: at each end of
+/// one the engine looks whether the plugin is to stop.
+fn words_right(word: &Global<u64>, turns: u64) -> u64 {
+    let right = || u64::from(word.get() == 7);
+    let mut count = 0;
+    for _ in 0..turns / 4 {
+        count += right() + right() + right() + right();
+    }
+    count + (0..turns % 4).map(|_| right()).sum::<u64>()
+}
+
+/// The same of elements.
+fn elements_right(slots: &Map<u32, u64>, turns: u64) -> Result<u64> {
+    let mut count = 0;
+    for turn in 0..turns / 4 {
+        let first = (turn as u32 * 4) & 15;
+        count += u64::from(slots.get(&first)? == Some(7));
+        count += u64::from(slots.get(&(first + 1))? == Some(7));
+        count += u64::from(slots.get(&(first + 2))? == Some(7));
+        count += u64::from(slots.get(&(first + 3))? == Some(7));
+    }
+    for turn in 0..turns % 4 {
+        count += u64::from(slots.get(&(turn as u32))? == Some(7));
+    }
+    Ok(count)
 }

@@ -75,6 +75,10 @@ Made by `ks init rust {name}`.
     cargo build --release --target wasm32-unknown-unknown
     ks-host target/wasm32-unknown-unknown/release/{file}.wasm
 
+If it has a kernel half whose variables or arrays it reads often, `ks share` makes that a load instead of a call:
+
+    ks share target/wasm32-unknown-unknown/release/{file}.wasm
+
 The documentation of what a plugin can do: `cargo doc --open -p ks-guest`.
 ";
 

@@ -3,6 +3,7 @@
 mod component;
 pub mod contract;
 pub mod manifest;
+pub mod share;
 mod shim;
 mod stacks;
 #[cfg(test)]
@@ -27,6 +28,9 @@ pub enum PluginError {
     /// What should take the place of the userspace half is no component.
     #[error("not a WebAssembly component; `wasm-tools component new` makes one of a core module")]
     NotAComponent,
+    /// It asks for a shared memory and cannot get it.
+    #[error("the component cannot get a shared memory: {0}")]
+    Share(#[from] share::ShareError),
     /// The manifest is not JSON.
     #[error("the manifest cannot be written: {0}")]
     Manifest(#[from] serde_json::Error),
@@ -63,7 +67,8 @@ pub fn assemble(
     Ok(plugin)
 }
 
-/// Makes a plugin file of a component that another tool made, which takes the place of the userspace half.
+/// Makes a plugin file of a component that another tool made, which takes the place of the userspace half. One that asks
+/// for a shared memory gets it.
 ///
 /// # Errors
 /// See [`PluginError`]; [`PluginError::NotAComponent`] if it is none.
@@ -77,7 +82,10 @@ pub fn assemble_around(
     }
     // What the userspace half of the script asked for, this one may not.
     let manifest = Manifest { events: Vec::new(), tests: Vec::new(), ..manifest.clone() };
-    let mut plugin = component;
+    let mut plugin = match share::asks(&component)? {
+        true => share::share(&component, share::DEFAULT_BYTES)?,
+        false => component,
+    };
     append_sections(&mut plugin, bpf, &manifest)?;
     Ok(plugin)
 }

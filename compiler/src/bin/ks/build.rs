@@ -13,7 +13,7 @@ use ks_compiler::plugin;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
-use crate::files::ScriptArgs;
+use crate::files::{ScriptArgs, write_whole};
 use crate::report;
 
 #[derive(clap::Args)]
@@ -211,23 +211,6 @@ fn same_file(one: &Path, other: &Path) -> bool {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
     }
-}
-
-/// Writes a file so that a reader sees the old one or the new one, never a part. A device or a pipe is written as it
-/// is: a rename would put a plain file in its place.
-fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
-    if file.metadata().is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()));
-    }
-    let mut name = file.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = file.with_file_name(name);
-    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, file));
-    if written.is_err() {
-        // Nothing half-written stays behind; the first error is the one to tell.
-        let _ = std::fs::remove_file(&part);
-    }
-    written.with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn emit_parsed(args: &Args, parsed: &Parsed) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Where scripts and the facts about a kernel lie on this machine.
+//! Where scripts and the facts about a kernel lie on this machine, and files that are written whole.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,4 +111,21 @@ fn from_file(file: &Path) -> Result<KernelTypes> {
 fn own_events() -> Option<String> {
     let mut lists = EVENT_LISTS.iter().filter_map(|path| std::fs::read_to_string(path).ok());
     lists.find(|list| !list.is_empty())
+}
+
+/// Writes a file so that a reader sees the old one or the new one, never a part. A device or a pipe is written as it
+/// is: a rename would put a plain file in its place.
+pub fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
+    if file.metadata().is_ok_and(|found| !found.is_file()) {
+        return std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()));
+    }
+    let mut name = file.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = file.with_file_name(name);
+    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, file));
+    if written.is_err() {
+        // Nothing half-written stays behind; the first error is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    written.with_context(|| format!("cannot write {}", file.display()))
 }

@@ -8,6 +8,7 @@ mod fmt;
 mod init;
 mod lsp;
 mod report;
+mod share;
 mod test;
 
 use std::process::ExitCode;
@@ -56,6 +57,9 @@ enum Command {
         after_help = "Examples:\n  ks fmt --check examples/perf/group.ks\n  ks fmt - < examples/perf/group.ks"
     )]
     Fmt(fmt::Args),
+    /// Let a plugin that another compiler made read and write the kernel half's variables and arrays without calls
+    #[command(after_help = "Examples:\n  ks share hello.wasm\n  ks share --mib 64 hello.wasm -o shared.wasm")]
+    Share(share::Args),
     /// Tell what an error or warning means, with a wrong and a right example
     #[command(after_help = "Examples:\n  ks explain KS0417")]
     Explain(explain::Args),
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(args),
         Command::Init(args) => init::run(&args),
         Command::Fmt(args) => fmt::run(&args),
+        Command::Share(args) => share::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lsp(args) => lsp::run(&args),
     };

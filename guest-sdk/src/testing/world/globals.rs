@@ -39,6 +39,10 @@ impl Variable {
         self.write(0, &value.to_le_bytes()[..size])
     }
 
+    pub(crate) fn share(&self) -> Option<u32> {
+        None
+    }
+
     pub(crate) fn read(&self) -> Vec<u8> {
         with(|state| state.globals.get(&self.name).map(|own| own.bytes.clone()).unwrap_or_default())
     }

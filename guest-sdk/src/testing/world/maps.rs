@@ -76,6 +76,10 @@ impl Map {
         })
     }
 
+    pub(crate) fn share(&self) -> Option<u32> {
+        None
+    }
+
     pub(crate) fn take(&self) -> Result<Option<Vec<u8>>, Error> {
         self.with(|map| match map.kind {
             Kind::Queue => Ok(map.values.pop_front()),

@@ -1,0 +1,34 @@
+//! `ks share`: a shared memory for a plugin that another compiler made.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use ks_compiler::plugin::share::{self, ShareError};
+
+use crate::files::write_whole;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The plugin, for example one that cargo made
+    file: PathBuf,
+    /// Where the plugin with the memory goes; by default the file itself
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// MiB for all variables and arrays that are to be mapped; what finds no room is read by calls
+    #[arg(long, value_name = "MIB", default_value_t = (share::DEFAULT_BYTES >> 20) as u16)]
+    mib: u16,
+}
+
+/// Gives the plugin a memory. One that has it is left as it is.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let (file, shown) = (&args.file, args.file.display());
+    let plugin = std::fs::read(file).with_context(|| format!("cannot read {shown}"))?;
+    let shared = match share::share(&plugin, u64::from(args.mib) << 20) {
+        Ok(shared) => shared,
+        Err(ShareError::Shared) => plugin,
+        Err(error) => return Err(error).with_context(|| format!("cannot share memory with {shown}")),
+    };
+    write_whole(args.output.as_ref().unwrap_or(file), &shared)?;
+    Ok(ExitCode::SUCCESS)
+}
