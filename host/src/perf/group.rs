@@ -379,12 +379,7 @@ impl Group {
         let Group { leader, members, buffer, .. } = self;
         let counts =
             buffer.read(leader.event(), live).map_err(|failure| leader.read_error(Action::Read, failure))?;
-        if !fill_in_place(entries, leader, members, &counts) {
-            entries.clear();
-            for (place, counter) in iter::once(&*leader).chain(&*members).enumerate() {
-                entries.push(counter.entry(counter.measure_or_error(&counts, place)?));
-            }
-        }
+        fill(entries, leader, members, &counts)?;
         let own_counter = own.checked_sub(1).map_or(&*leader, |member| &members[member]);
         own_counter.measure_or_error(&counts, own)
     }
@@ -485,6 +480,23 @@ impl Group {
     }
 }
 
+/// Makes the entries of an answer: one for each counter, in their order.
+fn fill(
+    entries: &mut Entries,
+    leader: &Counter,
+    members: &[Counter],
+    counts: &GroupCounts<'_>,
+) -> Result<(), PerfError> {
+    if fill_in_place(entries, leader, members, counts) {
+        return Ok(());
+    }
+    entries.clear();
+    for (place, counter) in iter::once(leader).chain(members).enumerate() {
+        entries.push(counter.entry(counter.measure_or_error(counts, place)?));
+    }
+    Ok(())
+}
+
 /// Makes the entries of an answer in which each event stands at the place at which it joined, as it does in most: in one
 /// pass that searches nothing. Whether it was such an answer; if not, the entries mean nothing.
 fn fill_in_place(
@@ -504,3 +516,6 @@ fn fill_in_place(
     entries.extend(members.iter().zip(of_members).map(|(member, answer)| entry(member, answer)));
     in_place
 }
+
+#[cfg(test)]
+mod tests;

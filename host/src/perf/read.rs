@@ -88,7 +88,7 @@ impl GroupCounts<'_> {
 }
 
 /// Takes an answer apart. None if its length does not agree with its number of entries.
-fn parse(words: &[u64]) -> Option<GroupCounts<'_>> {
+pub(super) fn parse(words: &[u64]) -> Option<GroupCounts<'_>> {
     let (&[number, enabled, running], entries) = words.split_first_chunk::<HEAD>()?;
     let (entries, rest) = entries.as_chunks::<ENTRY>();
     let agrees = rest.is_empty() && usize::try_from(number) == Ok(entries.len());

@@ -1,0 +1,66 @@
+//! Answers that the kernel may give in another order than that in which the events joined.
+
+use std::fs::File;
+
+use super::super::read::parse;
+use super::*;
+use crate::explain::perf::EventClass;
+
+/// A counter of this kernel id. Its event is none that the kernel could be asked about.
+fn counter(kernel_id: u64) -> Counter {
+    let attempt = Attempt {
+        action: Action::Open,
+        event: "page_faults".to_owned(),
+        class: EventClass::Software { in_kernel_only: false },
+        pid: 0,
+        cpu: -1,
+        cgroup: String::new(),
+        inherit: false,
+        threads_only: false,
+        exclude_kernel: false,
+        sampling: false,
+        freq: 0,
+        precise: 0,
+    };
+    let event = File::open("/dev/null").unwrap().into();
+    Counter::new(AttachmentId::of(kernel_id), attempt, kernel_id, event)
+}
+
+/// Ids and counts that a snapshot tells of a leader 101 with the members 102 and 103.
+fn told(answer: &[u64]) -> Result<Vec<(u64, u64)>, PerfError> {
+    let members = [counter(102), counter(103)];
+    let mut entries = Entries::new();
+    fill(&mut entries, &counter(101), &members, &parse(answer).unwrap())?;
+    Ok(entries.iter().map(|entry| (entry.id, entry.raw)).collect())
+}
+
+#[test]
+fn entries_have_the_counts_of_their_ids_in_whatever_order() {
+    let right = Ok(vec![(101, 1), (102, 2), (103, 3)]);
+    assert_eq!(told(&[3, 9, 9, 1, 101, 2, 102, 3, 103]), right);
+    assert_eq!(told(&[3, 9, 9, 1, 101, 3, 103, 2, 102]), right, "members change places");
+    assert_eq!(told(&[3, 9, 9, 2, 102, 1, 101, 3, 103]), right, "the leader is not the first");
+    assert_eq!(told(&[4, 9, 9, 1, 101, 7, 107, 2, 102, 3, 103]), right, "one more than there are");
+    assert_eq!(told(&[4, 9, 9, 1, 101, 2, 102, 3, 103, 7, 107]), right, "one more at the end");
+}
+
+#[test]
+fn an_answer_that_lacks_one_gives_no_entries() {
+    for answer in
+        [&[2, 9, 9, 1, 101, 2, 102][..], &[2, 9, 9, 2, 102, 3, 103], &[3, 9, 9, 1, 101, 2, 102, 3, 107]]
+    {
+        assert!(matches!(told(answer), Err(PerfError::Answer(_))), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_memory_of_entries_serves_the_next() {
+    let mut first = Entries::new();
+    first.extend((0..64).map(|id| Entry { id, raw: 0, scaled: None }));
+    let place = first.as_ptr();
+    drop(first);
+    let mut second = Entries::new();
+    assert!(second.is_empty());
+    second.push(Entry { id: 1, raw: 0, scaled: None });
+    assert_eq!(second.as_ptr(), place);
+}
