@@ -30,10 +30,21 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
     for one in functions.iter().filter(|one| one.is_program) {
         let chain = calls.whole(one.id);
         if chain.bytes > STACK_BYTES {
-            let what = format!("a program that needs {} bytes of stack with what it calls is", chain.bytes);
+            let (bytes, is_beside_walk) = (chain.bytes, program.loops.beside_walks.contains(&one.id));
+            let error = match is_beside_walk {
+                true => {
+                    let what =
+                        format!("the kernel has no room for {bytes} bytes of stack of calls and loops");
+                    Diagnostic::error(719, one.span, what).note(CALLED_LOOPS)
+                }
+                false => {
+                    let what = format!("a program that needs {bytes} bytes of stack with what it calls is");
+                    Diagnostic::not_yet(one.span, &what)
+                }
+            };
             let hint =
                 format!("the kernel allows {STACK_BYTES}; keep large values in a map or a global variable");
-            errors.push(Diagnostic::not_yet(one.span, &what).help(hint));
+            errors.push(error.help(hint));
         } else if chain.frames > MAX_FRAMES {
             errors.push(too_deep(one, chain.frames, program));
         }
@@ -41,12 +52,14 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
     errors
 }
 
+/// Why a program beside a walk needs more frames than its text shows.
+const CALLED_LOOPS: &str = "in a program that loops over a map it calls a function for each loop";
+
 fn too_deep(one: &Function, frames: u32, program: &Program) -> Diagnostic {
     let hint = format!("the kernel allows {MAX_FRAMES}");
     if program.loops.beside_walks.contains(&one.id) {
         let what = format!("the kernel cannot run {frames} calls and loops within each other");
-        let note = "in a program that loops over a map it calls a function for each loop";
-        return Diagnostic::error(719, one.span, what).note(note).help(hint);
+        return Diagnostic::error(719, one.span, what).note(CALLED_LOOPS).help(hint);
     }
     if program.loops.called {
         let what = format!("{frames} calls and loops within each other need Linux 6.4");

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{Capability, Facts, since};
 use crate::bpf::feature::{Answer, Features, Method};
 use crate::bpf::{Needs, ProgramNeeds};
+use crate::policy::known_helper;
 
 /// What is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -122,7 +123,9 @@ impl Asked<'_> {
             return found;
         }
         found.extend(program.helpers.iter().map(|number| {
-            let name = self.features.helper_name(*number).unwrap_or_else(|| format!("helper {number}"));
+            let known = || known_helper(*number).map(|name| format!("bpf_{name}"));
+            let name = self.features.helper_name(*number).or_else(known);
+            let name = name.unwrap_or_else(|| format!("helper {number}"));
             need(
                 What::Helper,
                 &name,

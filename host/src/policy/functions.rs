@@ -219,8 +219,13 @@ const HELPERS: [&str; 211] = [
 
 /// A helper's name without `bpf_`; one of a later kernel has only a number.
 pub(super) fn helper_name(number: u32) -> String {
-    let place = usize::try_from(number).unwrap_or(0).wrapping_sub(1);
-    HELPERS.get(place).map_or_else(|| number.to_string(), |name| (*name).to_owned())
+    known_helper(number).map_or_else(|| number.to_string(), str::to_owned)
+}
+
+/// The name of a helper, without `bpf_`; none if libbpf's header has none of this number.
+pub(crate) fn known_helper(number: u32) -> Option<&'static str> {
+    let place = usize::try_from(number).ok()?.checked_sub(1)?;
+    HELPERS.get(place).copied()
 }
 
 /// Whether a helper changes nothing but the plugin's own maps and rings: it reads, or prints for whoever looks.

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 pub use class::Class;
 pub use file::PolicyError;
+pub(crate) use functions::known_helper;
 pub use limits::Limit;
 pub(crate) use needs::class_of;
 pub use needs::{Need, needs};

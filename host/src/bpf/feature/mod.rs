@@ -73,8 +73,9 @@ impl Features {
     pub fn helper_name(&self, number: u32) -> Option<String> {
         let ids: types::Enum<'_> = self.named("bpf_func_id")?;
         let found = ids.iter().find(|one| one.value == i64::from(number))?;
-        let name = found.name?.to_string_lossy();
-        Some(name.replacen("BPF_FUNC_", "bpf_", 1))
+        // The value behind the last has a name, too: `__BPF_FUNC_MAX_ID`.
+        let name = found.name?.to_string_lossy().strip_prefix("BPF_FUNC_")?.to_owned();
+        Some(format!("bpf_{name}"))
     }
 
     /// What the kernel would look at of a program.
