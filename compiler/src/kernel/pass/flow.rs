@@ -1,7 +1,7 @@
 //! How control goes through a function: worked out once for all passes that leave its blocks and branches as they are.
 
 use super::callbacks::has_iterator_in;
-use super::outline::turn_entries;
+use super::outline::{headers, turn_entries};
 use crate::index::IndexVec;
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, Function, WaysIn};
@@ -14,9 +14,17 @@ pub struct Flow {
     pub ways_in: WaysIn,
     /// Which of them every way to another leads through.
     pub dominators: Dominators,
-    /// For each block the turn of an iterator that it is in, which goes by the block that it starts with; the innermost
-    /// counts. `None` if the function has no iterators.
-    pub turns: Option<IndexVec<Block, Option<Block>>>,
+    /// For each block the turn that it is in. `None` if the function has no iterators.
+    pub turns: Option<IndexVec<Block, Turn>>,
+}
+
+/// Code through which the verifier goes without asking an iterator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The block that a turn of an iterator starts with, the innermost that it is in; `None` outside of loops.
+    entry: Option<Block>,
+    /// Iterators that were asked on the ways here: code behind a loop is in another turn than the code before it.
+    asked: u32,
 }
 
 impl Flow {
@@ -42,13 +50,42 @@ impl Flow {
     }
 }
 
-fn turns(function: &Function, flow: &Flow) -> IndexVec<Block, Option<Block>> {
-    let mut turns: IndexVec<Block, Option<Block>> = function.blocks.iter().map(|_| None).collect();
+impl Turn {
+    /// That of the function's start.
+    pub const FIRST: Turn = Turn { entry: None, asked: 0 };
+}
+
+fn turns(function: &Function, flow: &Flow) -> IndexVec<Block, Turn> {
+    let asked = asked_before(function, flow);
+    let turn = |asked: &u32| Turn { entry: None, asked: *asked };
+    let mut turns: IndexVec<Block, Turn> = asked.iter().map(turn).collect();
     let entries = turn_entries(function, &flow.order, &flow.ways_in, &flow.dominators);
-    entries.for_each(|entry| turns[entry] = Some(entry));
+    entries.for_each(|entry| turns[entry].entry = Some(entry));
     for block in &flow.order {
-        let around = flow.dominators.immediate(*block).and_then(|above| turns[above]);
-        turns[*block] = turns[*block].or(around);
+        let around = flow.dominators.immediate(*block).and_then(|above| turns[above].entry);
+        turns[*block].entry = turns[*block].entry.or(around);
     }
     turns
+}
+
+/// For each block how many blocks that ask an iterator lead to it, ways back to the start of a loop left out. The number
+/// tells blocks apart of which one is above the other: what leads to the upper one leads to the lower one, too.
+fn asked_before(function: &Function, flow: &Flow) -> IndexVec<Block, u32> {
+    let mut numbers: IndexVec<Block, Option<usize>> = function.blocks.iter().map(|_| None).collect();
+    for (number, header) in headers(function, &flow.order).enumerate() {
+        numbers[header] = Some(number);
+    }
+    let words = flow.order.iter().filter(|block| numbers[**block].is_some()).count().div_ceil(64);
+    let mut sets: IndexVec<Block, Vec<u64>> = function.blocks.iter().map(|_| Vec::new()).collect();
+    for block in &flow.order {
+        let mut set = vec![0; words];
+        for from in flow.ways_in[*block].iter().filter(|from| !flow.dominators.dominates(*block, **from)) {
+            set.iter_mut().zip(&sets[*from]).for_each(|(word, other)| *word |= other);
+            if let Some(number) = numbers[*from] {
+                set[number / 64] |= 1 << (number % 64);
+            }
+        }
+        sets[*block] = set;
+    }
+    sets.iter().map(|set| set.iter().map(|word| word.count_ones()).sum()).collect()
 }

@@ -4,24 +4,23 @@
 //! of the number is gone by then (`widen_imprecise_scalars` in kernel/bpf/verifier.c, v6.12). So what shows it the bounds of
 //! a number that an address depends on has to be in the same turn.
 
-use super::flow::Flow;
+use super::flow::{Flow, Turn};
 use crate::index::IndexVec;
 use crate::kernel::mir::{Block, Function, Value};
 
-/// The turns of a function's iterators. A turn goes by the block that it starts with, the innermost counts, and what is in
-/// none is in one of its own.
+/// The turns of a function's iterators. What is before a loop, and what is behind it, are turns of their own.
 pub struct Turns<'a>(Option<Made<'a>>);
 
 struct Made<'a> {
-    blocks: &'a IndexVec<Block, Option<Block>>,
-    values: IndexVec<Value, Option<Block>>,
+    blocks: &'a IndexVec<Block, Turn>,
+    values: IndexVec<Value, Turn>,
 }
 
 impl Turns<'_> {
-    /// Those of a function; block parameters count as made in no turn.
+    /// Those of a function; block parameters count as made in the first turn.
     pub fn new<'a>(function: &Function, flow: &'a Flow) -> Turns<'a> {
         let made = flow.turns.as_ref().map(|blocks| {
-            let mut values: IndexVec<Value, Option<Block>> = function.values.iter().map(|_| None).collect();
+            let mut values: IndexVec<Value, Turn> = function.values.iter().map(|_| Turn::FIRST).collect();
             for block in &flow.order {
                 let results = function.blocks[*block].insts.iter().filter_map(|inst| inst.result);
                 results.for_each(|value| values[value] = blocks[*block]);
@@ -34,7 +33,7 @@ impl Turns<'_> {
     /// Notes a new value of a block; of the function's start, if there is none.
     pub fn add(&mut self, block: Option<Block>) {
         if let Some(Made { blocks, values }) = &mut self.0 {
-            values.push(block.and_then(|block| blocks[block]));
+            values.push(block.map_or(Turn::FIRST, |block| blocks[block]));
         }
     }
 

@@ -181,7 +181,7 @@ pub fn turn_entries(
 }
 
 /// The blocks that ask for the next turn.
-fn headers(function: &Function, order: &[Block]) -> impl Iterator<Item = Block> {
+pub fn headers(function: &Function, order: &[Block]) -> impl Iterator<Item = Block> {
     order.iter().copied().filter(|block| function.blocks[*block].insts.iter().any(asks))
 }
 

@@ -28,7 +28,7 @@ use crate::kernel::mir::{
     Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::NUMBER_OFFSET;
-pub(super) use loops::{Loop, Turn, loops, split, turn_entries};
+pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Allowed, Carried, Plan};
 
