@@ -270,3 +270,71 @@ fn kernel_6_1() {
 fn kernel_6_12() {
     Machine::new(Kernel::V6_12).run_tests(&["root_far_reads_are"]);
 }
+
+/// The verifier follows no number through the memory in which the body of a loop hands on a result.
+const VERDICT: &str = r#"
+local var g4: u64[8]
+var g5: u32[1]
+var g8: u32[6]
+@cgroup("egress") fn watch(ctx: *__sk_buff) -> i32 {
+    while (g4[g8[5]]) {
+        if (match (cpu()) { 0: "ab", default: "cd" }) {
+        } else {
+            while (match (cpu()) { 0: "ab", default: "cd" }) {
+                if (g5[g4[3]]) {
+                    return ((0 >= g8[5]) as i16)
+                }
+            }
+        }
+    }
+    return 10
+}
+"#;
+
+/// At each turn of a loop the verifier forgets of an offset what it has not needed yet.
+const OFFSET: &str = r#"
+struct S0 { f0: u32[2], f1: u64 }
+var m1: lru_hash<char, i8>(1)
+var m2: lru_hash<u32, i32>(54)
+local var g3: i32 = (0 as i32)
+local var g4: u32 = 0
+config c7 { f0: i8[3] = [1, 2, 3], f1: u64 = 24 }
+@tc("ingress") fn watch(ctx: *__sk_buff) -> i32 {
+    var q10 = (ctx->data + ((cpu() as char) as u32)) as *S0
+    if ((cpu() as bool)) {
+        match (g4) { 0: {
+            while ((cpu() as bool)) {
+                m2[c7.f1] = (((g3 + q10->f0[1]) / q10->f0[1]) ^ q10->f0[c7.f1])
+            }
+            for (n14 in ((0 as u64))..(q10->f1)) {
+            }
+        }, 7: {
+        }, 14: {
+        }, default: {
+        } }
+    } else if (false) {
+    } else {
+        m1['\0'] = (-7)
+        m2[(0 as i8)] = (0 as i32)
+    }
+    q10->f1 = 0
+    return (0 as i32)
+}
+"#;
+
+#[test]
+fn root_what_the_verifier_loses_in_loops_is_shown_again() {
+    let folder = Folder::new();
+    for (name, script) in [("verdict", VERDICT), ("offset", OFFSET)] {
+        let whole = format!("{script}\nfn main() -> i32 {{\n    load(watch)\n    return 0\n}}\n");
+        let source = folder.write(&format!("{name}.ks"), &whole);
+        for cpu in ["v1", "v2", "v3", "v4"] {
+            let plugin = folder.path(&format!("{name}.wasm"));
+            let built =
+                finish(command("ks").args(["build", "--cpu", cpu]).arg(&source).arg("-o").arg(&plugin));
+            assert_eq!(built.code, 0, "{built:#?}");
+            let ran = finish(allowed().arg(&plugin));
+            assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}, {cpu}: {ran:#?}");
+        }
+    }
+}

@@ -168,7 +168,9 @@ fn stored_values_are_read_written_bound_and_deleted() {
             var leader = child->group_leader
             check(leader->pid == child->pid, 11)
             check(plain[leader] == 15, 12)
-            for (i in 0..3) { plain[leader] += 1 }
+            plain[leader] += 1
+            plain[leader] += 1
+            plain[leader] += 1
             check(plain[child] == 18, 13)
             check(count(leader) == 19, 14)
             check(count(child->group_leader) == 20, 15)
@@ -394,7 +396,7 @@ fn stored_values_of_inodes() {
         }
 
         @lsm("inode_rename")
-        fn kslsrename(old_in: *inode, old: *dentry, new_in: *inode, new: *dentry) -> i32 {
+        fn kslsrename(old_in: *inode, old: *dentry, new_in: *inode, renamed: *dentry) -> i32 {
             delete opens[old->d_inode]
             return 0
         }

@@ -85,6 +85,7 @@ fn function(numbers: &mut Numbers, id: usize, callees: Vec<FuncId>) -> Function 
         span: span(),
         is_program: callees.len() == id && id == FUNCTIONS - 1,
         is_called: callees.len() != id || id != FUNCTIONS - 1,
+        is_verdict: false,
         params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),

@@ -258,6 +258,7 @@ impl<'a> Lowerer<'a> {
             span: source.span,
             is_program,
             is_called: !is_program || matches!(source.target, Target::Period { .. }),
+            is_verdict: is_program && Self::program_kind(source.kind) == Some(ProgramKind::Cgroup),
             params: Vec::new(),
             ret,
             values: IndexVec::new(),

@@ -284,6 +284,8 @@ pub struct Function {
     /// It runs in a frame that is not the first: another function of the object calls it. What a timer runs is a program
     /// that is called.
     pub is_called: bool,
+    /// The verifier must see that the result is 0 or 1: a program on a cgroup.
+    pub is_verdict: bool,
     /// The names of the parameters. Those that the script does not have begin with `__`.
     pub params: Vec<String>,
     /// The type of the result.

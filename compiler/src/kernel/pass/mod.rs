@@ -29,6 +29,7 @@ mod turns;
 mod twins;
 mod unroll;
 mod values;
+mod verdicts;
 
 pub use callbacks::{has_iterator, refusals as walks_refused};
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
@@ -83,7 +84,8 @@ const PASSES: &[Pass] = &[
 type LastPass = fn(&mut Function) -> bool;
 
 /// Run once, after all others.
-const LAST: &[(&str, LastPass)] = &[("bits", bits::run), ("carried", carried::run), ("merges", merges::run)];
+const LAST: &[(&str, LastPass)] =
+    &[("bits", bits::run), ("carried", carried::run), ("merges", merges::run), ("verdicts", verdicts::run)];
 
 /// Rounds after which a function is good enough; most need two or three.
 const MAX_ROUNDS: usize = 16;

@@ -24,6 +24,7 @@ fn builder() -> Builder {
         span: span(),
         is_program: false,
         is_called: true,
+        is_verdict: false,
         params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),

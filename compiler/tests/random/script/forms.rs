@@ -12,11 +12,13 @@ pub enum Program {
     PerfEvent,
     Xdp,
     Tc,
+    Cgroup,
     Timer,
 }
 
 impl Program {
-    const ALL: [Program; 4] = [Program::PerfEvent, Program::Xdp, Program::Tc, Program::Timer];
+    const ALL: [Program; 5] =
+        [Program::PerfEvent, Program::Xdp, Program::Tc, Program::Cgroup, Program::Timer];
 
     /// The header of a program, with `$` for its body.
     pub fn header(self) -> &'static str {
@@ -24,6 +26,7 @@ impl Program {
             Program::PerfEvent => "@perf_event fn watch(ctx: *bpf_perf_event_data) -> i32 $",
             Program::Xdp => "@xdp fn watch(ctx: *xdp_md) -> xdp_action $",
             Program::Tc => "@tc(\"ingress\") fn watch(ctx: *__sk_buff) -> i32 $",
+            Program::Cgroup => "@cgroup(\"egress\") fn watch(ctx: *__sk_buff) -> i32 $",
             Program::Timer => "@timer(\"10ms\") fn watch() -> void $",
         }
     }
@@ -42,8 +45,8 @@ impl Program {
         match (self, ty) {
             (Program::PerfEvent, Ty::Int(U64)) => &["ctx->sample_period", "ctx->addr", "ctx->regs.ip"],
             (Program::Xdp, Ty::Int(U32)) => &["ctx->ingress_ifindex", "ctx->rx_queue_index"],
-            (Program::Xdp | Program::Tc, Ty::Int(U64)) => &["(ctx->data_end - ctx->data)"],
-            (Program::Tc, Ty::Int(U32)) => &["ctx->len", "ctx->mark", "ctx->protocol"],
+            (Program::Xdp | Program::Tc | Program::Cgroup, Ty::Int(U64)) => &["(ctx->data_end - ctx->data)"],
+            (Program::Tc | Program::Cgroup, Ty::Int(U32)) => &["ctx->len", "ctx->mark", "ctx->protocol"],
             _ => &[],
         }
     }
@@ -104,14 +107,16 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
     };
     let name = generator.name("q");
     let in_packet = generator.program.has_packet() && generator.function.is_program;
+    let mut writable = true;
     let stmt = if in_packet && matches!(ty, Ty::Struct(_)) && generator.numbers.one_in(2) {
+        writable = generator.program != Program::Cgroup;
         let start = generator.expr(&Ty::Int(U32));
         Node::stmt(&format!("var {name} = (ctx->data + $) as *{}", ty.name()), vec![start])
     } else {
         let place = generator.place(&ty, true)?;
         Node::stmt(&format!("var {name} = &$"), vec![place])
     };
-    generator.function.pointers.push(Var { name, ty, writable: true });
+    generator.function.pointers.push(Var { name, ty, writable });
     Some(stmt)
 }
 

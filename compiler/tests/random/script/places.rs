@@ -60,7 +60,7 @@ impl Gen {
                 self.parts(path, &var.ty, ty, &mut found);
             }
         }
-        for pointer in &self.function.pointers {
+        for pointer in self.function.pointers.iter().filter(|pointer| pointer.writable || !write) {
             match &pointer.ty {
                 Ty::Struct(number) => {
                     for (index, field) in self.structs[*number].iter().enumerate() {

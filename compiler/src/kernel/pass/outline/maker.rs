@@ -51,6 +51,7 @@ impl Maker {
             span: function.span,
             is_program: false,
             is_called: true,
+            is_verdict: false,
             params,
             ret: Type::I32,
             values: IndexVec::new(),
