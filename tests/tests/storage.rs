@@ -414,6 +414,7 @@ fn stored_values_of_inodes() {
     for _ in 0..2 {
         drop(File::open(&renamed).expect("it is there"));
     }
+    drop(File::open(folder.write("other", "")).expect("it is there"));
     let outcome = running.stop();
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
     assert_eq!(outcome.numbers("seen"), [2], "{outcome:#?}");
