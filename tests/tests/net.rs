@@ -329,7 +329,7 @@ fn root_what_the_verifier_loses_in_loops_is_shown_again() {
         let whole = format!("{script}\nfn main() -> i32 {{\n    load(watch)\n    return 0\n}}\n");
         let source = folder.write(&format!("{name}.ks"), &whole);
         for cpu in ["v1", "v2", "v3", "v4"] {
-            let plugin = folder.path(&format!("{name}.wasm"));
+            let plugin = folder.path(format!("{name}.wasm"));
             let built =
                 finish(command("ks").args(["build", "--cpu", cpu]).arg(&source).arg("-o").arg(&plugin));
             assert_eq!(built.code, 0, "{built:#?}");
