@@ -17,8 +17,8 @@ use crate::kernel_version::KernelVersion;
 use crate::kmod::{self, Module};
 use crate::lex::{self, Token};
 use crate::parse;
-use crate::pending;
 use crate::plugin::{self, manifest};
+use crate::refused;
 use crate::resolve::{self, Search};
 use crate::safety;
 use crate::source::{FileId, MAX_FILE_BYTES, SourceMap};
@@ -84,10 +84,20 @@ impl Parsed {
             hir::objects::rewrite(&mut hir);
             hir::counters::rewrite(&mut hir);
             hir::walks::rewrite(&mut hir);
+            hir::literals::rewrite(&mut hir);
             choose_entries(hir, options.tests)
         });
+        let hir = hir.and_then(|hir| compilable(hir, &mut diagnostics));
         Checked { sources, diagnostics, hir, file }
     }
+}
+
+/// Reports what a half cannot have.
+fn compilable(hir: Hir, diagnostics: &mut Diagnostics) -> Option<Hir> {
+    let refused = refused::check(&hir, &split::split(&hir));
+    let fits = refused.is_empty();
+    refused.into_iter().for_each(|one| diagnostics.report(one));
+    fits.then_some(hir)
 }
 
 /// Leaves `main` or the tests: both are checked, and one of them is compiled.
@@ -190,12 +200,13 @@ impl Checked {
         hir.main = None;
         hir.tests.clear();
         let split = split::split(hir);
-        let mut found = pending::check(hir, &split);
-        // Nobody would write its defaults: that is the other half's part.
-        found.extend(split.configs.iter().map(|id| userless_config(&hir.configs[*id])));
+        let mut found = refused::hidden_pointers(hir, &split);
         if found.is_empty() {
             match kernel_half(hir, &split, &self.sources, target) {
-                Ok(objects) => return Ok(KernelHalf { split, objects }),
+                Ok(objects) => {
+                    let manifest = manifest::build(hir, &split, &self.sources, self.file);
+                    return Ok(KernelHalf { split, objects, manifest });
+                }
                 Err(reasons) => found = reasons,
             }
         }
@@ -221,9 +232,9 @@ impl Checked {
         }
         let hir = &*hir;
         let split = split::split(hir);
-        let later = pending::check(hir, &split);
-        if !later.is_empty() {
-            later.into_iter().for_each(|one| self.diagnostics.report(one));
+        let hidden = refused::hidden_pointers(hir, &split);
+        if !hidden.is_empty() {
+            hidden.into_iter().for_each(|one| self.diagnostics.report(one));
             return Err(Failed);
         }
         let halves = kernel_half(hir, &split, &self.sources, target)
@@ -249,11 +260,8 @@ pub struct KernelHalf {
     pub split: Split,
     /// One object for each architecture; empty if the script has no programs.
     pub objects: Vec<(Arch, kernel::Object)>,
-}
-
-fn userless_config(config: &hir::Config) -> Diagnostic {
-    Diagnostic::not_yet(config.span, "a config block in a kernel half without a script is")
-        .help("use global variables, which the plugin can set")
+    /// What stands in the file about it. The first values of config blocks are the other half's to write.
+    pub manifest: Manifest,
 }
 
 /// A half could not be compiled; the diagnostics say why.

@@ -44,6 +44,8 @@ pub mod args;
 #[allow(unsafe_code, reason = "the generated code follows the canonical ABI")]
 pub mod bindings;
 pub mod clock;
+#[doc(hidden)]
+pub mod config;
 pub mod console;
 mod error;
 mod event;
@@ -67,6 +69,7 @@ mod termination;
 #[cfg(all(feature = "std", not(target_family = "wasm")))]
 pub mod testing;
 
+pub use config::Config;
 pub use error::{Error, ErrorKind, Result};
 pub use event::{Access, Event};
 pub use global::Global;

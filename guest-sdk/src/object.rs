@@ -134,6 +134,21 @@ macro_rules! object_record {
     };
 }
 
+/// Puts into a plugin file what it says of itself, as its section holds it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! manifest_section {
+    ($bytes:expr) => {
+        const _: () = {
+            const BYTES: &[u8] = $bytes;
+
+            #[used]
+            #[cfg_attr(target_family = "wasm", unsafe(link_section = "kernelscript:manifest"))]
+            static MANIFEST: [u8; BYTES.len()] = *$bytes;
+        };
+    };
+}
+
 /// Puts a BPF object that clang, Aya or another compiler made into the plugin file. Its programs, maps and variables are
 /// what [`Program`](crate::Program), [`Map`](crate::Map), [`Ring`](crate::Ring) and [`Global`](crate::Global) find by name.
 /// They are compared with the object's BTF when they are opened. For a kernel half in KernelScript there is

@@ -4,7 +4,7 @@
 mod probe;
 
 use ks_guest::testing::Host;
-use ks_guest::{Bloom, Global, Map, PerCpuMap, Plain, Program, Queue, Result, Ring};
+use ks_guest::{Bloom, Config, Global, Map, PerCpuMap, Plain, Program, Queue, Result, Ring};
 use probe::{Fault, Kind, Pair};
 
 #[test]
@@ -18,6 +18,7 @@ fn each_name_of_the_script_opens_with_its_types() {
     let _: fn() -> Result<Ring<Fault>> = probe::records;
     let _: fn() -> Result<Global<u64>> = probe::handled;
     let _: fn() -> Result<Global<Pair>> = probe::best;
+    let _: fn() -> Result<Config<probe::pace>> = probe::pace;
 }
 
 #[test]
@@ -50,4 +51,8 @@ fn a_tests_host_has_what_the_kernel_half_has() {
     assert_eq!(probe::known().and_then(|known| known.contains(&1)), Ok(false));
     assert_eq!(probe::line().and_then(|line| line.pop()), Ok(None));
     assert_eq!(probe::records().map(|ring| ring.size()), Ok(65536));
+    let pace = probe::pace().expect("it is declared");
+    assert_eq!(pace.get(), Ok(probe::pace { step: 5, marks: [1, 2] }), "its defaults");
+    assert_eq!(pace.set(&probe::pace { step: 6, marks: [7, 8] }), Ok(()));
+    assert_eq!(probe::pace().and_then(|pace| pace.get()).map(|pace| pace.marks), Ok([7, 8]));
 }

@@ -40,6 +40,29 @@ pub fn allowed() -> Command {
     host
 }
 
+/// A script with these lines in a program that runs at every switch of tasks; prints the globals `a`, `b` and `c`.
+pub fn at_switches(declared: &str, body: &str) -> String {
+    format!(
+        "{declared}
+        var a: i64 = -1
+        var b: i64 = -1
+        var c: i64 = -1
+        @tracepoint(\"sched/sched_switch\")
+        fn switched(ctx: *trace_event_raw_sched_switch) -> i32 {{
+            {body}
+            return 0
+        }}
+        fn main() -> i32 {{
+            var p = load(switched)
+            if (attach(p, \"\", 0) != 0) {{ return 1 }}
+            for (i in 0..20) {{ sleep(1) }}
+            detach(p)
+            print(\"{{}} {{}} {{}}\", a, b, c)
+            return 0
+        }}"
+    )
+}
+
 /// The path of a command of this build.
 pub fn binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");

@@ -2,7 +2,7 @@
 //! root.
 
 use ks_tests::emulated::{Kernel, Machine, inside};
-use ks_tests::{Folder, allowed, command, compile, finish, run_script, try_compile};
+use ks_tests::{Folder, allowed, at_switches, command, compile, finish, run_script, try_compile};
 
 #[test]
 fn kernel_6_1() {
@@ -12,29 +12,6 @@ fn kernel_6_1() {
 #[test]
 fn kernel_6_12() {
     Machine::new(Kernel::V6_12).run_tests(&["root_helpers", "root_kfuncs"]);
-}
-
-/// A script with these lines in a program that runs at every switch of tasks; prints the globals `a`, `b` and `c`.
-fn at_switches(declared: &str, body: &str) -> String {
-    format!(
-        "{declared}
-        var a: i64 = -1
-        var b: i64 = -1
-        var c: i64 = -1
-        @tracepoint(\"sched/sched_switch\")
-        fn switched(ctx: *trace_event_raw_sched_switch) -> i32 {{
-            {body}
-            return 0
-        }}
-        fn main() -> i32 {{
-            var p = load(switched)
-            if (attach(p, \"\", 0) != 0) {{ return 1 }}
-            for (i in 0..20) {{ sleep(1) }}
-            detach(p)
-            print(\"{{}} {{}} {{}}\", a, b, c)
-            return 0
-        }}"
-    )
 }
 
 #[test]
@@ -56,6 +33,19 @@ fn root_helpers_take_numbers_memory_and_null() {
     );
     let ran = run_script::<&str>("externs", &script, &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "3 -42 0\n"), "{ran:#?}");
+}
+
+#[test]
+fn root_helpers_take_text_as_it_is_written() {
+    let script = at_switches(
+        "extern bpf_strtol(text: *u8, bytes: u64, base: u64, result: *i64) -> i64",
+        "a = bpf_strtol(\"-42\", 4, 10, &b)
+         if (bpf_strtol(\"7\", 2, 10, &c) < 0) { c = 0 }
+         var nothing = null as *u8
+         if (nothing != null) { c = 1 }",
+    );
+    let outcome = run_script("texts", &script, &[] as &[&str]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "3 -42 7\n"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use ks_tests::{Folder, Outcome, command, compile, finish, guests, repository, run_plugin};
+use ks_tests::{Folder, Outcome, allowed, command, compile, finish, guests, repository, run_plugin};
 
 /// The kernel half that the plugin expects.
 const SCRIPT: &str = r#"
@@ -210,6 +210,23 @@ fn root_a_kernel_half_goes_with_the_plugin() {
     let rest = "last Some((3, Kind(2)))\nrecord Fault { cpu: 3, number: 2, kind: Kind(1) }\n\
                 record Fault { cpu: 3, number: 4, kind: Kind(2) }\nfirst 1\n";
     assert!(outcome.stdout.ends_with(rest), "{outcome:#?}");
+
+    // Its config blocks have their defaults, or what is said outside, until the plugin sets them.
+    let paced = |outcome: &Outcome| outcome.numbers("paced")[0] / outcome.numbers("faults")[0];
+    assert!(outcome.stdout.contains("pace 5 [1, 2] false\n"), "{outcome:#?}");
+    assert_eq!(paced(&outcome), 2 * 5 + 2, "{outcome:#?}");
+    let folder = Folder::new();
+    let file = folder.write("kernel.wasm", &built);
+    let said = ["--config", "pace.step=8", "--config", "pace.marks[1]=4"];
+    let outcome = finish(allowed().args(said).arg(&file));
+    assert!(outcome.code == 0 && outcome.stdout.contains("pace 8 [1, 4] false\n"), "{outcome:#?}");
+    assert_eq!(paced(&outcome), 2 * 8 + 4, "{outcome:#?}");
+    let outcome = finish(allowed().args(["--config", "pace.quiet=yes"]).arg(&file));
+    assert_eq!((outcome.code, outcome.numbers("paced")), (0, vec![0]), "{outcome:#?}");
+    let outcome = finish(allowed().args(["--config", "pace.steps=8"]).arg(&file));
+    assert!(outcome.code != 0 && outcome.stderr.contains("did you mean `step`?"), "{outcome:#?}");
+    let shown = finish(command("ks-host").arg("inspect").arg(&file));
+    assert!(shown.stdout.contains("pace") && shown.stdout.contains("What a fault counts for."), "{shown:#?}");
 }
 
 /// What `ks init rust` starts is tested and built as it is, and counts until it is stopped.

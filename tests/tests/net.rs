@@ -99,6 +99,36 @@ fn root_cgroup_refuses_all_ports_but_one() {
     assert_eq!(try_port(bad).code, 0, "gone with the host");
 }
 
+#[test]
+fn root_tc_programs_of_both_directions_replace_each_other() {
+    const SCRIPT: &str = r#"
+var received_packets: u64 = 0
+var sent_packets: u64 = 0
+@tc("egress") fn kstnetsent(ctx: *__sk_buff) -> i32 {
+    sent_packets += 1
+    return TC_ACT_OK
+}
+@tc("ingress") fn kstnetreceived(ctx: *__sk_buff) -> i32 {
+    received_packets += 1
+    return kstnetsent(ctx)
+}
+fn main() -> i32 {
+    var program = load(kstnetreceived)
+    if (attach(program, "left", 0) != 0) { return 1 }
+    print("attached")
+    while (!stopping()) { sleep(10) }
+    print("packets", received_packets, sent_packets)
+    return 0
+}
+"#;
+    let wire = Wire::new();
+    let running = Running::begin(wire.allowed(), "directions", SCRIPT, &[] as &[&str], "attached");
+    wire.send(10, 100, 9);
+    let outcome = running.stop();
+    let numbers = outcome.numbers("packets");
+    assert!(numbers[0] >= 10 && numbers[0] == numbers[1], "{outcome:#?}");
+}
+
 /// The data of TCP lies apart from the headers when it is sent.
 #[test]
 fn root_tc_reads_and_writes_packets_in_several_pieces() {

@@ -51,6 +51,9 @@ fn root_what_is_shared_reads_and_writes_as_host_calls_do() {
     for line in [
         "early 15000000000000000005",
         "early 15000000000000000006",
+        "pace { step: 3, marks: [1, 2, 3], low: -4 }",
+        "pace { step: 1099511627776, marks: [9, 9, 9], low: -100 }",
+        "paced 1009",
         "loaded 250 -100 65000 -30000",
         "changed 251 -99 65001 -29999",
         "4000000001 -1999999999 15000000000000000006 -1999999999",

@@ -193,3 +193,83 @@ fn root_lf_109_detaching_twice_is_harmless_and_nothing_stays() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1 1\n"), "{}", outcome.stderr);
     wait_until_gone(&name);
 }
+
+#[test]
+fn root_every_builtin_can_be_deferred() {
+    let script = r#"
+var line : queue<u32>(8)
+var counts : hash<u32, u64>(8)
+fn fill() {
+    defer line.push(7)
+    for (i in 0..3) {
+        defer line.push(i)
+        counts[i] = 1
+    }
+}
+fn work(att: perf_attachment) {
+    defer clear(counts)
+    defer count(counts)
+    defer line.pop()
+    defer line.peek()
+    defer len("abc")
+    defer ratio(1, 2, 3)
+    defer rate(read(att), read(att))
+    defer read_cpu(att, 0)
+    defer id(att)
+    defer log2_slot(8)
+    defer linear_slot(8, 0, 1, 4)
+    defer sizeof(u32)
+    defer raw_event(1, 2)
+    defer attach(perf_options { event: task_clock })
+}
+fn main() -> i32 {
+    var bars : u64[2] = [1, 2]
+    defer print_log2_hist("deferred", bars)
+    fill()
+    print("%u", count(counts))
+    work(attach(perf_options { event: task_clock }))
+    print("%u", count(counts))
+    for (i in 0..3) {
+        print("%u", line.pop())
+    }
+    bars[0] = 9
+    return 0
+}
+"#;
+    let outcome = run_script("deferring", script, NO_WORDS);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let (numbers, histogram) = outcome.stdout.split_once("deferred").expect("a histogram at the end");
+    assert_eq!(numbers, "3\n0\n1\n0\n7\n");
+    assert!(histogram.contains('1') && !histogram.contains('9'), "{histogram}");
+}
+
+/// Events that are described beside `event` are described wherever the options lie.
+#[test]
+fn root_events_are_assigned_to_options_in_maps_and_shared_variables() {
+    let script = r#"
+var held : hash<u32, perf_options>(2)
+var common : perf_options
+@perf_event
+fn watch(ctx: *bpf_perf_event_data) -> i32 {
+    if (common.period == 5) {
+        return 1
+    }
+    return 0
+}
+fn switches(options: perf_options) -> bool {
+    var att = attach(options)
+    sleep(5)
+    return read(att).raw > 0
+}
+fn main() -> i32 {
+    held[1] = perf_options { event: task_clock }
+    held[1].event = tracepoint("sched/sched_switch")
+    common = perf_options { event: task_clock }
+    common.event = tracepoint("sched/sched_switch")
+    print("%d %d", switches(held[1]), switches(common))
+    return 0
+}
+"#;
+    let outcome = run_script("described", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1\n"), "{}", outcome.stderr);
+}

@@ -66,6 +66,8 @@ pub enum PrintValue {
     Boolean,
     /// A character.
     Character,
+    /// A pointer, as a number of 64 bits.
+    Pointer,
     /// Text of at most so many bytes, up to the first zero.
     Text(u32),
 }

@@ -6,6 +6,10 @@ use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind};
 use crate::types::{IntType, TypeId, TypeKind};
 
+/// Why a context cannot come from elsewhere.
+pub(super) const CONTEXT: &str =
+    "a context is what the kernel gave the program: never null, and made of nothing else";
+
 /// The type in which two integers are worked out; `None` where the language refuses the pair.
 pub(super) fn combine(a: IntType, b: IntType) -> Option<IntType> {
     if a.signed == b.signed {
@@ -43,6 +47,7 @@ impl Body<'_, '_> {
             (TypeKind::Array(element, _), TypeKind::Str(_)) if self.is_byte(element) => {
                 Expr { kind: ExprKind::Convert(Box::new(from.expr)), ty: to, span }
             }
+            (TypeKind::Null, TypeKind::Ptr(_)) if types.is_context_pointer(to) => self.mismatch(&from, to),
             (TypeKind::Null, TypeKind::Ptr(_) | TypeKind::Fn(..) | TypeKind::Program) => {
                 Expr { kind: ExprKind::Const(0), ty: to, span }
             }
@@ -72,6 +77,9 @@ impl Body<'_, '_> {
             Diagnostic::error(401, from.expr.span, format!("expected `{wanted}`, found `{found}`"));
         if from.expr.ty == self.checker.known.perf_read && self.checker.types.int(to).is_some() {
             diagnostic = diagnostic.help("`read` gives a struct: write `read(..).scaled` or `read(..).raw`");
+        }
+        if self.checker.types.is_context_pointer(to) {
+            diagnostic = diagnostic.note(CONTEXT);
         }
         self.report(diagnostic);
         Expr { ty: self.checker.types.common().error, ..from.expr.clone() }

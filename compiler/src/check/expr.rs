@@ -227,20 +227,32 @@ impl Body<'_, '_> {
         let kernel = self.half() == Half::Kernel;
         let fits = match (number(from.expr.ty), number(to)) {
             (true, true) => true,
-            (false, false) => pointer(from.expr.ty) && pointer(to),
-            (true, false) => pointer(to) && kernel && (wide(from.expr.ty) || from.literal),
+            (false, false) => pointer(from.expr.ty) && pointer(to) && !self.loses_context(from.expr.ty, to),
+            (true, false) => {
+                pointer(to) && kernel && (wide(from.expr.ty) || from.literal) && !types.is_context_pointer(to)
+            }
             (false, true) => pointer(from.expr.ty) && kernel && wide(to),
         };
         if !fits {
             let (source, target) = (self.type_name(from.expr.ty), self.type_name(to));
             let address = (pointer(from.expr.ty) || pointer(to)) && !kernel;
-            let note =
-                address.then(|| "a pointer of the userspace half leads into the plugin's own memory".into());
+            let context = types.is_context_pointer(from.expr.ty) || types.is_context_pointer(to);
+            let note = match (address, context) {
+                (true, _) => {
+                    Some("a pointer of the userspace half leads into the plugin's own memory".into())
+                }
+                (_, true) => Some("a context is read by its members, `ctx->..`".into()),
+                _ => None,
+            };
             self.report(
                 Diagnostic::error(401, span, format!("`{source}` cannot be cast to `{target}`"))
                     .maybe_help(note),
             );
             return self.error_expr(span);
+        }
+        if matches!(types.kind(from.expr.ty), TypeKind::Null) {
+            let null = self.coerce(from, to);
+            return self.make(null.kind, to, span);
         }
         if to == self.checker.types.common().bool {
             return self.make(ExprKind::Truth(Box::new(from.expr)), to, span);
@@ -252,6 +264,14 @@ impl Body<'_, '_> {
             }
             _ => self.make(ExprKind::Convert(Box::new(from.expr)), to, span),
         }
+    }
+
+    /// Whether a cast makes a context of something else, or something else of a context whose members the verifier
+    /// translates: the kernel keeps them elsewhere. Records of tracepoints lie in memory as they are.
+    fn loses_context(&self, from: TypeId, to: TypeId) -> bool {
+        let types = &self.checker.types;
+        let is_translated = matches!(types.kind(from), TypeKind::Ptr(to) if self.is_context(*to));
+        from != to && (types.is_context_pointer(to) || is_translated)
     }
 
     /// An integer type's id, from an enum its underlying integer.

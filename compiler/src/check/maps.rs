@@ -228,12 +228,42 @@ impl Checker<'_> {
             self.report(Diagnostic::error(602, span, text));
             return;
         }
+        if pointer && !self.check_owned(kind, ty, held, span) {
+            return;
+        }
         let limit = match kind {
             _ if kind.is_per_cpu() => MAX_PER_CPU_VALUE_BYTES,
             _ if kind.is_storage() => MAX_STORED_BYTES,
             _ => MAX_OBJECT_BYTES,
         };
         self.check_size(held, limit, span);
+    }
+
+    /// Whether a map of this kind can own objects, and these.
+    fn check_owned(&mut self, kind: MapKind, pointer: TypeId, object: TypeId, span: Span) -> bool {
+        let name = self.types.name(pointer);
+        let reason = match kind {
+            MapKind::Hash | MapKind::LruHash if self.any_part(object, |kind| !is_data(kind)) => {
+                let text = format!("objects with pointers in them cannot lie in a map: `{name}`");
+                self.report(
+                    Diagnostic::error(601, span, text)
+                        .note("the object lies in the map, where both halves reach it")
+                        .help("keep the key of the other entry instead of its address"),
+                );
+                return false;
+            }
+            MapKind::Hash | MapKind::LruHash => return true,
+            _ if kind.is_per_cpu() => "the entry is another object on each CPU",
+            _ if kind.is_array() => "every entry is there from the start, so none could be null",
+            _ => "a pointer would not tell which entry it leads to",
+        };
+        let text = format!("`{name}` cannot be the value of `{}`", kind.name());
+        self.report(
+            Diagnostic::error(602, span, text)
+                .note(reason)
+                .help("`hash` and `lru_hash` own objects; other maps hold the struct itself"),
+        );
+        false
     }
 
     fn check_size(&mut self, ty: TypeId, limit: u64, span: Span) {

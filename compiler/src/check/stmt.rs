@@ -1,5 +1,6 @@
 //! Statements: declarations, assignments, branches, jumps.
 
+use super::convert::CONTEXT;
 use super::expr::Typed;
 use super::function::{Body, Scoped};
 use super::names::Symbol;
@@ -89,6 +90,10 @@ impl Body<'_, '_> {
         }
         let Some(init) = init else {
             let declared = declared.unwrap_or(self.checker.types.common().error);
+            if self.checker.types.is_context_pointer(declared) {
+                let text = format!("a variable of type `{}` needs a value", self.type_name(declared));
+                self.report(Diagnostic::error(401, name.span, text).note(CONTEXT));
+            }
             let local = self.declare_local(name, declared);
             return Some(StmtKind::Let { local, init: None });
         };

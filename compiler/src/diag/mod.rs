@@ -13,7 +13,7 @@ use crate::source::Span;
 pub const MAX_KEPT: usize = 100;
 
 /// The number of a diagnostic, `KS0417`. The first two digits are the stage: 01 scanner, 02 grammar, 03 names,
-/// 04 types, 05 programs, 06 memory, 07 control flow, 08 modules, 09 perf events, 10 limits, 99 this version.
+/// 04 types, 05 programs, 06 memory, 07 control flow, 08 modules, 09 perf events, 10 limits, 99 mistakes of the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Code(pub u16);
 
@@ -94,10 +94,11 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// What the language has and this version of the compiler does not.
-    pub fn not_yet(span: Span, what: &str) -> Diagnostic {
-        Diagnostic::error(9901, span, format!("{what} not supported yet"))
-            .label("this version of ks cannot compile it")
+    /// A promise of the compiler's own that is broken: no fault of the script, but its author is the one who must hear of it.
+    pub fn mistake(span: Span, what: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(9902, span, "ks made a mistake while compiling this")
+            .note(what)
+            .help("please report it with the script")
     }
 
     /// Words beside the primary place.

@@ -32,14 +32,14 @@ pub enum SharedBuiltin {
     Add(MapId, Box<Expr>),
     /// `b.has(v) -> bool`: false is certain, true is not.
     Has(MapId, Box<Expr>),
-    /// `ratio(a, b, scale) -> u64`: a * scale / b, worked out in 128 bits; 0 if b is 0. All u64.
+    /// `ratio(a, b, scale) -> u64`, in userspace only: a * scale / b, worked out in 128 bits; 0 if b is 0. All u64.
     Ratio(Box<[Expr; 3]>),
     /// `log2_slot(value) -> u32`: how many bits the u64 has.
     Log2Slot(Box<Expr>),
     /// `linear_slot(value, low, step, slots) -> u32`: 0 below `low`, else 1 + (value - low) / step, at most slots - 1; a
     /// step of 0 is as wide as all numbers. All u64.
     LinearSlot(Box<[Expr; 4]>),
-    /// `rate(before, now) -> u64`: difference of `scaled` per second between two `perf_read`s; 0 if no time passed.
+    /// `rate(before, now) -> u64`, in userspace only: difference of `scaled` per second between two `perf_read`s; 0 if no time passed.
     Rate(Box<[Expr; 2]>),
 }
 

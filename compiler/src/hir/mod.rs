@@ -6,11 +6,12 @@
 
 mod builtin;
 pub mod counters;
-mod describe;
 mod expr;
 pub mod flow;
+pub mod format;
 pub mod hooks;
 mod items;
+pub mod literals;
 pub mod module;
 pub mod names;
 pub mod objects;

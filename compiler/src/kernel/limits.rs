@@ -38,8 +38,9 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
                     Diagnostic::error(719, one.span, what).note(CALLED_LOOPS)
                 }
                 false => {
-                    let what = format!("a program that needs {bytes} bytes of stack with what it calls is");
-                    Diagnostic::not_yet(one.span, &what)
+                    let what =
+                        format!("this program and what it calls need {bytes} bytes of the kernel's stack");
+                    Diagnostic::error(1007, one.span, what)
                 }
             };
             let hint =
@@ -66,7 +67,8 @@ fn too_deep(one: &Function, frames: u32, program: &Program) -> Diagnostic {
         let note = "older kernels call a function for each loop";
         return Diagnostic::error(1005, one.span, what).note(note).help(hint);
     }
-    Diagnostic::not_yet(one.span, &format!("a chain of {frames} calls is")).help(hint)
+    let what = format!("this program makes {frames} calls within each other");
+    Diagnostic::error(1007, one.span, what).help(hint)
 }
 
 #[derive(Default, Clone, Copy)]

@@ -82,7 +82,7 @@ const WITH_SCRATCH: &[(u32, Effort)] =
 /// Compiles the kernel half for a machine.
 ///
 /// # Errors
-/// What this version cannot compile (KS9901), or the machine's kernel has not (KS1005).
+/// What kernels do not let a program have (KS0621 and the like, KS1007), or not the machine's (KS1005).
 pub fn compile(
     hir: &Hir,
     split: &Split,
@@ -276,12 +276,7 @@ impl Code<'_> {
     }
 }
 
-/// A stage broke its promise: no fault of the script, but its author is the one who must hear of it.
+/// A stage broke its promise.
 fn mistake(span: Option<Span>, error: &dyn std::error::Error) -> Vec<Diagnostic> {
-    let report = |span| {
-        Diagnostic::error(9902, span, "ks made a mistake while compiling this")
-            .note(error.to_string())
-            .help("please report it with the script")
-    };
-    span.map(report).into_iter().collect()
+    span.map(|span| Diagnostic::mistake(span, error.to_string())).into_iter().collect()
 }

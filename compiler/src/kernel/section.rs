@@ -44,6 +44,18 @@ pub(super) fn of(function: &Function, arch: Arch) -> String {
     }
 }
 
+/// The programs that one array may hold: the kernel wants all of them to be of one type and, since Linux 6.17, loaded for
+/// one place of attachment. What a program of the traffic control is loaded for does not matter, and the host says
+/// nothing of it. Source: kernel/bpf/core.c, `bpf_prog_map_compatible`, v6.18.
+pub(super) fn array(function: &Function) -> String {
+    let section = of(function, Arch::Any);
+    let type_alone = ["tcx", "tracepoint", "kprobe", "uprobe", "uretprobe"];
+    match section.split_once('/') {
+        Some((kind, _)) if type_alone.contains(&kind) => kind.to_owned(),
+        _ => section,
+    }
+}
+
 /// The function that a probe is put on; of a system call the wrapper, whose name the architecture makes.
 fn symbol(function: &Function, name: &str, arch: Arch) -> String {
     match &function.system_call {

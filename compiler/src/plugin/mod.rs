@@ -90,6 +90,14 @@ pub fn assemble_around(
     Ok(plugin)
 }
 
+/// What the section [`section::MANIFEST`] holds of a plugin that another tool puts together.
+///
+/// # Errors
+/// [`PluginError::TooLong`].
+pub fn manifest_section(manifest: &Manifest) -> Result<Vec<u8>, PluginError> {
+    section_of("the manifest", &[serde_json::to_vec(manifest)?])
+}
+
 fn append_sections(plugin: &mut Vec<u8>, bpf: &[BpfRecord], manifest: &Manifest) -> Result<(), PluginError> {
     if !bpf.is_empty() {
         let records = bpf.iter().map(BpfRecord::to_bytes).collect::<Vec<_>>();
@@ -104,6 +112,11 @@ fn append(
     what: &'static str,
     records: &[Vec<u8>],
 ) -> Result<(), PluginError> {
+    CustomSection { name: name.into(), data: section_of(what, records)?.into() }.append_to_component(plugin);
+    Ok(())
+}
+
+fn section_of(what: &'static str, records: &[Vec<u8>]) -> Result<Vec<u8>, PluginError> {
     let mut data = Vec::new();
     for record in records {
         if record.len() > section::MAX_RECORD_BYTES {
@@ -111,6 +124,5 @@ fn append(
         }
         section::push_record(&mut data, record);
     }
-    CustomSection { name: name.into(), data: data.into() }.append_to_component(plugin);
-    Ok(())
+    Ok(data)
 }

@@ -5,7 +5,7 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::addr::Addr;
 use super::code::DefinedId;
 use super::cx::Lower;
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::FnCx;
 use super::runtime::Routine;
 use super::scalar::{store_op, val_type};
@@ -69,7 +69,7 @@ impl FnCx<'_, '_> {
             ExprKind::User(UserBuiltin::PerCpu { map, key, cpu }) => {
                 self.per_cpu(*map, key, cpu, to, expr.span)?;
             }
-            _ => return Err(unsupported(expr.span, "this value is")),
+            _ => return Err(mistake(expr.span, "a value that is no scalar is made of this")),
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl FnCx<'_, '_> {
     fn convert_text(&mut self, expr: &Expr, operand: &Expr, to: Addr) -> Lower<()> {
         let types = &self.cx.hir.types;
         if !matches!(types.kind(expr.ty), TypeKind::Str(_)) {
-            return Err(unsupported(expr.span, "this conversion is"));
+            return Err(mistake(expr.span, "a value that is no string is made of another type"));
         }
         let (to_size, from_size) = (types.size(expr.ty) as u32, types.size(operand.ty) as u32);
         let copy = self.cx.routine(Routine::TextCopy);

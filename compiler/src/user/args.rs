@@ -8,7 +8,7 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::abi::{LIST_LEN, Shape};
 use super::code::{Code, mem};
 use super::cx::{Cx, Lower};
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::runtime::{Routine, reset_arena};
 use super::scalar::store_op;
 use crate::source::Span;
@@ -49,7 +49,7 @@ fn kind(cx: &Cx<'_>, field: &Field, span: Span) -> Lower<OptionKind> {
         TypeKind::Char => of("unsigned", Some(8)),
         TypeKind::Bool => of("boolean", None),
         TypeKind::Str(size) => of("text", Some(size - 1)),
-        _ => Err(unsupported(span, &format!("`--{}` of this type is", field.name))),
+        _ => Err(mistake(span, &format!("no option has the type of `--{}`", field.name))),
     }
 }
 

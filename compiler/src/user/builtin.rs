@@ -4,7 +4,7 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
 use super::cx::{Kept, Lower};
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::FnCx;
 use super::perf::control::Control;
 use super::perf::{self, push_handle};
@@ -96,10 +96,14 @@ impl FnCx<'_, '_> {
             }
             UserBuiltin::Events(wildcard) => self.events(wildcard, span)?,
             UserBuiltin::ShowCounter(counter, attachment) => self.show_counter(*counter, attachment, span)?,
-            UserBuiltin::Attach { .. } | UserBuiltin::Read { .. } | UserBuiltin::ReadCpu(_) => {
-                return Err(unsupported(span, "this result as a number is"));
+            UserBuiltin::CommOf(_)
+            | UserBuiltin::Symbol { .. }
+            | UserBuiltin::Attach { .. }
+            | UserBuiltin::Read { .. }
+            | UserBuiltin::ReadCpu(_) => {
+                return Err(mistake(span, "a value in memory is wanted as a number"));
             }
-            other => return Err(unsupported(span, other.describe())),
+            UserBuiltin::ReadCounter(..) => return Err(mistake(span, "the read of a counter is left")),
         }
         Ok(())
     }

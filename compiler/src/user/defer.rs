@@ -12,7 +12,7 @@ use wasm_encoder::{Instruction as I, ValType};
 use super::addr::Addr;
 use super::code::{Code, Var, mem};
 use super::cx::{Cx, Kept, Lower};
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::{FnCx, Home};
 use super::heap;
 use super::runtime::Routine;
@@ -164,35 +164,71 @@ impl FnCx<'_, '_> {
 fn arguments(call: &mut Expr) -> Lower<Vec<&mut Expr>> {
     let span = call.span;
     Ok(match &mut call.kind {
-        ExprKind::Call { args, .. } | ExprKind::Shared(SharedBuiltin::Print { args, .. }) => {
-            args.iter_mut().collect()
-        }
+        ExprKind::Call { args, .. } => args.iter_mut().collect(),
         ExprKind::CallValue { callee, args } => std::iter::once(&mut **callee).chain(args).collect(),
-        ExprKind::User(
-            UserBuiltin::Detach(one)
-            | UserBuiltin::DetachProgram(one)
-            | UserBuiltin::Enable(one)
-            | UserBuiltin::Disable(one)
-            | UserBuiltin::Reset(one)
-            | UserBuiltin::Sleep(one)
-            | UserBuiltin::Exit(one)
-            | UserBuiltin::PidOf(one)
-            | UserBuiltin::CommOf(one)
-            | UserBuiltin::Symbol { pid: None, address: one }
-            | UserBuiltin::Read { attachment: one, .. },
-        ) => vec![one],
-        ExprKind::User(UserBuiltin::Symbol { pid: Some(pid), address }) => vec![pid, address],
-        ExprKind::User(UserBuiltin::AttachTarget { program, target, flags }) => vec![program, target, flags],
-        ExprKind::User(UserBuiltin::Python { args, .. }) => args.iter_mut().collect(),
-        ExprKind::User(
-            UserBuiltin::TimeNs
-            | UserBuiltin::Stopping
-            | UserBuiltin::Daemon
-            | UserBuiltin::CpuCount
-            | UserBuiltin::Exec(_),
-        ) => Vec::new(),
-        _ => return Err(unsupported(span, "deferring this call is")),
+        ExprKind::User(builtin) => builtin_arguments(builtin),
+        ExprKind::Shared(builtin) => match builtin {
+            SharedBuiltin::Print { args, .. } => args.iter_mut().collect(),
+            SharedBuiltin::Len(one)
+            | SharedBuiltin::SwapBytes(one)
+            | SharedBuiltin::Push(_, one)
+            | SharedBuiltin::Add(_, one)
+            | SharedBuiltin::Has(_, one)
+            | SharedBuiltin::Log2Slot(one) => vec![one],
+            SharedBuiltin::Ratio(args) => args.iter_mut().collect(),
+            SharedBuiltin::LinearSlot(args) => args.iter_mut().collect(),
+            SharedBuiltin::Rate(args) => args.iter_mut().collect(),
+        },
+        // Of a queue or stack; or what is known already: a size, an event, a number whose bytes were turned.
+        ExprKind::Take { .. } | ExprKind::Const(_) => Vec::new(),
+        _ => return Err(mistake(span, "what is deferred is no call")),
     })
+}
+
+fn builtin_arguments(builtin: &mut UserBuiltin) -> Vec<&mut Expr> {
+    match builtin {
+        UserBuiltin::Detach(one)
+        | UserBuiltin::DetachProgram(one)
+        | UserBuiltin::Enable(one)
+        | UserBuiltin::Disable(one)
+        | UserBuiltin::Reset(one)
+        | UserBuiltin::Id(one)
+        | UserBuiltin::ShowCounter(_, one)
+        | UserBuiltin::Sleep(one)
+        | UserBuiltin::Exit(one)
+        | UserBuiltin::PidOf(one)
+        | UserBuiltin::CommOf(one)
+        | UserBuiltin::Events(one)
+        | UserBuiltin::Test { input: one, .. }
+        | UserBuiltin::Read { attachment: one, .. } => vec![one],
+        UserBuiltin::Symbol { pid, address } => {
+            pid.as_deref_mut().into_iter().chain([&mut **address]).collect()
+        }
+        UserBuiltin::AttachTarget { program, target, flags } => vec![program, target, flags],
+        UserBuiltin::Attach { program, options, flags } => {
+            let program = program.as_deref_mut().into_iter();
+            program.chain([&mut **options]).chain(flags.as_deref_mut()).collect()
+        }
+        UserBuiltin::ReadCpu(args) => args.iter_mut().collect(),
+        UserBuiltin::ReadCounter(_, cpu) => cpu.as_deref_mut().into_iter().collect(),
+        UserBuiltin::PerCpu { key, cpu, .. } => vec![key, cpu],
+        UserBuiltin::Dispatch { timeout_ms, .. } => timeout_ms.as_deref_mut().into_iter().collect(),
+        UserBuiltin::Histogram { title, counts, linear } => {
+            let scale = linear.iter_mut().flat_map(|numbers| numbers.iter_mut());
+            [&mut **title, &mut **counts].into_iter().chain(scale).collect()
+        }
+        UserBuiltin::Python { args, .. } => args.iter_mut().collect(),
+        UserBuiltin::Load { .. }
+        | UserBuiltin::Register(_)
+        | UserBuiltin::OnEvent(..)
+        | UserBuiltin::Exec(_)
+        | UserBuiltin::Daemon
+        | UserBuiltin::TimeNs
+        | UserBuiltin::Stopping
+        | UserBuiltin::CpuCount
+        | UserBuiltin::Clear(_)
+        | UserBuiltin::Count(_) => Vec::new(),
+    }
 }
 
 /// [`Routine::RunDeferred`]. What is thrown waits meanwhile, so that the calls work as ever.

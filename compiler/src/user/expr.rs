@@ -55,15 +55,17 @@ impl FnCx<'_, '_> {
             ExprKind::Shared(builtin) => self.shared(builtin, expr)?,
             ExprKind::User(builtin) => self.user_scalar(builtin, expr.span)?,
             ExprKind::Bytes(_) | ExprKind::Struct(_) | ExprKind::Array(_) | ExprKind::Repeat(_) => {
-                return Err(unsupported(expr.span, "this value as a number is"));
+                return Err(mistake(expr.span, "a value in memory is wanted as a number"));
             }
-            ExprKind::Context { .. } | ExprKind::Kernel(_) => {
-                return Err(unsupported(
-                    expr.span,
-                    "in a userspace function, this builtin of the kernel half is",
-                ));
+            ExprKind::Context { .. }
+            | ExprKind::Kernel(_)
+            | ExprKind::CallExtern { .. }
+            | ExprKind::TailCall(_) => {
+                return Err(mistake(expr.span, "a userspace function uses what only the kernel half has"));
             }
-            other => return Err(unsupported(expr.span, other.describe())),
+            ExprKind::Concat(..) | ExprKind::Event(_) => {
+                return Err(mistake(expr.span, "a value of several parts is wanted as a number"));
+            }
         }
         Ok(())
     }
@@ -223,7 +225,7 @@ impl FnCx<'_, '_> {
 
     fn convert(&mut self, expr: &Expr, operand: &Expr) -> Lower<()> {
         let Some(from) = self.cx.hir.types.scalar(operand.ty) else {
-            return Err(unsupported(expr.span, "this conversion is"));
+            return Err(mistake(expr.span, "a number is made of what is none"));
         };
         self.scalar(operand)?;
         let to = self.int(expr.ty);
@@ -253,7 +255,7 @@ impl FnCx<'_, '_> {
             return Ok(());
         }
         let TypeKind::Struct(id) = *self.cx.hir.types.kind(operand.ty) else {
-            return Err(unsupported(operand.span, "comparing this with null is"));
+            return Err(mistake(operand.span, "a value that is never null is compared with null"));
         };
         let offset = self.cx.hir.types.field_offset(id, attachment::PERF_FD) as u32;
         let addr = self.aggregate_addr(operand)?;
@@ -263,7 +265,7 @@ impl FnCx<'_, '_> {
     }
 }
 
-/// What the front end lets through and this back end does not have.
-pub fn unsupported(span: Span, what: &str) -> Box<Diagnostic> {
-    Box::new(Diagnostic::not_yet(span, what))
+/// What the front end lets no script have here.
+pub fn mistake(span: Span, what: &str) -> Box<Diagnostic> {
+    Box::new(Diagnostic::mistake(span, what))
 }

@@ -57,7 +57,7 @@ use wasm_encoder::{Instruction, ValType};
 
 use self::code::{Code, Var};
 use self::cx::{Cx, Kept, Lower, too_large};
-use self::expr::unsupported;
+use self::expr::mistake;
 use self::memory::MAX_STATIC;
 use self::runtime::Routine;
 use self::scalar::convert;
@@ -71,7 +71,7 @@ use crate::types::{IntType, StructId, TypeKind};
 /// says how they are run.
 ///
 /// # Errors
-/// What this version does not support, and variables that do not fit the plugin's memory; one per function at most.
+/// Variables that do not fit the plugin's memory; one per function at most.
 pub fn compile(hir: &Hir, split: &Split, sources: &SourceMap) -> Result<Vec<u8>, Vec<Diagnostic>> {
     let mut cx = Cx::new(hir, split, sources).map_err(|error| vec![*error])?;
     let mut errors = Vec::new();
@@ -192,7 +192,7 @@ fn main_options(cx: &mut Cx<'_>, main: FuncId) -> Lower<Option<(StructId, u32)>>
             let address = cx.module.statics.reserve(size, cx.hir.types.align(local.ty) as u32);
             Ok(Some((id, address)))
         }
-        _ => Err(unsupported(local.span, "this parameter of `main` is")),
+        _ => Err(mistake(local.span, "`main` takes something other than one struct")),
     }
 }
 
@@ -204,7 +204,9 @@ fn push_exit_code(cx: &Cx<'_>, code: &mut Code, entry: FuncId) -> Lower<()> {
         code.i32(0);
         return Ok(());
     }
-    let int = types.scalar(function.ret).ok_or_else(|| unsupported(function.span, "this result is"))?;
+    let int = types
+        .scalar(function.ret)
+        .ok_or_else(|| mistake(function.span, "the result of an entry is no number"))?;
     convert(code, int, IntType { bits: 32, signed: true });
     Ok(())
 }

@@ -16,7 +16,7 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::code::{Code, Var, mem};
 use super::cx::{Cx, Lower};
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::FnCx;
 use super::heap::{CLASSES, HEADER, MARK, class};
 use super::maps::{self, Table};
@@ -258,7 +258,7 @@ impl FnCx<'_, '_> {
     pub fn object_spot(&mut self, pointer: &Expr, place: &Place) -> Lower<Spot> {
         let addr = self.pointee(pointer, place.ty)?;
         let Some(base) = addr.base else {
-            return Err(unsupported(place.span, "access through this pointer is"));
+            return Err(mistake(place.span, "a pointer leads to no address"));
         };
         Ok(Spot::Object { base, addr })
     }

@@ -99,6 +99,11 @@ impl FnCx<'_, '_> {
         self.cx.hir.types.field_offset(*id, field) as u32
     }
 
+    /// What lies so many bytes behind the start of a spot.
+    pub fn part_at(&mut self, spot: Spot, offset: u32) -> Spot {
+        self.part(spot, Bytes::Constant(offset))
+    }
+
     /// The element of an array whose bytes from the array's start stand in a local.
     pub fn element_at(&mut self, array: Spot, bytes: Var) -> Spot {
         self.part(array, Bytes::Dynamic(bytes))

@@ -9,7 +9,7 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
 use super::cx::Lower;
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::FnCx;
 use super::memory::{PAGE, STACK_BOTTOM};
 use super::place::Spot;
@@ -52,7 +52,7 @@ impl FnCx<'_, '_> {
                 StructOrigin::Context | StructOrigin::Kernel
             )
         {
-            return Err(unsupported(pointer.span, "in a userspace function, a struct of the kernel is"));
+            return Err(mistake(pointer.span, "a userspace function follows a pointer of the kernel half"));
         }
         let size = self.cx.hir.types.size(ty);
         let value = self.temp(ValType::I64);
@@ -78,18 +78,12 @@ impl FnCx<'_, '_> {
         }
         match self.spot(place)? {
             Spot::Memory(addr) | Spot::Bound { addr, .. } => self.push_addr(addr),
-            Spot::Variable { .. } => {
-                return Err(unsupported(
-                    place.span,
-                    "in userspace, a pointer to a variable of both halves is",
-                ));
-            }
             Spot::Element { map, key, part: None } => {
                 let key = self.key_addr(key);
                 self.entry_address(map, key, place.span);
             }
-            Spot::Local(..) | Spot::Element { .. } | Spot::Object { .. } => {
-                return Err(unsupported(place.span, "a pointer to this is"));
+            Spot::Local(..) | Spot::Variable { .. } | Spot::Element { .. } | Spot::Object { .. } => {
+                return Err(mistake(place.span, "the address is taken of what has none"));
             }
         }
         self.code.op(I::I64ExtendI32U);

@@ -6,12 +6,12 @@ use super::abi::{LIST_LEN, Shape};
 use super::addr::Addr;
 use super::code::{Code, Var, mem};
 use super::cx::{Cx, Lower};
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::FnCx;
 use super::memory::PAGE;
 use super::runtime::Routine;
 use super::scalar::{convert, val_type};
-use crate::hir::Expr;
+use crate::hir::{Expr, format};
 use crate::types::{EnumId, IntType, TypeId, TypeKind};
 
 const U8: IntType = IntType { bits: 8, signed: false };
@@ -34,7 +34,7 @@ impl FnCx<'_, '_> {
         let abi = self.cx.abi;
         let value = abi.named("console", "value");
         let values = self.slot_bytes(u64::from(value.size()) * args.len() as u64, 8);
-        let letters = letters(format);
+        let letters = format::letters(format);
         for (position, arg) in args.iter().enumerate() {
             let to = values.plus(value.size() * position as u32);
             let pointer = matches!(self.cx.hir.types.kind(arg.ty), TypeKind::Ptr(_));
@@ -53,7 +53,7 @@ impl FnCx<'_, '_> {
     /// Builds one value at `to`; `later` are the values behind it.
     fn print_value(&mut self, value: Shape, arg: &Expr, later: &[Expr], to: Addr) -> Lower<()> {
         let Some(case) = self.value_case(arg.ty) else {
-            return Err(unsupported(arg.span, "printing a value of this type is"));
+            return Err(mistake(arg.span, "a value of this type is printed"));
         };
         let (number, payload) = value.case(case);
         let payload = to.plus(payload.expect("every printed value has a payload").offset);
@@ -164,28 +164,6 @@ pub fn enum_name(cx: &mut Cx<'_>, code: &mut Code, id: EnumId) {
     code.i32(0);
 }
 
-/// The letter of the conversion of each value; `{` for `{}`. The front end has checked the format.
-fn letters(format: &[u8]) -> Vec<u8> {
-    let mut found = Vec::new();
-    let mut rest = format;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        match first {
-            b'{' if behind.first() == Some(&b'}') => found.push(b'{'),
-            b'%' => {
-                let end = behind.iter().position(|byte| !b"-+ 0#123456789.hlz".contains(byte));
-                let Some(end) = end else { break };
-                if behind[end] != b'%' {
-                    found.push(behind[end]);
-                }
-                rest = &behind[end + 1..];
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
 fn number_case(int: IntType) -> &'static str {
     match (int.bits, int.signed) {
         (8, false) => "unsigned8",
@@ -196,16 +174,5 @@ fn number_case(int: IntType) -> &'static str {
         (16, true) => "signed16",
         (32, true) => "signed32",
         (_, true) => "signed64",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::letters;
-
-    #[test]
-    fn every_value_has_its_letter() {
-        assert_eq!(letters(b"%% %5.3lu {} { %s%-8p %%s"), b"u{sp");
-        assert_eq!(letters(b"%"), b"");
     }
 }

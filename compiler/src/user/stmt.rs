@@ -3,7 +3,7 @@
 use super::addr::Addr;
 use super::arith::{self, Operands};
 use super::cx::Lower;
-use super::expr::unsupported;
+use super::expr::mistake;
 use super::func::{FnCx, Home};
 use super::scalar::{convert, push_const, val_type};
 use crate::hir::{BinaryOp, Block, Expr, ExprKind, LocalId, Place, Stmt, StmtKind};
@@ -34,7 +34,7 @@ impl FnCx<'_, '_> {
             StmtKind::Remove { map, key } => self.remove(*map, key, stmt.span)?,
             StmtKind::Free(pointer) => self.free(pointer)?,
             StmtKind::Give { local, map, key, copied } => self.give(*local, *map, key, *copied)?,
-            StmtKind::Release(_) => return Err(unsupported(stmt.span, stmt.kind.describe())),
+            StmtKind::Release(_) => return Err(mistake(stmt.span, "userspace gives nothing back to a map")),
             StmtKind::Try { body, catches } => self.try_(body, catches)?,
             StmtKind::Throw(code) => self.throw(code, stmt.span)?,
             StmtKind::Defer(call) => self.defer(call)?,

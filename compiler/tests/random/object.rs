@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use ks_compiler::diag::{Diagnostic, Severity};
 use ks_compiler::kernel::{self, Machine};
-use ks_compiler::{pending, pipeline, split};
+use ks_compiler::{pipeline, refused, split};
 
 /// What is no defect of the compiler.
 const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
@@ -37,9 +37,9 @@ fn object(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failure> {
         checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect();
     let Some(hir) = checked.hir else { return Err(refused("check", &errors)) };
     let split = split::split(&hir);
-    let later = pending::check(&hir, &split);
-    if !later.is_empty() {
-        return Err(refused("pending", &later));
+    let hidden = refused::hidden_pointers(&hir, &split);
+    if !hidden.is_empty() {
+        return Err(refused("hidden pointers", &hidden));
     }
     match kernel::compile(&hir, &split, &checked.sources, machine) {
         Ok(object) => Ok(Some(object.elf().to_vec())),

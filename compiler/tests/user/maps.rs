@@ -166,13 +166,13 @@ fn what_would_not_reach_the_map_is_refused_at_its_place() {
     let helper = "@helper\nfn drop(p: *S) { delete p }\n\
                   @perf_event\nfn watch(ctx: *bpf_perf_event_data) -> i32 {\n drop(m[1])\n return 0\n}\n";
     let cases = [
-        ("hash<u32, *S>", "", "set(&m[1]->x)", "m[1]->x", "a pointer to this"),
-        ("hash<u32, *S>", "", "var q = m[1]\n set(&q->x)", "q->x", "a pointer to this"),
-        ("hash<u32, *S>", "", "var q = m[1]\n *(q as *u8) = 1", "q as *u8", "another type for a pointer"),
-        ("hash<u32, *S>", helper, "m[1] = null\n load(watch)", "delete p", "`delete` of a pointer that came"),
-        ("array<u32, *S>", "", "m[1] = new S()", "m", "of the kind `array`"),
-        ("percpu_hash<u32, *S>", "", "m[1] = new S()", "m", "of the kind `percpu_hash`"),
-        ("hash<u32, *N>", "", "m[1] = new N()", "m", "what has pointers in it"),
+        ("hash<u32, *S>", "", "set(&m[1]->x)", "&m[1]->x", "a part of a map entry has no address"),
+        ("hash<u32, *S>", "", "var q = m[1]\n set(&q->x)", "&q->x", "a part of a map entry has no address"),
+        ("hash<u32, *S>", "", "var q = m[1]\n *(q as *u8) = 1", "q as *u8", "cannot be cast in userspace"),
+        ("hash<u32, *S>", helper, "m[1] = null\n load(watch)", "delete p", "does not tell which entry"),
+        ("array<u32, *S>", "", "m[1] = new S()", "*S", "the value of `array`"),
+        ("percpu_hash<u32, *S>", "", "m[1] = new S()", "*S", "the value of `percpu_hash`"),
+        ("hash<u32, *N>", "", "m[1] = new N()", "*N", "objects with pointers in them"),
     ];
     for (map, more, body, place, reason) in cases {
         let text = format!(

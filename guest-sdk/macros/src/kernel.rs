@@ -19,6 +19,7 @@ use ks_compiler::diag::{Diagnostics, Severity};
 use ks_compiler::kernel::Object;
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Checked, KernelHalf, Options, Target};
+use ks_compiler::plugin;
 use ks_compiler::source::{Disk, SourceMap};
 use ks_wit::section::Arch;
 use proc_macro2::{Literal, Span, TokenStream};
@@ -52,13 +53,13 @@ impl Parse for Arguments {
     }
 }
 
-/// What stands for the macro. Paths are relative to `folder`; `plugin` names the object, and the folder of its pins.
-pub(crate) fn expand(arguments: TokenStream, folder: &Path, plugin: &str) -> Result<TokenStream> {
+/// What stands for the macro. Paths are relative to `folder`; `name` is that of the object, and the folder of its pins.
+pub(crate) fn expand(arguments: TokenStream, folder: &Path, name: &str) -> Result<TokenStream> {
     let Arguments { script, btf } = parse2(arguments)?;
     let path = folder.join(script.value());
     let text = read(&path, &script)?;
     let mut tracked = vec![path.clone()];
-    let mut options = Options::new(plugin);
+    let mut options = Options::new(name);
     options.files = Arc::new(Disk { folder: path.parent().unwrap_or(Path::new("")).to_owned() });
     if let Some(btf) = &btf {
         let file = folder.join(btf.value());
@@ -81,8 +82,10 @@ pub(crate) fn expand(arguments: TokenStream, folder: &Path, plugin: &str) -> Res
         return Err(Error::new(script.span(), message));
     }
     let items = items::of(hir, &half.split);
-    let (tracked, objects) = (tracking(&tracked), objects(&half, plugin));
-    Ok(quote!(#tracked #objects #items))
+    let (tracked, objects) = (tracking(&tracked), objects(&half, name));
+    let manifest = plugin::manifest_section(&half.manifest);
+    let manifest = Literal::byte_string(&manifest.map_err(|error| Error::new(script.span(), error))?);
+    Ok(quote!(#tracked #objects ::ks_guest::manifest_section!(#manifest); #items))
 }
 
 fn read(path: &Path, named: &LitStr) -> Result<Vec<u8>> {
@@ -167,9 +170,16 @@ mod tests {
         assert!(refusal(SCRIPT, quote!("probe.ks", target = "6.1")).contains("the only option is"));
         assert!(refusal(SCRIPT, quote!("probe.ks", btf = "probe.ks")).contains("not BTF"));
         assert!(refusal("fn main() -> i32 {\n    return 0\n}\n", quote!("probe.ks")).contains("no program"));
-        let config = SCRIPT
+    }
+    #[test]
+    fn config_blocks_have_their_first_values_before_a_program_is_loaded() {
+        let script = SCRIPT
             .replace("hits += 1", "hits += net.step")
-            .replace("var hits", "config net {\n    step: u64 = 1\n}\n\nvar hits");
-        assert!(refusal(&config, quote!("probe.ks")).contains("use global variables"));
+            .replace("var hits", "config net {\n    step: u64 = 9\n}\n\nvar hits");
+        let text = expanded(&script, quote!("probe.ks")).expect("a kernel half");
+        assert!(text.contains("pub fn net ()") && text.contains("Config < net >"), "{text}");
+        assert!(text.contains("\\\"configs\\\":[{\\\"name\\\":\\\"net\\\""), "{text}");
+        let program = text.split_once("pub fn count ()").expect("an opener").1;
+        assert!(program.find("first_values").unwrap() < program.find("load").unwrap(), "{text}");
     }
 }

@@ -30,7 +30,7 @@ pub fn plain(item: TokenStream) -> TokenStream {
 
 /// Compiles a kernel half in KernelScript with the plugin: `ks_guest::kernel!("probe.ks");`.
 ///
-/// The object goes into the plugin file. For each program, map, ring buffer and variable that its programs use there is
+/// The object goes into the plugin file. For each program, map, ring buffer, variable and config block that its programs use there is
 /// a function of its name that opens it with its types, and for each struct and enum of those a type with the layout of
 /// the kernel half:
 ///
@@ -39,6 +39,7 @@ pub fn plain(item: TokenStream) -> TokenStream {
 /// var seen : percpu_array<u32, u64>(1)     probe::seen()   -> Result<PerCpuMap<u32, u64>>
 /// var events : ringbuf<Event>(65536)       probe::events() -> Result<Ring<Event>>
 /// var limit : u64 = 7                      probe::limit()  -> Result<Global<u64>>
+/// config net { step: u64 = 1 }             probe::net()    -> Result<Config<probe::net>>
 /// @perf_event fn on_fault(..)              probe::on_fault() -> Result<Program>
 /// struct Count { hits: u64 }               probe::Count { hits: u64 }, #[repr(C)] and Plain
 /// enum Kind { READ, WRITE }                probe::Kind(u32), with Kind::READ and Kind::WRITE
@@ -54,6 +55,9 @@ pub fn plain(item: TokenStream) -> TokenStream {
 ///
 /// probe::counts()?.insert(&7, &probe::Count { hits: 0 })?;
 /// ```
+///
+/// Config blocks have their defaults, or what `ks-host --config net.step=2` says, before one of these functions loads a
+/// program.
 ///
 /// The path is relative to the file in which this stands. When the script or a file that it names changes, the plugin
 /// is built anew. `main` and the other functions of the userspace half are left out. A plugin has one kernel half.

@@ -36,6 +36,7 @@ use core::marker::PhantomData;
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::string::{String, ToString};
+use std::vec;
 use std::vec::Vec;
 
 pub use readings::{counted, multiplexed, never_ran};
@@ -240,6 +241,20 @@ impl Host {
         let mut bytes = start.to_vec();
         bytes.resize(T::SIZE, 0);
         self.global_bytes::<T>(name, bytes);
+    }
+
+    /// A config block of the plugin's object, with its defaults.
+    pub fn config<T: Plain>(&self, name: &str, defaults: &T) {
+        self.config_with::<T>(name, &defaults.to_bytes());
+    }
+
+    /// The same from the bytes of the object.
+    #[doc(hidden)]
+    pub fn config_with<T: Plain>(&self, name: &str, defaults: &[u8]) {
+        let name = crate::config::map_name(name);
+        self.array::<T>(&name, 1);
+        let entry = |map: &mut FakeMap| map.entries.insert(vec![0; 4], defaults.to_vec());
+        with(|state| state.maps.get_mut(&name).and_then(entry));
     }
 
     fn global_bytes<T: Plain>(&self, name: &str, bytes: Vec<u8>) {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMapMut, OpenObject};
+use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenMapMut, OpenObject, ProgramAttachType};
 use libbpf_sys::{libbpf_print_fn_t, libbpf_print_level};
 use nix::errno::Errno;
 use nix::libc;
@@ -31,7 +31,12 @@ pub(super) struct Refusal {
 /// maps half made.
 pub(super) fn load(mut object: OpenObject, log_bytes: usize) -> Result<Object, Refusal> {
     let mut logs = Vec::new();
-    for program in object.progs_mut() {
+    for mut program in object.progs_mut() {
+        if program.section().as_bytes().starts_with(b"tcx/") {
+            // The link says where such a program is attached. Without a type of its own, which is 0, programs of both
+            // directions may be called by each other.
+            program.set_attach_type(ProgramAttachType::CgroupInetIngress);
+        }
         // Zeroed memory costs nothing until the kernel writes to it.
         let mut log = vec![0_u8; log_bytes];
         // SAFETY: the program is a live one of an open object. libbpf keeps the pointer and uses it in the call below

@@ -76,6 +76,7 @@ fn shown(value: PrintValue, bytes: &[u8]) -> Option<Value> {
         PrintValue::Signed(_) => Value::Signed64(bits as i64),
         PrintValue::Boolean => Value::Boolean(bits != 0),
         PrintValue::Character => Value::Character(bits as u8),
+        PrintValue::Pointer => Value::Pointer(bits),
         PrintValue::Text(_) => return None,
     })
 }

@@ -8,7 +8,7 @@ use ks_compiler::hir::{Config, Global, Hir};
 use ks_compiler::kernel::{self, Cpu};
 use ks_compiler::split::split;
 use ks_compiler::types::TypeKind;
-use ks_compiler::{pending, pipeline};
+use ks_compiler::{pipeline, refused};
 use ks_wit::section::Arch;
 
 use crate::image::{Image, Place};
@@ -41,9 +41,9 @@ pub fn run(script: &Script, seed: u64, inputs: usize, facts: &Facts) -> Result<u
     let errors: Vec<_> = checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).collect();
     let Some(hir) = checked.hir else { return Err(told(format!("{errors:?}"))) };
     let halves = split(&hir);
-    let later = pending::check(&hir, &halves);
-    if !later.is_empty() {
-        return Err(told(format!("{later:?}")));
+    let hidden = refused::hidden_pointers(&hir, &halves);
+    if !hidden.is_empty() {
+        return Err(told(format!("{hidden:?}")));
     }
     let machine = kernel::Machine { cpu, ..Arch::X86_64.into() };
     let object = kernel::compile(&hir, &halves, &checked.sources, machine)

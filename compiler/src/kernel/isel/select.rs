@@ -204,12 +204,7 @@ impl Selector<'_> {
                 (dst, Kind::Address { dst, symbol: Symbol::Count(*count) })
             }
             // In a register these are their operand.
-            Some(
-                Op::ZeroExtend(inner)
-                | Op::NonNull(inner)
-                | Op::Address(inner)
-                | Op::InPacket { pointer: inner, .. },
-            ) => {
+            Some(Op::ZeroExtend(inner) | Op::NonNull(inner) | Op::InPacket { pointer: inner, .. }) => {
                 return self.register(*inner);
             }
             Some(Op::Truncate(inner)) if !self.uses.wide[value] => return self.register(*inner),
@@ -341,6 +336,14 @@ impl Selector<'_> {
                 let dst = self.define(result);
                 let rhs = Rhs::Reg(rhs);
                 self.push(Kind::Alu { op: AluOp::Sub, width: Width::W64, dst, lhs, rhs });
+            }
+            // To the verifier a negated pointer is any number, and so is what it is negated to.
+            // Source: kernel/bpf/verifier.c, `check_alu_op`, `BPF_NEG`, v6.12.
+            Op::Address(pointer) => {
+                let (width, src, negated) = (Width::W64, self.register(*pointer), self.fresh());
+                let dst = self.define(result);
+                self.push(Kind::Neg { width, dst: negated, src });
+                self.push(Kind::Neg { width, dst, src: negated });
             }
             Op::PtrAdd(_, index) if self.indexed_frame(result).is_some() => {
                 let index = self.register(*index);

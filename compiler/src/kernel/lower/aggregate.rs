@@ -3,7 +3,7 @@
 use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
 use super::sink::Sink;
-use super::{Lower, Lowerer, not_yet, strings};
+use super::{Lower, Lowerer, impossible, strings};
 use crate::hir::{Expr, ExprKind, KernelBuiltin, PlaceKind};
 use crate::types::{TypeId, TypeKind};
 
@@ -45,7 +45,7 @@ impl Lowerer<'_> {
                 self.comm_into(to);
                 Ok(())
             }
-            _ => not_yet(expr.span, "this value in the kernel half is"),
+            _ => impossible(expr.span, "this value"),
         }
     }
 
@@ -80,11 +80,11 @@ impl Lowerer<'_> {
 
     fn struct_into(&mut self, values: &[Expr], expr: &Expr, to: Addr) -> Lower<()> {
         let TypeKind::Struct(id) = self.types().kind(expr.ty) else {
-            return not_yet(expr.span, "this value is");
+            return impossible(expr.span, "this value");
         };
         let size = self.size(expr.ty, expr.span)?;
         if self.has_padding(expr.ty) {
-            self.zero(to, size, expr.span)?;
+            self.zero(to, size);
         }
         for (index, value) in values.iter().enumerate() {
             let offset = u32::try_from(self.types().field_offset(*id, index)).unwrap_or(u32::MAX);
@@ -111,13 +111,14 @@ impl Lowerer<'_> {
             self.lower_into(value, to.plus(at))?;
             at += element;
         }
-        self.zero(to.plus(at), size - at, expr.span)
+        self.zero(to.plus(at), size - at);
+        Ok(())
     }
 
     fn element_size(&self, expr: &Expr) -> Lower<u32> {
         match self.types().kind(expr.ty) {
             TypeKind::Array(element, _) => self.size(*element, expr.span),
-            _ => not_yet(expr.span, "this value is"),
+            _ => impossible(expr.span, "this value"),
         }
     }
 
@@ -125,13 +126,14 @@ impl Lowerer<'_> {
         let element = self.element_size(expr)?;
         let size = self.size(expr.ty, expr.span)?;
         if let ExprKind::Const(0) = value.kind {
-            return self.zero(to, size, expr.span);
+            self.zero(to, size);
+            return Ok(());
         }
         self.lower_into(value, to)?;
         let mut at = element;
         while element > 0 && at < size {
             let bytes = at.min(size - at);
-            self.copy(to.plus(at), to, bytes, expr.span)?;
+            self.copy(to.plus(at), to, bytes);
             at += bytes;
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::memory::{Addr, Base};
 use super::pointer::Pointer;
 use super::sink::Sink;
 use super::storage::KernelObject;
-use super::{Home, Lower, Lowerer, int_type, not_yet};
+use super::{Home, Lower, Lowerer, impossible, int_type};
 use crate::hir::{self, Expr, FuncId, PlaceKind};
 use crate::source::Span;
 
@@ -159,7 +159,7 @@ impl Lowerer<'_> {
             values.push(match arg {
                 Argument::Value(value) | Argument::Object(value, _) => *value,
                 Argument::Memory(addr) => self.pointer(*addr),
-                Argument::Pointer(_) => return not_yet(span, "a pointer here is"),
+                Argument::Pointer(_) => return impossible(span, "a pointer here"),
             });
         }
         let values = self.pack(values);
@@ -171,7 +171,7 @@ impl Lowerer<'_> {
         if let (Sink::Memory(to), Some(from)) = (sink, result_memory)
             && !to.is_aligned()
         {
-            self.copy(to, from, self.size(ret, span)?, span)?;
+            self.copy(to, from, self.size(ret, span)?);
         }
         if let Sink::Scalar(variable) = sink {
             self.builder.set(variable, result);
@@ -203,7 +203,7 @@ impl Lowerer<'_> {
         {
             return self.read_scalar(place);
         }
-        not_yet(arg.span, "a context from here is")
+        impossible(arg.span, "a context from here")
     }
 
     fn pack(&mut self, mut values: Vec<Value>) -> Vec<Value> {

@@ -6,7 +6,7 @@
 use super::super::mir::{Condition, Op, Type, Value};
 use super::memory::{Addr, access_size, access_type};
 use super::place::{Prepared, Root};
-use super::{Lower, Lowerer, int_type, not_yet};
+use super::{Lower, Lowerer, impossible, int_type};
 use crate::builtins::context_members::{self, Access, ContextField, ContextStruct, MemberType, SkbProgram};
 use crate::diag::Diagnostic;
 use crate::hir::hooks::PACKET_HOOKS;
@@ -93,7 +93,7 @@ impl Lowerer<'_> {
     ) -> Lower<()> {
         self.check_access(member.field, place, false)?;
         let TypeKind::Array(element, _) = *self.types().kind(place.ty) else {
-            return not_yet(place.span, "a copy of this member is");
+            return impossible(place.span, "a copy of this member");
         };
         let int = self.int(element, place.span)?;
         let (len, bytes) = self.elements(member.field, int, place.span)?;
@@ -136,7 +136,7 @@ impl Lowerer<'_> {
         match field.ty {
             MemberType::ArrayU32(len) if bytes == 4 => Ok((len, bytes)),
             MemberType::ArrayU64(len) if bytes == 8 => Ok((len, bytes)),
-            _ => not_yet(span, "this part of a context is"),
+            _ => impossible(span, "this part of a context"),
         }
     }
 
@@ -161,7 +161,7 @@ impl Lowerer<'_> {
 
     fn load_member(&mut self, base: Value, offset: u32, int: IntType, span: Span) -> Lower<Value> {
         let Ok(offset) = i16::try_from(offset) else {
-            return not_yet(span, "a context of this size is");
+            return impossible(span, "a context of this size");
         };
         let size = access_size(int.bytes());
         let value = self.builder.value(access_type(size), Op::Load { size, base, offset });
@@ -180,7 +180,7 @@ impl Lowerer<'_> {
         span: Span,
     ) -> Lower<()> {
         let Ok(offset) = i16::try_from(offset) else {
-            return not_yet(span, "a context of this size is");
+            return impossible(span, "a context of this size");
         };
         self.builder.effect(Op::Store { size: access_size(int.bytes()), base, offset, value });
         Ok(())

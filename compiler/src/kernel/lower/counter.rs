@@ -71,7 +71,7 @@ impl Lowerer<'_> {
     /// The whole of `read(NAME)`.
     pub(super) fn reading_into(&mut self, counter: CounterId, to: Addr, expr: &Expr) -> Lower<()> {
         let bytes = self.size(expr.ty, expr.span)?;
-        self.zero(to, bytes, expr.span)?;
+        self.zero(to, bytes);
         let told = self.read_event(counter);
         let raw = self.unless_failed(&told, |_, told| told.count);
         let enabled = self.load(told.values.plus(ENABLED), Size::DW);

@@ -7,7 +7,7 @@
 use super::super::mir::builder::Variable;
 use super::super::mir::{BinaryOp, Block, Condition, Count, Op, Origin, Size, Slot, Type, Value};
 use super::memory::{Addr, Base};
-use super::{Home, Lower, Lowerer, arithmetic, not_yet};
+use super::{Home, Lower, Lowerer, arithmetic, impossible};
 use crate::hir::{Catch, CatchPattern, Expr, FuncId, Stmt};
 use crate::types::IntType;
 
@@ -121,7 +121,7 @@ impl Lowerer<'_> {
                 match home.home {
                     Home::Scalar(variable) => self.builder.set(variable, code),
                     Home::Memory(base) => self.store_scalar(Addr::of(base), CODE, code),
-                    _ => return not_yet(catch.span, "this variable is"),
+                    _ => return impossible(catch.span, "this variable"),
                 }
             }
         }

@@ -1,12 +1,12 @@
 //! Scalar expressions and conditions.
 
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
-use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Home, Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
 use crate::hir::{
     self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, SharedBuiltin, UnaryOp,
 };
-use crate::types::{IntType, TypeKind};
+use crate::types::TypeKind;
 
 impl Lowerer<'_> {
     /// The value of a scalar expression.
@@ -31,11 +31,11 @@ impl Lowerer<'_> {
             }
             ExprKind::Binary(op, left, right) => self.binary(*op, left, right, expr),
             ExprKind::Logic(..) => self.logic(expr),
-            ExprKind::Convert(from) if self.is_pointer(from.ty) => {
+            ExprKind::Convert(from) if matches!(self.types().kind(from.ty), TypeKind::Ptr(_)) => {
                 let to = self.int(expr.ty, expr.span)?;
-                let pointer = self.pointer_value(from)?;
-                let address = self.packet_address(pointer, from.span)?;
-                Ok(arithmetic::convert(&mut self.builder, IntType { bits: 64, signed: false }, to, address))
+                let pointer = self.any_pointer(from)?;
+                let address = self.address_value(pointer)?;
+                Ok(arithmetic::convert(&mut self.builder, U64, to, address))
             }
             ExprKind::Convert(from) => {
                 let (from_int, to) = (self.int(from.ty, from.span)?, self.int(expr.ty, expr.span)?);
@@ -65,14 +65,7 @@ impl Lowerer<'_> {
             ExprKind::TailCall(program) => self.tail_call(*program, expr),
             ExprKind::Function(id) => Ok(self.function_value(*id)),
             ExprKind::Distance(a, b) => self.distance(a, b),
-            ExprKind::IsNull(pointer) if self.is_pointer(pointer.ty) => {
-                let pointer = self.pointer_value(pointer)?;
-                Ok(self.is_null(pointer))
-            }
-            ExprKind::IsNull(pointer) if self.is_kernel_pointer(pointer.ty) => {
-                let pointer = self.scalar(pointer)?;
-                Ok(self.builder.compare_const(Condition::Eq, pointer, 0))
-            }
+            ExprKind::IsNull(pointer) => self.is_no_pointer(pointer),
             ExprKind::Context { ctx, member } => self.context(ctx, *member),
             ExprKind::Match(one) => {
                 let (sink, result) = self.scalar_sink(expr.ty, expr.span)?;
@@ -85,7 +78,7 @@ impl Lowerer<'_> {
                 self.push(*map, value)
             }
             ExprKind::Shared(SharedBuiltin::Has(map, value)) => self.has(*map, value),
-            ExprKind::Shared(SharedBuiltin::Print { args, .. }) => self.print(args, expr.span),
+            ExprKind::Shared(SharedBuiltin::Print { format, args }) => self.print(format, args, expr.span),
             ExprKind::Shared(SharedBuiltin::Len(text)) => self.length(text),
             ExprKind::Shared(SharedBuiltin::Log2Slot(value)) => self.log2_slot(value),
             ExprKind::Shared(SharedBuiltin::LinearSlot(args)) => self.linear_slot(args),
@@ -101,12 +94,11 @@ impl Lowerer<'_> {
             ExprKind::Kernel(KernelBuiltin::StackId { ctx, map, user }) => self.stack_id(ctx, *map, *user),
             ExprKind::Kernel(KernelBuiltin::AttachmentId(ctx)) => self.attachment_id(ctx),
             ExprKind::Kernel(builtin) => self.builtin(builtin, expr),
-            ExprKind::IsNull(_) => not_yet(expr.span, "this comparison with null in the kernel half is"),
-            ExprKind::User(_) => not_yet(expr.span, "a userspace builtin in the kernel half is"),
+            ExprKind::User(_) => impossible(expr.span, "a builtin of userspace"),
             ExprKind::Bytes(_) | ExprKind::Struct(_) | ExprKind::Array(_) | ExprKind::Repeat(_) => {
-                not_yet(expr.span, "this value here is")
+                impossible(expr.span, "this value here")
             }
-            other => not_yet(expr.span, other.describe()),
+            _ => impossible(expr.span, "an expression of userspace"),
         }
     }
 
@@ -118,7 +110,7 @@ impl Lowerer<'_> {
                 _ => equal,
             });
         }
-        if self.is_pointer(left.ty) {
+        if [left, right].iter().any(|side| matches!(self.types().kind(side.ty), TypeKind::Ptr(_))) {
             return self.compare_pointers(op, left, right);
         }
         let int = self.int(left.ty, left.span)?;
@@ -164,13 +156,28 @@ impl Lowerer<'_> {
         }
     }
 
+    /// One value if the bool is true, else the other; both are worked out.
+    pub(super) fn choose(&mut self, cond: Value, then: Value, otherwise: Value) -> Value {
+        if let Some(bit) = self.builder.known(cond) {
+            return if bit == 1 { then } else { otherwise };
+        }
+        let (yes, no, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, self.builder.ty(then));
+        self.builder.branch(cond, yes, no);
+        for (block, value) in [(yes, then), (no, otherwise)] {
+            self.builder.switch_to_sealed(block);
+            self.builder.jump_with(join, value);
+        }
+        self.builder.switch_to_sealed(join);
+        result
+    }
+
     fn truth(&mut self, operand: &Expr) -> Lower<Value> {
         if let TypeKind::Str(_) = self.types().kind(operand.ty) {
             return self.string_truth(operand);
         }
-        if self.is_pointer(operand.ty) {
-            let pointer = self.pointer_value(operand)?;
-            let null = self.is_null(pointer);
+        if let TypeKind::Ptr(_) = self.types().kind(operand.ty) {
+            let null = self.is_no_pointer(operand)?;
             return Ok(self.builder.binary_const(BinaryOp::Xor, null, 1));
         }
         self.int(operand.ty, operand.span)?;
@@ -190,9 +197,9 @@ impl Lowerer<'_> {
         let base = match &ctx.kind {
             ExprKind::Load(place) if self.is_context(ctx.ty) => match self.scalar_local(place)? {
                 Some(super::LocalHome { home: Home::Scalar(variable), .. }) => self.builder.get(variable),
-                _ => return not_yet(ctx.span, "a context from here is"),
+                _ => return impossible(ctx.span, "a context from here"),
             },
-            _ => return not_yet(ctx.span, "a context from here is"),
+            _ => return impossible(ctx.span, "a context from here"),
         };
         let offset =
             perf_event_offset(member, self.program.machine.arch).and_then(|at| i16::try_from(at).ok());
@@ -209,7 +216,7 @@ impl Lowerer<'_> {
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
-            _ => return not_yet(expr.span, expr.kind.describe()),
+            _ => return impossible(expr.span, "a value that is no number"),
         };
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());
         let result = match builtin {

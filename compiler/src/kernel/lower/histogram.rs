@@ -58,18 +58,4 @@ impl Lowerer<'_> {
         let slot = self.choose(is_above, slot, zero);
         Ok(self.builder.value(Type::I32, Op::Truncate(slot)))
     }
-
-    /// One value if the bool is true, else the other; both are worked out.
-    fn choose(&mut self, cond: Value, then: Value, otherwise: Value) -> Value {
-        let ty = self.builder.ty(then);
-        let (yes, no, join) = (self.builder.block(), self.builder.block(), self.builder.block());
-        let result = self.builder.param(join, ty);
-        self.builder.branch(cond, yes, no);
-        for (block, value) in [(yes, then), (no, otherwise)] {
-            self.builder.switch_to_sealed(block);
-            self.builder.jump_with(join, value);
-        }
-        self.builder.switch_to_sealed(join);
-        result
-    }
 }

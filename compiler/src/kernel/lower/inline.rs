@@ -1,4 +1,4 @@
-//! Helpers that become part of their callers: those that take or give pointers into memory, or take functions. So every
+//! Helpers that become part of their callers: those that take or give pointers into memory, give contexts, or take functions. So every
 //! pointer is seen together with what it points to, and what a helper gives the address of lives as long as the caller.
 //! So do methods that the kernel enters, which are programs of their own besides, where other methods call them.
 
@@ -9,7 +9,8 @@ use super::call::Argument;
 use super::memory::{Addr, Base};
 use super::pointer::PointerHome;
 use super::sink::Sink;
-use super::{Home, Lower, Lowerer, not_yet};
+use super::{Home, Lower, Lowerer};
+use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     CatchPattern, Expr, ExprKind, FuncId, Function, FunctionKind, Hir, LocalId, Place, PlaceKind, Stmt,
@@ -18,6 +19,13 @@ use crate::hir::{
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{TypeId, TypeKind};
+
+/// KS0623: a pointer to a pointer.
+fn address_of_pointer(span: Span) -> Diagnostic {
+    Diagnostic::error(623, span, "the address of this pointer is taken")
+        .note("what a pointer leads to is followed from variable to variable, not through memory")
+        .help("pass the pointer itself, and give back what it becomes")
+}
 
 /// The functions that have no code of their own.
 pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
@@ -31,7 +39,7 @@ pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
         let params = function.params.iter().map(|param| function.locals[*param].ty);
         match function.kind {
             FunctionKind::Helper | FunctionKind::Kfunc | FunctionKind::Private => {
-                params.chain([function.ret]).any(has_place)
+                params.chain([function.ret]).any(has_place) || hir.types.is_context_pointer(function.ret)
             }
             // A program cannot be called.
             FunctionKind::Method(_) => hir.is_entry(*id) || params.chain([function.ret]).any(has_place),
@@ -153,7 +161,7 @@ impl Lowerer<'_> {
             // Something may point to the parameter when the copy that the caller made is gone.
             Argument::Memory(from) if self.active.lasting.contains(&id) => {
                 let slot = self.builder.lasting_slot(bytes);
-                self.copy(Addr::of(Base::Slot(slot)), from, bytes, span)?;
+                self.copy(Addr::of(Base::Slot(slot)), from, bytes);
                 let pointer = self.pointer(Addr::of(Base::Slot(slot)));
                 self.bind_parameter(id, pointer)
             }
@@ -169,7 +177,7 @@ impl Lowerer<'_> {
         let local = &self.active.source.locals[id];
         let (ty, span) = (local.ty, local.span);
         if self.active.exposed.contains(&id) {
-            return not_yet(span, "the address of a pointer is");
+            return Err(Box::new(address_of_pointer(span)));
         }
         if self.active.fixed.contains(&id) {
             let null = self.null();

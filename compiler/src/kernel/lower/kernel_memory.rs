@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
-use super::{Lower, Lowerer, arithmetic, not_yet};
+use super::{Lower, Lowerer, U64, arithmetic, impossible};
 use crate::builtins::context::REGISTERS;
 use crate::hir::{Expr, ExprKind, Place, PlaceKind};
 use crate::source::Span;
@@ -36,8 +36,6 @@ pub(super) struct KernelPart<'p> {
     /// What a scalar really is.
     real: Option<IntType>,
 }
-
-const U64: IntType = IntType { bits: 64, signed: false };
 
 /// Records of system calls are the same in every kernel: they need no correction.
 ///
@@ -130,7 +128,7 @@ impl Lowerer<'_> {
         }
         let slot = self.builder.slot(8);
         let to = Addr::of(Base::Slot(slot));
-        self.zero(to, 8, span)?;
+        self.zero(to, 8);
         let (read, join) = (self.builder.block(), self.builder.block());
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
@@ -167,7 +165,7 @@ impl Lowerer<'_> {
         if self.builder.ty(base) == Type::Ptr(Origin::Context) {
             return self.copy_record(base, part, to, span);
         }
-        self.zero(to, bytes, span)?;
+        self.zero(to, bytes);
         let (read, join) = (self.builder.block(), self.builder.block());
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
@@ -195,11 +193,12 @@ impl Lowerer<'_> {
     }
 
     /// The address of a part, behind a pointer that may be null.
-    pub(super) fn kernel_address(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Value> {
+    pub(super) fn kernel_address(&mut self, part: &KernelPart<'_>) -> Lower<Value> {
         let base = self.scalar(part.pointer)?;
-        if self.builder.ty(base) == Type::Ptr(Origin::Context) {
-            return not_yet(span, "the address of a member of a context is");
-        }
+        let base = match self.builder.ty(base) {
+            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(base)),
+            _ => base,
+        };
         let (there, miss, join) = (self.builder.block(), self.builder.block(), self.builder.block());
         let result = self.builder.param(join, Type::I64);
         let is_there = self.builder.compare_const(Condition::Ne, base, 0);
@@ -237,20 +236,34 @@ impl Lowerer<'_> {
 
     /// Reads bytes into memory of this frame.
     pub(super) fn probe_read(&mut self, to: Addr, bytes: Value, address: Value, source: Source) {
-        let to = self.pointer(to);
-        let call = |this: &mut Self, helper| {
-            this.builder.call(Type::I64, Callee::Helper(helper), vec![to, bytes, address]);
-        };
-        if source == Source::Kernel {
-            return call(self, Helper::ProbeReadKernel);
+        match source {
+            Source::Kernel => self.probe(Helper::ProbeReadKernel, to, bytes, address),
+            Source::Either => {
+                self.probe_either([Helper::ProbeReadKernel, Helper::ProbeReadUser], to, bytes, address);
+            }
         }
+    }
+
+    /// Reads text up to a zero, as much as fits with it. The rest of the memory is as it was.
+    pub(super) fn probe_read_text(&mut self, to: Addr, bytes: Value, address: Value) {
+        let helpers = [Helper::ProbeReadKernelStr, Helper::ProbeReadUserStr];
+        self.probe_either(helpers, to, bytes, address);
+    }
+
+    pub(super) fn probe(&mut self, helper: Helper, to: Addr, bytes: Value, address: Value) {
+        let to = self.pointer(to);
+        self.builder.call(Type::I64, Callee::Helper(helper), vec![to, bytes, address]);
+    }
+
+    /// Uses the helper for the kernel or for user programs, as the address tells.
+    fn probe_either(&mut self, helpers: [Helper; 2], to: Addr, bytes: Value, address: Value) {
         // Source: arch/x86/include/asm/processor.h, arch/arm64/include/asm/memory.h: the upper half is the kernel's.
         let [kernel, user, join] = std::array::from_fn(|_| self.builder.block());
         let is_kernel = self.builder.compare_const(Condition::SLt, address, 0);
         self.builder.branch(is_kernel, kernel, user);
-        for (block, helper) in [(kernel, Helper::ProbeReadKernel), (user, Helper::ProbeReadUser)] {
+        for (block, helper) in [kernel, user].into_iter().zip(helpers) {
             self.builder.switch_to_sealed(block);
-            call(self, helper);
+            self.probe(helper, to, bytes, address);
             self.builder.jump(join);
         }
         self.builder.switch_to_sealed(join);
@@ -271,7 +284,7 @@ impl Lowerer<'_> {
         };
         let bytes = int.bytes() as u32;
         let Some(total) = u32::try_from(len).ok().and_then(|len| len.checked_mul(bytes)) else {
-            return not_yet(span, "an array of this length is");
+            return impossible(span, "an array of this length");
         };
         let slot = self.builder.slot(total);
         let to = Addr::of(Base::Slot(slot));
@@ -287,7 +300,7 @@ impl Lowerer<'_> {
 
     fn copy_record(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
         let TypeKind::Array(element, len) = *self.types().kind(part.ty) else {
-            return not_yet(span, "a copy of this member is");
+            return impossible(span, "a copy of this member");
         };
         let int = self.int(element, span)?;
         self.record_elements(base, &part.field, to, int, len);

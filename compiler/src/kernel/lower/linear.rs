@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use super::super::mir::{Callee, Condition, Helper, Op, Size, Type, Value};
-use super::{Lower, Lowerer, not_yet};
+use super::{Lower, Lowerer, impossible};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{FuncId, Function, Place, ProgramKind};
 use crate::source::Span;
@@ -57,7 +57,7 @@ impl Lowerer<'_> {
     pub(super) fn whole_length(&mut self, span: Span) -> Lower<Value> {
         match self.context {
             Some((context, _)) => Ok(self.length_in(context)),
-            None => not_yet(span, "a pointer into a packet where there is no context is"),
+            None => impossible(span, "a pointer into a packet where there is no context"),
         }
     }
 

@@ -30,7 +30,7 @@ use super::super::mir::{
 use super::memory::{Addr, Base};
 use super::place::Prepared;
 use super::pointer::PointerHome;
-use super::{Home, Lower, Lowerer, arithmetic, cost, int_type, not_yet, values};
+use super::{Home, Lower, Lowerer, arithmetic, cost, impossible, int_type, values};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, LocalId, MapId, Place, PlaceKind, Stmt, StmtKind};
 use crate::source::Span;
@@ -71,7 +71,7 @@ impl Frame {
 impl Lowerer<'_> {
     pub(super) fn break_loop(&mut self, span: Span) -> Lower<()> {
         let Some(frame) = self.loops.last() else {
-            return not_yet(span, "`break` outside of a loop is");
+            return impossible(span, "`break` outside of a loop");
         };
         let (target, scope) = (frame.break_to, frame.scope);
         self.discard_records(scope + 1);
@@ -81,7 +81,7 @@ impl Lowerer<'_> {
 
     pub(super) fn continue_loop(&mut self, span: Span) -> Lower<()> {
         let Some(frame) = self.loops.last() else {
-            return not_yet(span, "`continue` outside of a loop is");
+            return impossible(span, "`continue` outside of a loop");
         };
         let (target, scope) = (frame.continue_to, frame.scope);
         self.discard_records(scope + 1);
@@ -231,7 +231,7 @@ impl Lowerer<'_> {
         body: &[Stmt],
     ) -> Lower<()> {
         let TypeKind::Array(_, len) = *self.types().kind(array.ty) else {
-            return not_yet(array.span, "walking this is");
+            return impossible(array.span, "walking this");
         };
         let int = self.int(self.active.source.locals[key].ty, array.span)?;
         let (variable, shown) = self.loop_variable(key, int)?;
@@ -259,7 +259,7 @@ impl Lowerer<'_> {
         match self.declare(local)?.home {
             Home::Scalar(variable) => Ok((variable, None)),
             Home::Memory(base) => Ok((self.builder.variable(int_type(int)), Some(base))),
-            _ => not_yet(self.active.source.locals[local].span, "this loop variable is"),
+            _ => impossible(self.active.source.locals[local].span, "this loop variable"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
-use super::{Alias, Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Alias, Home, Lower, Lowerer, arithmetic, impossible, int_type};
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
 use crate::types::IntType;
@@ -158,7 +158,7 @@ impl Lowerer<'_> {
         let bytes = self.size(data.value, span)?;
         let miss = self.builder.block();
         let entry = self.entry_to_write(map, key, miss);
-        self.copy(Addr::of(Base::Pointer(entry)), value, bytes, span)?;
+        self.copy(Addr::of(Base::Pointer(entry)), value, bytes);
         self.join_miss(Some(miss), |_| Ok(()))
     }
 
@@ -287,10 +287,10 @@ impl Lowerer<'_> {
                 let value = self.load_scalar(from, int);
                 self.builder.set(variable, value);
             }
-            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "a map of pointers is"),
+            Home::Fixed(_) | Home::Pointer(_) => return impossible(span, "a map of pointers"),
             Home::Memory(base) => {
                 let bytes = self.size(ty, span)?;
-                self.copy(Addr::of(base), from, bytes, span)?;
+                self.copy(Addr::of(base), from, bytes);
             }
             Home::Alias(alias) => {
                 self.builder.set(alias.pointer, entry);
@@ -308,7 +308,7 @@ impl Lowerer<'_> {
         match home.home {
             Home::Scalar(variable) => {
                 if self.is_context(data.ty) {
-                    return not_yet(span, "a context pointer without a value is");
+                    return impossible(span, "a context without a value");
                 }
                 let int = self.int(data.ty, span)?;
                 let zero = self.builder.constant(int_type(int), 0);
@@ -321,11 +321,11 @@ impl Lowerer<'_> {
             }
             Home::Memory(base) => {
                 let bytes = self.size(data.ty, span)?;
-                self.zero(Addr::of(base), bytes, span)?;
+                self.zero(Addr::of(base), bytes);
             }
             Home::Alias(alias) => {
                 let bytes = self.size(data.ty, span)?;
-                self.zero(Addr::of(alias.own), bytes, span)?;
+                self.zero(Addr::of(alias.own), bytes);
                 self.unbind(alias);
             }
         }

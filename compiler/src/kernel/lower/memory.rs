@@ -1,9 +1,9 @@
 //! Addresses, and loads, stores and copies through them.
 
 use super::super::mir::{BinaryOp, Op, Origin, Size, Slot, Type, Value};
-use super::{Lower, Lowerer, int_type, not_yet};
+use super::kernel_memory::Source;
+use super::{Lowerer, int_type};
 use crate::hir::GlobalId;
-use crate::source::Span;
 use crate::types::IntType;
 
 /// What an address starts from.
@@ -32,7 +32,7 @@ pub(super) const BASE_ALIGN: u32 = 8;
 /// The alignment of a base from which numbers may be read and written at any offset.
 pub(super) const ANYWHERE: u32 = 1 << 16;
 
-/// Above this many loads and stores a copy would rather be a loop.
+/// Above this many loads and stores a helper copies.
 const MAX_CHUNKS: u32 = 1024;
 
 impl Addr {
@@ -49,11 +49,6 @@ impl Addr {
     /// Whether it is such a start for whoever is given the address alone.
     pub(super) fn is_aligned(self) -> bool {
         self.align >= BASE_ALIGN && self.align < ANYWHERE && self.offset.is_multiple_of(BASE_ALIGN)
-    }
-
-    /// The same, accessed by bytes.
-    pub(super) fn unaligned(self) -> Addr {
-        Addr { align: 1, ..self }
     }
 
     /// The most bytes, up to 8, that can be accessed at once at `at` bytes from here.
@@ -153,7 +148,7 @@ impl Lowerer<'_> {
     fn load_bytes(&mut self, addr: Addr, int: IntType) -> Value {
         let bytes = int.bytes() as u32;
         let pieces = Self::chunks(&[addr], bytes);
-        if addr.align >= bytes || pieces.len() == 1 {
+        if pieces.len() == 1 {
             return self.load(addr, access_size(int.bytes()));
         }
         let ty = int_type(int);
@@ -172,7 +167,7 @@ impl Lowerer<'_> {
     pub(super) fn store_scalar(&mut self, addr: Addr, int: IntType, value: Value) {
         let bytes = int.bytes() as u32;
         let pieces = Self::chunks(&[addr], bytes);
-        if addr.align >= bytes || pieces.len() == 1 {
+        if pieces.len() == 1 {
             return self.store(addr, access_size(int.bytes()), value);
         }
         for (at, size) in pieces {
@@ -197,29 +192,37 @@ impl Lowerer<'_> {
     }
 
     /// Sets bytes to zero.
-    pub(super) fn zero(&mut self, addr: Addr, bytes: u32, span: Span) -> Lower<()> {
-        self.check_copy(addr, bytes, span)?;
+    pub(super) fn zero(&mut self, addr: Addr, bytes: u32) {
+        if is_large(addr, bytes) {
+            // What cannot be read is zero, as nothing at this address can.
+            let nowhere = self.builder.constant(Type::I64, 0);
+            return self.copy_by_helper(addr, nowhere, bytes);
+        }
         for (at, size) in Self::chunks(&[addr], bytes) {
             let zero = self.builder.constant(access_type(size), 0);
             self.store(addr.plus(at), size, zero);
         }
-        Ok(())
     }
 
     /// Copies bytes between places that are equal or do not overlap.
-    pub(super) fn copy(&mut self, to: Addr, from: Addr, bytes: u32, span: Span) -> Lower<()> {
-        self.check_copy(to, bytes, span)?;
+    pub(super) fn copy(&mut self, to: Addr, from: Addr, bytes: u32) {
+        if is_large(to, bytes) || is_large(from, bytes) {
+            let from = self.pointer(from);
+            return self.copy_by_helper(to, from, bytes);
+        }
         for (at, size) in Self::chunks(&[to, from], bytes) {
             let value = self.load(from.plus(at), size);
             self.store(to.plus(at), size, value);
         }
-        Ok(())
     }
 
-    pub(super) fn check_copy(&self, addr: Addr, bytes: u32, span: Span) -> Lower<()> {
-        if bytes / addr.align.min(8) > MAX_CHUNKS {
-            return not_yet(span, &format!("copying {bytes} bytes at once in the kernel half is"));
-        }
-        Ok(())
+    fn copy_by_helper(&mut self, to: Addr, from: Value, bytes: u32) {
+        let bytes = self.builder.constant(Type::I64, bytes.into());
+        self.probe_read(to, bytes, from, Source::Kernel);
     }
+}
+
+/// Whether loads and stores would be too many for a copy.
+fn is_large(addr: Addr, bytes: u32) -> bool {
+    bytes / addr.align.min(8) > MAX_CHUNKS
 }

@@ -1,7 +1,7 @@
 //! Typed tree to MIR: one function at a time.
 //!
-//! In: a tree without errors. Out: MIR that keeps the rules of `mir::verify`, or a diagnostic for what this version cannot
-//! compile. Every check that the kernel's verifier wants (bounds, null, initialised stack) is made here, with the outcome
+//! In: a tree without errors. Out: MIR that keeps the rules of `mir::verify`, or a diagnostic for what no program
+//! can have. Every check that the kernel's verifier wants (bounds, null, initialised stack) is made here, with the outcome
 //! that the language gives to a failed one: a read is 0, a write does nothing.
 //!
 //! - Scalar locals are variables of the builder; strings, arrays and structs are stack slots, reserved for the block that
@@ -64,17 +64,20 @@ use memory::Base;
 use pointer::{Kinds, PointerHome, Pointers};
 use ring::Records;
 
-/// What this version cannot compile ends the function it stands in.
+/// What no program can have ends the function it stands in.
 type Lower<T> = Result<T, Box<Diagnostic>>;
 
-fn not_yet<T>(span: Span, what: &str) -> Lower<T> {
-    Err(Box::new(Diagnostic::not_yet(span, what)))
+const U64: IntType = IntType { bits: 64, signed: false };
+
+/// What the front end refuses, or nothing before leads to: met all the same, no fault of the script.
+fn impossible<T>(span: Span, what: &str) -> Lower<T> {
+    Err(Box::new(Diagnostic::mistake(span, format!("the kernel half was to have {what}"))))
 }
 
 /// Lowers the kernel half. A plan says what goes to scratch memory.
 ///
 /// # Errors
-/// One diagnostic for each function with something that this version cannot compile.
+/// One diagnostic for each function with something that no program can have.
 pub fn lower(
     hir: &Hir,
     split: &Split,
@@ -213,6 +216,7 @@ struct LocalHome {
 struct Known {
     kinds: Kinds,
     scopes: ring::Scopes,
+    early: ring::Early,
 }
 
 struct Lowerer<'a> {
@@ -284,6 +288,7 @@ impl<'a> Lowerer<'a> {
             context: None,
         };
         lowerer.parameters(id)?;
+        lowerer.start_records(&known.early);
         lowerer.bring_into_one_piece(id)?;
         let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
         if let Some(claim) = claim {
@@ -294,7 +299,8 @@ impl<'a> Lowerer<'a> {
         if let Some(claim) = claim {
             release(&mut function, claim.base, claim.none_free);
         }
-        let found = Known { kinds: lowerer.pointers.found, scopes: lowerer.records.found };
+        let early = lowerer.records.early(&known.early);
+        let found = Known { kinds: lowerer.pointers.found, scopes: lowerer.records.found, early };
         Ok((Lowered { function, scratch: lowerer.scratch }, found))
     }
 
@@ -306,10 +312,10 @@ impl<'a> Lowerer<'a> {
     fn int(&self, ty: TypeId, span: Span) -> Lower<IntType> {
         match self.types().kind(ty) {
             TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Char | TypeKind::Fn(..) => {
-                self.types().scalar(ty).map_or_else(|| not_yet(span, "this type"), Ok)
+                self.types().scalar(ty).map_or_else(|| impossible(span, "this type"), Ok)
             }
             TypeKind::Ptr(_) if self.is_kernel_pointer(ty) => Ok(IntType { bits: 64, signed: false }),
-            _ => not_yet(span, &format!("a value of type `{}` in the kernel half is", self.types().name(ty))),
+            _ => impossible(span, &format!("a number of type `{}`", self.types().name(ty))),
         }
     }
 
@@ -332,7 +338,7 @@ impl<'a> Lowerer<'a> {
 
     /// The size of a type, which the frame and BPF's offsets can express.
     fn size(&self, ty: TypeId, span: Span) -> Lower<u32> {
-        u32::try_from(self.types().size(ty)).or_else(|_| not_yet(span, "a value of this size is"))
+        u32::try_from(self.types().size(ty)).or_else(|_| impossible(span, "a value of this size"))
     }
 
     /// Gives a home to a local where it is declared; one that has a home keeps it.

@@ -8,7 +8,7 @@ use super::super::mir::{BinaryOp, Block, Condition, Op, Type, Value};
 use super::map::Key;
 use super::memory::{Addr, Base};
 use super::pointer::{Bytes, Pointer};
-use super::{Home, Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Home, Lower, Lowerer, arithmetic, impossible, int_type};
 use crate::hir::{ConfigId, Expr, ExprKind, GlobalId, LocalId, MapId, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
@@ -109,14 +109,14 @@ impl Lowerer<'_> {
             }
             PlaceKind::Config(id, field) => {
                 let TypeKind::Struct(fields) = self.types().kind(self.hir.configs[*id].ty) else {
-                    return not_yet(place.span, "a field of this value is");
+                    return impossible(place.span, "a field of this value");
                 };
                 let offset = u32::try_from(self.types().field_offset(*fields, *field)).unwrap_or(u32::MAX);
                 Ok(Prepared { steps: vec![Step::Offset(offset)], ..whole(Root::Config(*id)) })
             }
             PlaceKind::Field { base, field } => {
                 let TypeKind::Struct(id) = self.types().kind(base.ty) else {
-                    return not_yet(place.span, "a field of this value is");
+                    return impossible(place.span, "a field of this value");
                 };
                 let offset = u32::try_from(self.types().field_offset(*id, *field)).unwrap_or(u32::MAX);
                 let mut prepared = self.prepare(base)?;
@@ -140,17 +140,17 @@ impl Lowerer<'_> {
         let (element_bytes, len) = match self.types().kind(base) {
             TypeKind::Array(element, len) => (self.types().size(*element), *len),
             TypeKind::Str(size) => (1, u64::from(*size)),
-            _ => return not_yet(span, "an index into this value is"),
+            _ => return impossible(span, "an index into this value"),
         };
         if len > MAX_LEN {
-            return not_yet(span, "an array of this length in the kernel half is");
+            return impossible(span, "an array of this length");
         }
         let int = self.int(index.ty, index.span)?;
         if let ExprKind::Const(bits) = index.kind {
             let constant = u64::try_from(int.value(bits)).ok().filter(|constant| *constant < len);
             let offset = constant.and_then(|constant| u32::try_from(constant * element_bytes).ok());
             return offset
-                .map_or_else(|| not_yet(span, "an index out of range is"), |at| Ok(Step::Offset(at)));
+                .map_or_else(|| impossible(span, "an index out of range"), |at| Ok(Step::Offset(at)));
         }
         // A negative index becomes a large one, which is out of range like any other.
         let value = self.scalar(index)?;
@@ -216,7 +216,7 @@ impl Lowerer<'_> {
             Home::Memory(base) => base,
             Home::Alias(alias) => Base::Pointer(self.builder.get(alias.pointer)),
             Home::Scalar(_) | Home::Fixed(_) | Home::Pointer(_) => {
-                return not_yet(self.active.source.locals[id].span, "a part of this value is");
+                return impossible(self.active.source.locals[id].span, "a part of this value");
             }
         };
         Ok(Addr::of(base))
@@ -268,7 +268,7 @@ impl Lowerer<'_> {
             return match home.home {
                 Home::Scalar(variable) => Ok(self.builder.get(variable)),
                 Home::Fixed(value) => Ok(value),
-                _ => not_yet(place.span, "this value is"),
+                _ => impossible(place.span, "this value"),
             };
         }
         if let Some(member) = self.context_place(place) {
@@ -321,15 +321,18 @@ impl Lowerer<'_> {
         }
         let bytes = self.size(place.ty, place.span)?;
         let prepared = self.prepare(place)?;
-        self.copy_prepared(&prepared, to, bytes, place.span)
+        self.copy_prepared(&prepared, to, bytes)
     }
 
-    fn copy_prepared(&mut self, prepared: &Prepared, to: Addr, bytes: u32, span: Span) -> Lower<()> {
+    fn copy_prepared(&mut self, prepared: &Prepared, to: Addr, bytes: u32) -> Lower<()> {
         let mark = self.builder.mark_stack();
         let access = self.resolve(prepared)?;
-        self.copy(to, access.addr, bytes, span)?;
+        self.copy(to, access.addr, bytes);
         self.builder.release_stack(mark);
-        self.join_miss(access.miss, |this| this.zero(to, bytes, span))
+        self.join_miss(access.miss, |this| {
+            this.zero(to, bytes);
+            Ok(())
+        })
     }
 
     /// Gives a local the value at a place of its type.
@@ -343,10 +346,10 @@ impl Lowerer<'_> {
                 let value = self.load_prepared(from, int)?;
                 self.builder.set(variable, value);
             }
-            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "an array of these is"),
-            Home::Memory(own) => self.copy_prepared(from, Addr::of(own), bytes, span)?,
+            Home::Fixed(_) | Home::Pointer(_) => return impossible(span, "an array of these"),
+            Home::Memory(own) => self.copy_prepared(from, Addr::of(own), bytes)?,
             Home::Alias(alias) => {
-                self.copy_prepared(from, Addr::of(alias.own), bytes, span)?;
+                self.copy_prepared(from, Addr::of(alias.own), bytes)?;
                 self.unbind(alias);
             }
         }

@@ -19,11 +19,11 @@ mod packet;
 use std::collections::BTreeSet;
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{BinaryOp, Origin, Type, Value};
+use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
 use super::memory::BASE_ALIGN;
 use super::ring::Site;
 use super::sink::Sink;
-use super::{Home, LocalHome, Lower, Lowerer, arithmetic, not_yet};
+use super::{Home, LocalHome, Lower, Lowerer, U64, arithmetic, impossible};
 use crate::hir::{self, Expr, ExprKind, KernelBuiltin, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
@@ -102,8 +102,17 @@ pub(super) struct Pointers {
 /// The extent of an object, whether it is the frame's own, which record it is, and which part of a packet.
 type Kind = (u64, bool, Option<Site>, Option<Part>);
 
-/// For each pointer that changes, the kinds of objects that it may point into.
-pub(super) type Kinds = Vec<BTreeSet<Kind>>;
+/// What a pointer that changes may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The kinds of objects that it may point into.
+    kinds: BTreeSet<Kind>,
+    /// What every pointer in it is a multiple of.
+    align: u32,
+}
+
+/// The same for each.
+pub(super) type Kinds = Vec<Seen>;
 
 impl Object {
     fn kind(&self) -> Kind {
@@ -136,12 +145,12 @@ impl Lowerer<'_> {
     /// What a pointer type points to, of which memory is made.
     fn pointee(&self, ty: TypeId, span: Span) -> Lower<TypeId> {
         let TypeKind::Ptr(to) = *self.types().kind(ty) else {
-            return not_yet(span, "access through this value is");
+            return impossible(span, "access through this value");
         };
         if let TypeKind::Struct(id) = self.types().kind(to)
             && matches!(self.types().struct_def(*id).origin, StructOrigin::Context | StructOrigin::Kernel)
         {
-            return not_yet(span, "access through a pointer to a structure of the kernel is");
+            return impossible(span, "access through a pointer to a structure of the kernel");
         }
         Ok(to)
     }
@@ -150,9 +159,11 @@ impl Lowerer<'_> {
         let to = self.pointee(ty, span)?;
         let index = self.pointers.variables.len();
         if self.pointers.found.len() == index {
-            self.pointers.found.push(BTreeSet::new());
+            let align = self.types().align(to).clamp(1, u64::from(BASE_ALIGN)) as u32;
+            self.pointers.found.push(Seen { kinds: BTreeSet::new(), align });
         }
-        let kinds = self.pointers.known.get(index).cloned().unwrap_or_default();
+        let align = self.pointers.found[index].align;
+        let kinds = self.pointers.known.get(index).map(|seen| seen.kinds.clone()).unwrap_or_default();
         let variable = |kind: Kind| {
             let is_flag = kind.2.is_some() || kind.3.is_some();
             let ty = match kind.0 {
@@ -167,7 +178,7 @@ impl Lowerer<'_> {
         Ok(PointerVariables {
             index,
             offset: self.builder.variable(Type::I64),
-            align: self.types().align(to).clamp(1, u64::from(BASE_ALIGN)) as u32,
+            align,
             scope: self.records.depth,
         })
     }
@@ -210,13 +221,26 @@ impl Lowerer<'_> {
         Ok(pointer)
     }
 
+    /// The same, also of pointers to structs of the kernel and to contexts.
+    pub(super) fn any_pointer(&mut self, expr: &Expr) -> Lower<Pointer> {
+        if self.is_pointer(expr.ty) {
+            return self.pointer_value(expr);
+        }
+        let address = self.scalar(expr)?;
+        let address = match self.builder.ty(address) {
+            Type::Ptr(_) => self.builder.value(Type::I64, Op::Address(address)),
+            _ => address,
+        };
+        Ok(self.pointer_to_address(address))
+    }
+
     fn pointer_kind(&mut self, expr: &Expr) -> Lower<Pointer> {
         match &expr.kind {
             ExprKind::Const(0) => Ok(self.null()),
             ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => match self.declare(*local)?.home {
                 Home::Pointer(PointerHome::Fixed(pointer)) => Ok(pointer),
                 Home::Pointer(PointerHome::Variables(variables)) => Ok(self.current_pointer(variables)),
-                _ => not_yet(expr.span, "a pointer from here is"),
+                _ => impossible(expr.span, "a pointer from here"),
             },
             ExprKind::Load(place) => match (self.packet_member(place), self.kernel_part(place)) {
                 (Some(field), _) => {
@@ -227,20 +251,26 @@ impl Lowerer<'_> {
                     let address = self.read_kernel_scalar(&part, expr.span)?;
                     Ok(self.pointer_to_address(address))
                 }
-                (None, None) => not_yet(expr.span, "a pointer from here is"),
+                (None, None) => impossible(expr.span, "a pointer from here"),
             },
             ExprKind::AddrOf(place) => self.address_of_place(place),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
             ExprKind::CallExtern { function, args } => self.external_pointer(*function, args, expr.span),
             ExprKind::New => self.new_object(expr.ty, expr.span),
             ExprKind::Kernel(KernelBuiltin::Reserve(ring)) => self.reserve(*ring, expr.span),
-            ExprKind::Convert(from) if self.is_pointer(from.ty) => self.pointer_value(from),
+            ExprKind::Convert(from) if self.types().int(from.ty).is_some() => {
+                let int = self.int(from.ty, from.span)?;
+                let number = self.scalar(from)?;
+                let address = arithmetic::convert(&mut self.builder, int, U64, number);
+                Ok(self.pointer_to_address(address))
+            }
+            ExprKind::Convert(from) => self.any_pointer(from),
             ExprKind::Call { .. } | ExprKind::CallValue { .. } | ExprKind::Match(_) => {
                 let variables = self.pointer_variables(expr.ty, expr.span)?;
                 self.deliver(expr, Sink::Pointer(variables))?;
                 Ok(self.current_pointer(variables))
             }
-            _ => not_yet(expr.span, "a pointer from here is"),
+            _ => impossible(expr.span, "a pointer from here"),
         }
     }
 
@@ -256,20 +286,16 @@ impl Lowerer<'_> {
         self.pointer_into(objects, offset, variables.align)
     }
 
-    pub(super) fn set_pointer(
-        &mut self,
-        variables: PointerVariables,
-        pointer: Pointer,
-        span: Span,
-    ) -> Lower<()> {
+    pub(super) fn set_pointer(&mut self, variables: PointerVariables, pointer: Pointer) {
         let objects = self.objects(pointer);
         let in_memory = objects.iter().any(|object| object.packet.is_none() && object.extent != ADDRESS);
-        if in_memory && known_align(&pointer) < variables.align {
-            return not_yet(span, "keeping a pointer that may be misaligned is");
+        let seen = &mut self.pointers.found[variables.index];
+        if in_memory {
+            seen.align = known_align(&pointer).min(seen.align);
         }
+        seen.kinds.extend(objects.iter().map(Object::kind));
         let offset = self.number(pointer.offset);
         self.builder.set(variables.offset, offset);
-        self.pointers.found[variables.index].extend(objects.iter().map(Object::kind));
         objects.iter().filter_map(|object| object.record).for_each(|site| {
             self.records.outlives(site, variables.scope);
         });
@@ -284,7 +310,6 @@ impl Lowerer<'_> {
             let base = self.with_plain_null(base);
             self.builder.set(variable, base);
         }
-        Ok(())
     }
 
     /// Gives a local of a pointer type a value.
@@ -296,19 +321,22 @@ impl Lowerer<'_> {
         span: Span,
     ) -> Lower<()> {
         match home.home {
-            Home::Pointer(PointerHome::Variables(variables)) => self.set_pointer(variables, pointer, span),
+            Home::Pointer(PointerHome::Variables(variables)) => {
+                self.set_pointer(variables, pointer);
+                Ok(())
+            }
             Home::Pointer(PointerHome::Fixed(_)) => {
                 self.set_home(id, Home::Pointer(PointerHome::Fixed(pointer)));
                 Ok(())
             }
-            _ => not_yet(span, "a pointer here is"),
+            _ => impossible(span, "a pointer here"),
         }
     }
 
     /// The address of a place.
     pub(super) fn address_of_place(&mut self, place: &Place) -> Lower<Pointer> {
         if let Some(part) = self.kernel_part(place) {
-            let address = self.kernel_address(&part, place.span)?;
+            let address = self.kernel_address(&part)?;
             return Ok(self.pointer_to_address(address));
         }
         match &place.kind {
@@ -325,7 +353,7 @@ impl Lowerer<'_> {
             }
             PlaceKind::Field { base, field } => {
                 let TypeKind::Struct(id) = self.types().kind(base.ty) else {
-                    return not_yet(place.span, "a field of this value is");
+                    return impossible(place.span, "a field of this value");
                 };
                 let start = self.types().field_offset(*id, *field);
                 let bytes = self.types().size(place.ty);
@@ -334,7 +362,7 @@ impl Lowerer<'_> {
             }
             PlaceKind::Index { base, index } => {
                 let TypeKind::Array(element, len) = *self.types().kind(base.ty) else {
-                    return not_yet(place.span, "the address of a part of this value is");
+                    return impossible(place.span, "the address of a part of this value");
                 };
                 let element_bytes = self.types().size(element);
                 let pointer = self.address_of_place(base)?;
@@ -342,7 +370,7 @@ impl Lowerer<'_> {
                 Ok(self.part(pointer, start, element_bytes.saturating_mul(len), stride(element_bytes)))
             }
             PlaceKind::Deref(pointer) => self.pointer_value(pointer),
-            PlaceKind::Config(..) | PlaceKind::Value(_) => not_yet(place.span, "the address of this is"),
+            PlaceKind::Config(..) | PlaceKind::Value(_) => impossible(place.span, "the address of this"),
         }
     }
 
@@ -395,7 +423,7 @@ impl Lowerer<'_> {
 
     fn moved_pointer(&mut self, pointer: &Expr, distance: &Expr) -> Lower<Pointer> {
         let TypeKind::Ptr(to) = *self.types().kind(pointer.ty) else {
-            return not_yet(pointer.span, "pointer arithmetic is");
+            return impossible(pointer.span, "pointer arithmetic");
         };
         let unit = self.types().size(to).max(1);
         let pointer = self.pointer_value(pointer)?;

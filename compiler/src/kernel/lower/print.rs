@@ -6,7 +6,8 @@ use ks_wit::object::{Print, PrintValue};
 
 use super::super::mir::{Callee, Helper, Lost, MapSymbol, Op, Type, Value};
 use super::memory::{Addr, Base};
-use super::{Lower, Lowerer, arithmetic, not_yet};
+use super::{Lower, Lowerer, arithmetic, impossible};
+use crate::hir::format;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, Hir, SharedBuiltin};
 use crate::source::{SourceMap, Span};
@@ -15,6 +16,9 @@ use crate::types::{IntType, TypeId, TypeKind, Types};
 
 /// Bytes before the values of a record.
 const HEADER: u32 = 8;
+
+/// Bytes of the text that a pointer leads to, with the zero that ends it (language reference, 6.1).
+const TEXT_BYTES: u32 = 64;
 
 /// Every `print` of the kernel half, by its place, with its position in the table.
 pub(in crate::kernel) type Sites = BTreeMap<Span, u64>;
@@ -37,7 +41,9 @@ impl Visitor for Prints<'_> {
     fn expr(&mut self, expr: &Expr) {
         let ExprKind::Shared(SharedBuiltin::Print { format, args }) = &expr.kind else { return };
         // What cannot be printed is refused where it is lowered.
-        let values: Option<Vec<_>> = args.iter().map(|arg| value_of(self.types, arg.ty)).collect();
+        let letters = format::letters(format);
+        let value = |(at, arg): (usize, &Expr)| value_of(self.types, arg.ty, letters.get(at).copied());
+        let values: Option<Vec<_>> = args.iter().enumerate().map(value).collect();
         let (Some(values), None) = (values, self.sites.get(&expr.span)) else { return };
         self.sites.insert(expr.span, self.table.len() as u64);
         let (file, line) = self.sources.map_or((String::new(), 0), |sources| {
@@ -48,8 +54,8 @@ impl Visitor for Prints<'_> {
     }
 }
 
-/// How a value of a type travels; none if it does not.
-fn value_of(types: &Types, ty: TypeId) -> Option<PrintValue> {
+/// How a value of a type travels, which is printed with a conversion of this letter; none if it does not.
+fn value_of(types: &Types, ty: TypeId, letter: Option<u8>) -> Option<PrintValue> {
     let common = types.common();
     let number = |int: IntType| match int.signed {
         true => PrintValue::Signed(int.bits),
@@ -61,6 +67,8 @@ fn value_of(types: &Types, ty: TypeId) -> Option<PrintValue> {
         TypeKind::Int(int) => number(*int),
         TypeKind::Enum(id) => number(types.enum_def(*id).repr),
         TypeKind::Str(size) => PrintValue::Text(*size),
+        TypeKind::Ptr(_) if letter == Some(b's') => PrintValue::Text(TEXT_BYTES),
+        TypeKind::Ptr(_) => PrintValue::Pointer,
         TypeKind::Array(element, len) if *element == common.u8 || *element == common.char => {
             PrintValue::Text(u32::try_from(*len).ok()?)
         }
@@ -77,19 +85,24 @@ enum Part<'e> {
 
 impl Lowerer<'_> {
     /// `print(..)`: 0. Never waits; a line that has no room is lost, and counted.
-    pub(super) fn print(&mut self, args: &[Expr], span: Span) -> Lower<Value> {
+    pub(super) fn print(&mut self, format: &[u8], args: &[Expr], span: Span) -> Lower<Value> {
         let Some(position) = self.program.prints.get(&span).copied() else {
-            return not_yet(span, "printing a value of this type in the kernel half is");
+            return impossible(span, "a value printed whose type has no conversion");
         };
         let mut parts = Vec::new();
         let mut bytes = HEADER;
+        let letters = format::letters(format);
         for (at, arg) in args.iter().enumerate() {
-            let part = self.printed(arg, &args[at + 1..])?;
+            let part = match self.types().kind(arg.ty) {
+                TypeKind::Ptr(_) => self.printed_pointer(arg, letters.get(at) == Some(&b's'))?,
+                _ => self.printed(arg, &args[at + 1..])?,
+            };
             bytes += match part {
                 Part::Number(_) => 8,
-                Part::Constant(_) | Part::Text(..) => self.size(arg.ty, arg.span)?.next_multiple_of(8),
+                Part::Constant(_) => self.size(arg.ty, arg.span)?.next_multiple_of(8),
+                Part::Text(_, bytes) => bytes.next_multiple_of(8),
             };
-            parts.push((part, arg));
+            parts.push(part);
         }
         let (record, join) = self.reserve_bytes(MapSymbol::Prints, bytes, Lost::Print, |_| {});
         self.fill(record, position, &parts)?;
@@ -119,13 +132,27 @@ impl Lowerer<'_> {
         Ok(Part::Text(addr, bytes))
     }
 
+    /// A pointer as a number, or the text that it leads to.
+    fn printed_pointer(&mut self, arg: &Expr, is_text: bool) -> Lower<Part<'static>> {
+        let pointer = self.any_pointer(arg)?;
+        let address = self.address_value(pointer)?;
+        if !is_text {
+            return Ok(Part::Number(address));
+        }
+        let text = Addr::of(Base::Slot(self.builder.slot(TEXT_BYTES)));
+        self.zero(text, TEXT_BYTES);
+        let bytes = self.builder.constant(Type::I64, TEXT_BYTES.into());
+        self.probe_read_text(text, bytes, address);
+        Ok(Part::Text(text, TEXT_BYTES))
+    }
+
     /// Writes a record, all of its bytes.
-    fn fill(&mut self, record: Value, position: u64, parts: &[(Part<'_>, &Expr)]) -> Lower<()> {
+    fn fill(&mut self, record: Value, position: u64, parts: &[Part<'_>]) -> Lower<()> {
         let start = Addr::of(Base::Pointer(record));
         let position = self.builder.constant(Type::I64, position);
         self.store(start, super::super::mir::Size::DW, position);
         let mut at = HEADER;
-        for (part, arg) in parts {
+        for part in parts {
             let to = start.plus(at);
             let bytes = match part {
                 Part::Number(value) => {
@@ -137,12 +164,12 @@ impl Lowerer<'_> {
                     self.size(text.ty, text.span)?
                 }
                 Part::Text(addr, bytes) => {
-                    self.copy(to, *addr, *bytes, arg.span)?;
+                    self.copy(to, *addr, *bytes);
                     *bytes
                 }
             };
             let end = bytes.next_multiple_of(8);
-            self.zero(to.plus(bytes), end - bytes, arg.span)?;
+            self.zero(to.plus(bytes), end - bytes);
             at += end;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::super::mir::{BinaryOp, Callee, Condition, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::memory::{Addr, Base};
-use super::{Home, Lower, Lowerer, not_yet};
+use super::{Home, Lower, Lowerer, impossible};
 use crate::hir::{Expr, LocalId, MapId, TakeOp};
 use crate::source::Span;
 
@@ -42,7 +42,7 @@ impl Lowerer<'_> {
     /// `q.pop()` and `q.peek()` into memory, zero if there is nothing: whether there was something, 1 or 0.
     pub(super) fn take_into(&mut self, map: MapId, op: TakeOp, to: Addr, span: Span) -> Lower<Value> {
         let bytes = self.size(self.hir.maps[map].value, span)?;
-        self.zero(to, bytes, span)?;
+        self.zero(to, bytes);
         let helper = match op {
             TakeOp::Pop => Helper::MapPop,
             TakeOp::Peek => Helper::MapPeek,
@@ -90,7 +90,7 @@ impl Lowerer<'_> {
                 self.unbind(alias);
                 taken
             }
-            Home::Fixed(_) | Home::Pointer(_) => return not_yet(span, "a queue of these is"),
+            Home::Fixed(_) | Home::Pointer(_) => return impossible(span, "a queue of these"),
         };
         if let Some(present) = home.present {
             self.builder.set(present, taken);

@@ -10,13 +10,16 @@
 //!
 //! Whether a record is held is never asked of its address: verifiers before Linux 6.4 would follow a null record, too.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::super::mir::builder::Variable;
 use super::super::mir::{
     BinaryOp, Block, Callee, Condition, Count, Helper, Lost, MapSymbol, Op, Origin, Size, Type, Value,
 };
 use super::memory::{Addr, BASE_ALIGN, Base};
 use super::pointer::{Bytes, Object, Pointer};
-use super::{Lower, Lowerer, not_yet};
+use super::{Lower, Lowerer, impossible};
+use crate::diag::Diagnostic;
 use crate::hir::{Expr, RingId};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
@@ -27,17 +30,25 @@ pub(super) type Site = usize;
 /// For each site, the scope that its record belongs to: how many blocks are around.
 pub(super) type Scopes = Vec<usize>;
 
+/// The sites whose pointers are used in front of them, as `if (p == null) { p = r.reserve() }` does, and whether they make
+/// objects. Their variables are there from the start of the function, and hold nothing.
+pub(super) type Early = BTreeMap<Site, bool>;
+
 /// The records of a MIR function.
 #[derive(Default)]
 pub(super) struct Records {
     /// How many blocks are around the current statement.
     pub depth: usize,
-    all: Vec<Record>,
+    all: BTreeMap<Site, Record>,
+    /// How many sites were met.
+    met: usize,
     /// Sites whose scope has not ended.
     open: Vec<Site>,
     known: Scopes,
     /// The scopes, as far as they were found so far.
     pub found: Scopes,
+    /// Sites that were asked for before they were met.
+    asked: BTreeSet<Site>,
 }
 
 /// What is known of a record at run time.
@@ -54,6 +65,12 @@ struct Record {
 impl Records {
     pub(super) fn new(known: Scopes) -> Records {
         Records { found: known.clone(), known, ..Records::default() }
+    }
+
+    /// The sites that were asked for before they were met, in this lowering or one before.
+    pub(super) fn early(&self, known: &Early) -> Early {
+        let asked = self.asked.iter().filter_map(|site| Some((*site, self.all.get(site)?.is_object)));
+        known.clone().into_iter().chain(asked).collect()
     }
 
     /// The record is put where it stays until a scope ends.
@@ -79,14 +96,14 @@ impl Lowerer<'_> {
     pub(super) fn reserve(&mut self, ring: RingId, span: Span) -> Lower<Pointer> {
         let bytes = self.size(self.hir.rings[ring].record, span)?;
         let site = self.new_site(false);
-        let Record { address, held, .. } = self.records.all[site];
+        let Record { address, held, .. } = self.records.all[&site];
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
             // The variable still has the record of the turn before.
             self.discard(site);
         }
         let lost = Lost::Record(ring);
         let (record, join) = self.reserve_bytes(MapSymbol::Ring(ring), bytes, lost, |this| this.forget(site));
-        self.zero(Addr::of(Base::Pointer(record)), bytes, span)?;
+        self.zero(Addr::of(Base::Pointer(record)), bytes);
         let one = self.builder.constant(Type::I32, 1);
         self.builder.set(address, record);
         self.builder.set(held, one);
@@ -123,11 +140,35 @@ impl Lowerer<'_> {
         (self.builder.value(Type::Ptr(Origin::Memory), Op::NonNull(record)), join)
     }
 
-    fn new_site(&mut self, is_object: bool) -> Site {
+    /// Makes the variables of sites whose pointers are used in front of them.
+    pub(super) fn start_records(&mut self, early: &Early) {
+        for (site, is_object) in early {
+            self.make_record(*site, *is_object);
+            self.forget(*site);
+        }
+    }
+
+    fn make_record(&mut self, site: Site, is_object: bool) {
         let address = self.builder.variable(Type::Ptr(Origin::MemoryOrNull));
         let held = self.builder.variable(Type::I32);
-        let site = self.records.all.len();
-        self.records.all.push(Record { address, held, is_object });
+        self.records.all.insert(site, Record { address, held, is_object });
+    }
+
+    /// What is known of a site's record; nothing if none was made yet.
+    fn record(&mut self, site: Site) -> Option<Record> {
+        let record = self.records.all.get(&site).copied();
+        if record.is_none() {
+            self.records.asked.insert(site);
+        }
+        record
+    }
+
+    fn new_site(&mut self, is_object: bool) -> Site {
+        let site = self.records.met;
+        self.records.met += 1;
+        if !self.records.all.contains_key(&site) {
+            self.make_record(site, is_object);
+        }
         if self.records.found.len() == site {
             self.records.found.push(self.records.depth);
         }
@@ -144,7 +185,7 @@ impl Lowerer<'_> {
 
     /// The record is not held any more.
     fn forget(&mut self, site: Site) {
-        let Record { address, held, .. } = self.records.all[site];
+        let Record { address, held, .. } = self.records.all[&site];
         let null = self.builder.constant(Type::Ptr(Origin::MemoryOrNull), 0);
         let zero = self.builder.constant(Type::I32, 0);
         self.builder.set(address, null);
@@ -155,7 +196,7 @@ impl Lowerer<'_> {
     pub(super) fn give_back(&mut self, record: &Expr, helper: Helper) -> Lower<Value> {
         let pointer = self.pointer_value(record)?;
         for (site, points) in self.records_of(pointer, false) {
-            let held = self.builder.get(self.records.all[site].held);
+            let held = self.builder.get(self.records.all[&site].held);
             let given = self.builder.binary(BinaryOp::And, held, points);
             self.give_if(site, given, helper);
         }
@@ -164,15 +205,15 @@ impl Lowerer<'_> {
 
     /// `new T()`: a pointer to zeros, never null.
     pub(super) fn new_object(&mut self, ty: TypeId, span: Span) -> Lower<Pointer> {
-        let TypeKind::Ptr(to) = *self.types().kind(ty) else { return not_yet(span, "this object is") };
+        let TypeKind::Ptr(to) = *self.types().kind(ty) else { return impossible(span, "this object") };
         let bytes = self.size(to, span)?;
         let site = self.new_site(true);
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
-            return not_yet(span, "an object that outlives the turn of a loop which makes it is");
+            return Err(Box::new(outlives_turn(span)));
         }
-        let Record { address, held, .. } = self.records.all[site];
+        let Record { address, held, .. } = self.records.all[&site];
         let memory = Addr::of(Base::Slot(self.builder.lasting_slot(bytes)));
-        self.zero(memory, bytes, span)?;
+        self.zero(memory, bytes);
         let start = self.pointer(memory);
         let one = self.builder.constant(Type::I32, 1);
         self.builder.set(address, start);
@@ -187,7 +228,7 @@ impl Lowerer<'_> {
     pub(super) fn free(&mut self, pointer: &Expr) -> Lower<()> {
         let pointer = self.pointer_value(pointer)?;
         for (site, points) in self.records_of(pointer, true) {
-            let held = self.records.all[site].held;
+            let held = self.records.all[&site].held;
             let before = self.builder.get(held);
             let deleted = self.builder.binary(BinaryOp::And, before, points);
             let after = self.builder.binary(BinaryOp::Xor, before, deleted);
@@ -199,8 +240,9 @@ impl Lowerer<'_> {
     /// The records or objects that a pointer may point to the start of, and whether it does: 1 or 0.
     fn records_of(&mut self, pointer: Pointer, objects: bool) -> Vec<(Site, Value)> {
         let sites = self.objects(pointer).into_iter().filter_map(|one| Some((one.record?, one.base)));
-        let records: Vec<_> =
-            sites.filter(|(site, _)| self.records.all[*site].is_object == objects).collect();
+        let records: Vec<_> = sites
+            .filter(|(site, _)| self.record(*site).is_some_and(|record| record.is_object == objects))
+            .collect();
         match pointer.offset {
             Bytes::Known(0) => records,
             Bytes::Known(_) => Vec::new(),
@@ -216,7 +258,7 @@ impl Lowerer<'_> {
         let (give, next) = (self.builder.block(), self.builder.block());
         self.builder.branch(given, give, next);
         self.builder.switch_to_sealed(give);
-        let record = self.builder.get(self.records.all[site].address);
+        let record = self.builder.get(self.records.all[&site].address);
         let flags = self.builder.constant(Type::I64, 0);
         self.builder.effect(Op::Call { callee: Callee::Helper(helper), args: vec![record, flags] });
         self.forget(site);
@@ -225,7 +267,7 @@ impl Lowerer<'_> {
     }
 
     fn discard(&mut self, site: Site) {
-        let held = self.builder.get(self.records.all[site].held);
+        let held = self.builder.get(self.records.all[&site].held);
         self.give_if(site, held, Helper::RingDiscard);
         // Nor is it on the other way here, so that no loop carries it from turn to turn.
         self.forget(site);
@@ -238,7 +280,7 @@ impl Lowerer<'_> {
         }
         let left = self.records.open.iter().copied();
         let left =
-            left.filter(|site| self.records.scope(*site) >= scope && !self.records.all[*site].is_object);
+            left.filter(|site| self.records.scope(*site) >= scope && !self.records.all[site].is_object);
         for site in left.collect::<Vec<_>>() {
             self.discard(site);
         }
@@ -256,7 +298,7 @@ impl Lowerer<'_> {
     }
 
     fn record_or_null(&mut self, site: Site, points: Value) -> Value {
-        let Record { address, held, .. } = self.records.all[site];
+        let Some(Record { address, held, .. }) = self.record(site) else { return self.null };
         let held = self.builder.get(held);
         let there = self.builder.binary(BinaryOp::And, held, points);
         let [yes, no, join] = std::array::from_fn(|_| self.builder.block());
@@ -276,4 +318,11 @@ impl Lowerer<'_> {
         let zero = self.builder.constant(Type::I32, 0);
         objects.iter().fold(zero, |any, object| self.builder.binary(BinaryOp::Or, any, object.base))
     }
+}
+
+/// KS0622: an object that another turn of its loop would make again.
+fn outlives_turn(span: Span) -> Diagnostic {
+    Diagnostic::error(622, span, "this object outlives the turn of the loop that makes it")
+        .note("each `new` has memory for one object, which the next turn would make again")
+        .help("keep the pointer in a variable of the loop's body, or make the object before the loop")
 }

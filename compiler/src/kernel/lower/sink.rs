@@ -52,7 +52,8 @@ impl Lowerer<'_> {
             ExprKind::Match(one) => self.matched(one, value.ty, sink, value.span),
             _ => {
                 let pointer = self.pointer_value(value)?;
-                self.set_pointer(variables, pointer, value.span)
+                self.set_pointer(variables, pointer);
+                Ok(())
             }
         }
     }
@@ -67,11 +68,11 @@ impl Lowerer<'_> {
             }
             Sink::Pointer(variables) => {
                 let null = self.null();
-                self.set_pointer(variables, null, span)?;
+                self.set_pointer(variables, null);
             }
             Sink::Memory(addr) => {
                 let bytes = self.size(ty, span)?;
-                self.zero(addr, bytes, span)?;
+                self.zero(addr, bytes);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
 use super::memory::{Addr, Base, access_size};
 use super::place::{Access, Prepared, Root};
 use super::sink::Sink;
-use super::{Alias, Home, LocalHome, Lower, Lowerer, arithmetic, int_type, not_yet};
+use super::{Alias, Home, LocalHome, Lower, Lowerer, arithmetic, impossible, int_type};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind, Walk,
@@ -65,7 +65,6 @@ impl Lowerer<'_> {
             StmtKind::Take { local, map, op } => self.take(*local, *map, *op, stmt.span),
             StmtKind::Remove { map, key } => self.remove(*map, key),
             StmtKind::Free(pointer) | StmtKind::Release(pointer) => self.free(pointer),
-            StmtKind::Give { .. } => not_yet(stmt.span, stmt.kind.describe()),
             StmtKind::Assign { place, value } => self.assign(place, value),
             StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
             StmtKind::Expr(expr) => self.effects(expr),
@@ -87,7 +86,7 @@ impl Lowerer<'_> {
             StmtKind::Break => self.break_loop(stmt.span),
             StmtKind::Continue => self.continue_loop(stmt.span),
             StmtKind::Return(value) => self.return_value(value.as_ref()),
-            other => not_yet(stmt.span, other.describe()),
+            _ => impossible(stmt.span, "a statement of userspace"),
         }
     }
 
@@ -173,9 +172,9 @@ impl Lowerer<'_> {
             let bytes = self.size(value.ty, value.span)?;
             let from = self.temporary(value)?;
             let (Home::Memory(own) | Home::Alias(Alias { own, .. })) = home.home else {
-                return not_yet(value.span, "this assignment is");
+                return impossible(value.span, "this assignment");
             };
-            self.copy(Addr::of(own), from, bytes, value.span)?;
+            self.copy(Addr::of(own), from, bytes);
             if let Home::Alias(alias) = home.home {
                 self.unbind(alias);
             }
@@ -200,7 +199,7 @@ impl Lowerer<'_> {
             return self.assign_element(map, key, from, place.span);
         }
         let access = self.resolve(&prepared)?;
-        self.copy(access.addr, from, bytes, place.span)?;
+        self.copy(access.addr, from, bytes);
         self.join_miss(access.miss, |_| Ok(()))
     }
 
@@ -233,7 +232,7 @@ impl Lowerer<'_> {
         let mut change = Change { op, value, int: arithmetic, shared: false };
         if let Some(home) = self.scalar_local(place)? {
             let Home::Scalar(variable) = home.home else {
-                return not_yet(place.span, "this place is");
+                return impossible(place.span, "this place");
             };
             let old = self.builder.get(variable);
             let new = self.changed(old, int, change);
@@ -316,11 +315,13 @@ impl Lowerer<'_> {
         arithmetic::convert(&mut self.builder, change.int, int, new)
     }
 
-    /// Changes memory; atomically where the language says so: `+=` and `-=` of 4 or 8 bytes that others may change.
+    /// Changes memory; atomically where the language says so: `+=` and `-=` of 4 or 8 bytes that others may change, and
+    /// that lie where the machine adds to them at once.
     pub(super) fn apply_change(&mut self, addr: Addr, int: IntType, change: Change) {
         let additive = matches!(change.op, hir::BinaryOp::Add | hir::BinaryOp::Sub);
         // Arithmetic that is narrower than the place wraps earlier than an addition to the whole place would.
-        if change.shared && additive && int.bits >= 32 && change.int.bits >= int.bits {
+        let at_once = Self::chunks(&[addr], int.bytes() as u32).len() == 1;
+        if change.shared && additive && at_once && int.bits >= 32 && change.int.bits >= int.bits {
             let amount = match change.op {
                 hir::BinaryOp::Sub => {
                     let zero = self.builder.constant(int_type(change.int), 0);

@@ -1,8 +1,8 @@
 //! Strings: text, then zeros up to the size of the type.
 
-use super::super::mir::{BinaryOp, Condition, Op, Size, Type, Value};
+use super::super::mir::{BinaryOp, Condition, Helper, Op, Size, Type, Value};
 use super::memory::{Addr, Base, access_type};
-use super::{Lower, Lowerer, not_yet};
+use super::{Lower, Lowerer, impossible};
 use crate::hir::{Expr, ExprKind};
 use crate::source::Span;
 use crate::types::TypeKind;
@@ -15,6 +15,8 @@ pub(super) enum Bytes<'e> {
 
 /// One bit of each byte of a word.
 const LANES: u64 = 0x0101_0101_0101_0101;
+/// Bytes of a text that are looked at one by one; those of a longer one a helper copies.
+const MOST_BY_BYTES: u32 = 1024;
 /// Words whose bytes may be counted together, so that the sum fits a byte.
 const WORDS_AT_ONCE: usize = 31;
 
@@ -22,14 +24,14 @@ impl Lowerer<'_> {
     /// A string as one of another size: cut so that the last byte stays zero, or with more zeros.
     pub(super) fn string_into(&mut self, from: &Expr, expr: &Expr, to: Addr) -> Lower<()> {
         let TypeKind::Str(size) = *self.types().kind(expr.ty) else {
-            return not_yet(expr.span, "this conversion in the kernel half is");
+            return impossible(expr.span, "this conversion");
         };
         let from_size = match *self.types().kind(from.ty) {
             TypeKind::Str(from_size) => from_size,
             TypeKind::Array(element, _) if self.types().size(element) == 1 => {
                 return self.text_into(from, size, to);
             }
-            _ => return not_yet(expr.span, "this conversion in the kernel half is"),
+            _ => return impossible(expr.span, "this conversion"),
         };
         let kept = from_size.min(size.saturating_sub(1));
         match &from.kind {
@@ -39,13 +41,15 @@ impl Lowerer<'_> {
             }
             ExprKind::Concat(left, right) if from_size <= size => {
                 self.joined_into(left, right, to, expr.span)?;
-                return self.zero(to.plus(from_size), size - from_size, expr.span);
+                self.zero(to.plus(from_size), size - from_size);
+                return Ok(());
             }
             _ => {}
         }
         let source = self.address_of(from)?;
-        self.copy(to, source, kept, expr.span)?;
-        self.zero(to.plus(kept), size - kept, expr.span)
+        self.copy(to, source, kept);
+        self.zero(to.plus(kept), size - kept);
+        Ok(())
     }
 
     /// Bytes as a string: those before the first that is zero, as many as fit.
@@ -53,7 +57,13 @@ impl Lowerer<'_> {
         let bytes = self.size(from.ty, from.span)?;
         let kept = bytes.min(size.saturating_sub(1));
         let source = self.address_of(from)?;
-        self.check_copy(to.unaligned(), kept, from.span)?;
+        if kept > MOST_BY_BYTES {
+            self.zero(to, size);
+            let room = self.builder.constant(Type::I64, u64::from(kept) + 1);
+            let from = self.pointer(source);
+            self.probe(Helper::ProbeReadKernelStr, to, room, from);
+            return Ok(());
+        }
         // All ones as long as no byte was zero.
         let mut mask = self.builder.constant(Type::I64, u64::MAX);
         for at in 0..kept {
@@ -67,7 +77,8 @@ impl Lowerer<'_> {
             let value = self.builder.value(Type::I32, Op::Truncate(value));
             self.store(to.plus(at), Size::B, value);
         }
-        self.zero(to.plus(kept), size - kept, from.span)
+        self.zero(to.plus(kept), size - kept);
+        Ok(())
     }
 
     /// A byte as a 64-bit number.
@@ -83,9 +94,10 @@ impl Lowerer<'_> {
         let (left_size, right_size) = (self.size(left.ty, span)?, self.size(right.ty, span)?);
         self.text_at_start(left, left_size, to, span)?;
         let right = self.comparable(right)?;
-        self.zero(to.plus(left_size), right_size, span)?;
+        self.zero(to.plus(left_size), right_size);
         if let ExprKind::Bytes(text) = &left.kind {
-            return self.append(to.plus(text.len() as u32), &right, right_size, span);
+            self.append(to.plus(text.len() as u32), &right, right_size);
+            return Ok(());
         }
         let length = self.length_at(to, left_size);
         let fits = self.builder.compare_const(Condition::Lt, length, u64::from(left_size));
@@ -96,7 +108,7 @@ impl Lowerer<'_> {
         let checked = self.builder.value(Type::I64, Op::Below { value: length, bound });
         let start = self.pointer(to);
         let end = self.builder.value(self.builder.ty(start), Op::PtrAdd(start, checked));
-        self.append(Addr { base: Base::Pointer(end), offset: 0, align: 1 }, &right, right_size, span)?;
+        self.append(Addr { base: Base::Pointer(end), offset: 0, align: 1 }, &right, right_size);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         Ok(())
@@ -108,13 +120,14 @@ impl Lowerer<'_> {
             ExprKind::Concat(left, right) => self.joined_into(left, right, to, span),
             _ => {
                 let from = self.address_of(text)?;
-                self.copy(to, from, size, span)
+                self.copy(to, from, size);
+                Ok(())
             }
         }
     }
 
     /// The text of a string of a size, its terminator left to what is there.
-    fn append(&mut self, to: Addr, text: &Bytes<'_>, size: u32, span: Span) -> Lower<()> {
+    fn append(&mut self, to: Addr, text: &Bytes<'_>, size: u32) {
         match text {
             Bytes::Constant(text) => {
                 for (at, width) in Self::chunks(&[to], text.len() as u32) {
@@ -122,9 +135,8 @@ impl Lowerer<'_> {
                     let value = self.builder.constant(access_type(width), bits);
                     self.store(to.plus(at), width, value);
                 }
-                Ok(())
             }
-            Bytes::At(from) => self.copy(to, *from, size.saturating_sub(1), span),
+            Bytes::At(from) => self.copy(to, *from, size.saturating_sub(1)),
         }
     }
 

@@ -1,27 +1,26 @@
 //! Tail calls: the kernel replaces the running program by one out of an array.
 //!
-//! The array holds the programs of one section: the kernel wants all that meet in one to be of one type and one place of
-//! attachment. The loader fills it. A call that fails comes back, and the program ends as if it had let everything pass.
-
-use ks_wit::section::Arch;
+//! The array holds the programs that the kernel lets meet in one ([`section::array`]). The loader fills it. A call that fails comes back, and the program ends as if it had let everything pass.
 
 use super::super::mir::{Callee, Helper, MapSymbol, Op, Origin, Type, Value};
 use super::super::section;
-use super::{Lower, Lowerer, int_type, not_yet};
+use super::{Lower, Lowerer, impossible, int_type};
+use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, Hir, ProgramKind};
+use crate::source::Span;
 use crate::split::Split;
 
 /// XDP_PASS. Source: include/uapi/linux/bpf.h, `enum xdp_action`, v6.12. For all other kinds 0 lets things pass.
 const XDP_PASS: u64 = 2;
 
-/// The programs that tail calls lead to, those of one section together.
+/// The programs that tail calls lead to, those of one array together.
 pub(super) fn arrays(hir: &Hir, split: &Split) -> Vec<Vec<FuncId>> {
     let mut targets = Targets(Vec::new());
     split.kernel.iter().for_each(|id| visit::block(&mut targets, &hir.functions[*id].body));
     let mut arrays: Vec<(String, Vec<FuncId>)> = Vec::new();
     for target in targets.0 {
-        let name = section::of(&hir.functions[target], Arch::Any);
+        let name = section::array(&hir.functions[target]);
         let at = arrays.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
             arrays.push((name, Vec::new()));
             arrays.len() - 1
@@ -31,6 +30,16 @@ pub(super) fn arrays(hir: &Hir, split: &Split) -> Vec<Vec<FuncId>> {
         }
     }
     arrays.into_iter().map(|(_, programs)| programs).collect()
+}
+
+/// KS0715: the kernel would not put both programs into one array.
+fn attached_elsewhere(call: Span, target: Span) -> Diagnostic {
+    Diagnostic::error(715, call, "tail call to a program that is attached elsewhere")
+        .also(target, "it is of the same kind, for another place")
+        .note(
+            "of this kind the kernel lets only programs for the same place of attachment replace each other",
+        )
+        .help("move what both do into a `@helper`")
 }
 
 struct Targets(Vec<FuncId>);
@@ -46,15 +55,15 @@ impl Visitor for Targets {
 impl Lowerer<'_> {
     /// Leaves the program for another. What must happen before the program ends happens before the jump.
     pub(super) fn tail_call(&mut self, target: FuncId, expr: &Expr) -> Lower<Value> {
-        let sections = [target, self.builder.id()].map(|id| section::of(&self.hir.functions[id], Arch::Any));
-        if sections[0] != sections[1] {
-            return not_yet(expr.span, "a tail call to a program that is attached elsewhere is");
+        let arrays = [target, self.builder.id()].map(|id| section::array(&self.hir.functions[id]));
+        if arrays[0] != arrays[1] {
+            return Err(Box::new(attached_elsewhere(expr.span, self.hir.functions[target].span)));
         }
         let arrays = self.program.arrays.iter();
         let mut found =
             arrays.filter_map(|array| Some((*array.first()?, array.iter().position(|one| *one == target)?)));
         let (Some(context), Some((first, index))) = (self.entry_context, found.next()) else {
-            return not_yet(expr.span, "a tail call from here is");
+            return impossible(expr.span, "a tail call from here");
         };
         // Whatever the caller does with the result is never reached.
         let (leave, never) = (self.builder.block(), self.builder.block());

@@ -17,7 +17,7 @@
 use super::super::mir::{BinaryOp, Callee, Condition, Op, Origin, Type, Value, Walk};
 use super::loops::Over;
 use super::memory::{Addr, Base};
-use super::{Home, Lower, Lowerer, arithmetic, not_yet};
+use super::{Home, Lower, Lowerer, arithmetic, impossible};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{Expr, ExprKind, FuncId, LocalId, MapId, PlaceKind, Stmt, StmtKind};
 use crate::types::IntType;
@@ -70,7 +70,8 @@ impl Lowerer<'_> {
         let home = self.declare(key)?.home;
         if let (Home::Memory(base), false) = (home, self.hir.maps[map].kind.is_array()) {
             let bytes = self.size(local.ty, span)?;
-            return self.copy(Addr::of(base), from, bytes, span);
+            self.copy(Addr::of(base), from, bytes);
+            return Ok(());
         }
         let int = self.int(local.ty, span)?;
         let stored = if self.hir.maps[map].kind.is_array() { U32 } else { int };
@@ -79,7 +80,7 @@ impl Lowerer<'_> {
         match home {
             Home::Scalar(variable) => self.builder.set(variable, number),
             Home::Memory(base) => self.store_scalar(Addr::of(base), int, number),
-            _ => return not_yet(span, "this loop variable is"),
+            _ => return impossible(span, "this loop variable"),
         }
         Ok(())
     }

@@ -55,6 +55,10 @@ pub enum Helper {
     ProbeReadKernel,
     /// `(to, bytes, user address) -> 0 or -errno`; all zero on failure
     ProbeReadUser,
+    /// `(to, bytes, kernel address) -> bytes or -errno`: up to a zero, which is always there; all zero on failure
+    ProbeReadKernelStr,
+    /// `(to, bytes, user address) -> bytes or -errno`: up to a zero, which is always there; all zero on failure
+    ProbeReadUserStr,
     /// `(turns, function, captured, 0) -> turns that were run` (Linux 5.17): calls `function(index, captured)`, whose index
     /// has 32 bits and zeros above, until it gives 1; `captured` points to the stack
     Loop,
@@ -121,6 +125,8 @@ impl Helper {
             Helper::GetAttachCookie => "bpf_get_attach_cookie",
             Helper::ProbeReadKernel => "bpf_probe_read_kernel",
             Helper::ProbeReadUser => "bpf_probe_read_user",
+            Helper::ProbeReadKernelStr => "bpf_probe_read_kernel_str",
+            Helper::ProbeReadUserStr => "bpf_probe_read_user_str",
             Helper::Loop => "bpf_loop",
             Helper::ForEachMapElem => "bpf_for_each_map_elem",
             Helper::StorageGet(Storage::Task) => "bpf_task_storage_get",
@@ -161,6 +167,8 @@ impl Helper {
             Helper::GetAttachCookie => 174,
             Helper::ProbeReadUser => 112,
             Helper::ProbeReadKernel => 113,
+            Helper::ProbeReadUserStr => 114,
+            Helper::ProbeReadKernelStr => 115,
             Helper::Loop => 181,
             Helper::ForEachMapElem => 164,
             Helper::StorageGet(Storage::Task) => 156,
@@ -203,6 +211,8 @@ impl Helper {
                 | Helper::TailCall
                 | Helper::ProbeReadKernel
                 | Helper::ProbeReadUser
+                | Helper::ProbeReadKernelStr
+                | Helper::ProbeReadUserStr
                 | Helper::Loop
                 | Helper::ForEachMapElem
                 | Helper::StorageGet(_)

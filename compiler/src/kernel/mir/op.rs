@@ -238,7 +238,7 @@ pub enum Op {
     PtrDiff(Value, Value),
     /// What the loader says of a part of a struct of the kernel: 64 bits, below 2^31.
     Core(Arc<CoreField>, CoreQuestion),
-    /// The address that a pointer to an object of the kernel is: 64 bits.
+    /// The number that a pointer is, 64 bits: the verifier does not follow it any more.
     Address(Value),
     /// Reads a member of the context or of an object of the kernel where the kernel that runs has it, extended by
     /// zeros.

@@ -232,11 +232,9 @@ impl Checker<'_> {
                     mismatch,
                 )
             }
-            Op::Address(pointer) => require(
-                matches!(self.ty(*pointer), Type::Ptr(Origin::Object | Origin::ObjectOrNull))
-                    && result == Some(Type::I64),
-                mismatch,
-            ),
+            Op::Address(pointer) => {
+                require(matches!(self.ty(*pointer), Type::Ptr(_)) && result == Some(Type::I64), mismatch)
+            }
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
             Op::Call { callee, args } => self.call(*callee, args.len(), result),
         }

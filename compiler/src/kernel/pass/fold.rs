@@ -64,7 +64,7 @@ impl Known<'_> {
             Op::Compare(condition, a, b) => self.compare(condition, a, b),
             Op::Narrow { value, bits, signed } => self.narrow(value, bits, signed),
             Op::SignExtend(value) => self.map_constant(value, |bits| bits as u32 as i32 as i64 as u64),
-            Op::ZeroExtend(value) => self.map_constant(value, |bits| bits),
+            Op::ZeroExtend(value) | Op::Address(value) => self.map_constant(value, |bits| bits),
             Op::Truncate(value) => match self.ops[value] {
                 Some(Op::ZeroExtend(inner) | Op::SignExtend(inner)) => Simpler::Value(inner),
                 _ => self.map_constant(value, |bits| bits & 0xffff_ffff),
@@ -154,6 +154,10 @@ impl Known<'_> {
 
     fn compare(&self, condition: Condition, a: Value, b: Value) -> Simpler {
         let width = self.types[a].bits().unwrap_or(64);
+        // The verifier loses the bounds of a number that a branch compares with itself.
+        if a == b {
+            return Simpler::Op(Op::Const(u64::from(holds(condition, width, 0, 0))));
+        }
         if let (true, Some(bits), None) = (self.is_bit(a), self.constant(b), self.constant(a)) {
             match (condition, bits) {
                 (Condition::Eq, 1) | (Condition::Ne, 0) => return Simpler::Value(a),

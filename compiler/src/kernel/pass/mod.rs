@@ -14,6 +14,7 @@ mod decide;
 mod flow;
 mod fold;
 mod inline;
+mod links;
 mod loads;
 mod merges;
 mod outline;
@@ -84,8 +85,13 @@ const PASSES: &[Pass] = &[
 type LastPass = fn(&mut Function) -> bool;
 
 /// Run once, after all others.
-const LAST: &[(&str, LastPass)] =
-    &[("bits", bits::run), ("carried", carried::run), ("merges", merges::run), ("verdicts", verdicts::run)];
+const LAST: &[(&str, LastPass)] = &[
+    ("bits", bits::run),
+    ("carried", carried::run),
+    ("merges", merges::run),
+    ("verdicts", verdicts::run),
+    ("links", links::run),
+];
 
 /// Rounds after which a function is good enough; most need two or three.
 const MAX_ROUNDS: usize = 16;

@@ -60,7 +60,8 @@ impl Known<'_> {
     fn decided(&self, function: &Function, join: Block) -> Vec<(Block, bool)> {
         let data = &function.blocks[join];
         let Terminator::Branch { cond, then, otherwise } = &data.term else { return Vec::new() };
-        if join == function.entry() || !only_asks(data) {
+        // A question whose answer is a constant is for `branches`.
+        if join == function.entry() || !only_asks(data) || self.constants[*cond].is_some() {
             return Vec::new();
         }
         let made_here =
@@ -218,7 +219,9 @@ fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) -> F
             }
         }
         for (value, places) in &mut definitions {
-            places.extend(stands_for.get(value).map(|stands| (way, *stands)));
+            // What a loop's header hands back to itself is no other definition.
+            let stands = stands_for.get(value).filter(|stands| *stands != value);
+            places.extend(stands.map(|stands| (way, *stands)));
         }
     }
     let flow = Flow::without_turns(function);

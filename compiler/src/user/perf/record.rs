@@ -2,7 +2,6 @@
 
 use super::super::addr::Addr;
 use super::super::cx::Lower;
-use super::super::expr::unsupported;
 use super::super::func::FnCx;
 use super::super::place::Spot;
 use super::super::scalar::push_const;
@@ -10,6 +9,16 @@ use super::field;
 use crate::builtins::perf::{form, options};
 use crate::hir::{BreakpointAddress, EventSpec, Expr, Place};
 use crate::types::IntType;
+
+/// The fields that describe an event.
+const DESCRIBED: [usize; 6] = [
+    options::EVENT,
+    options::EVENT_TYPE,
+    options::EVENT_CONFIG,
+    options::EVENT_CONFIG1,
+    options::EVENT_CONFIG2,
+    options::EVENT_TEXT,
+];
 
 /// The value of `event` for an event that is described beside it.
 pub fn form_of(spec: &EventSpec) -> u64 {
@@ -77,10 +86,18 @@ impl FnCx<'_, '_> {
     /// `options.event = ..` with an event that is described beside it.
     pub fn assign_event(&mut self, place: &Place, spec: &EventSpec) -> Lower<()> {
         // `event` is the first field: what follows it lies behind the same address.
-        match self.spot(place)? {
-            Spot::Memory(addr) => self.event_record(spec, addr),
-            _ => Err(unsupported(place.span, "an event of this kind in shared memory is")),
+        let spot = match self.spot(place)? {
+            Spot::Memory(addr) => return self.event_record(spec, addr),
+            elsewhere => elsewhere,
+        };
+        let record = self.slot(self.cx.hir.known.perf_options);
+        self.event_record(spec, record)?;
+        for position in DESCRIBED {
+            let (offset, ty) = (self.option_offset(position), self.option_type(position));
+            let part = self.part_at(spot, offset);
+            self.write_aggregate(&part, ty, record.plus(offset), place.span)?;
         }
+        Ok(())
     }
 
     fn option_offset(&self, position: usize) -> u32 {

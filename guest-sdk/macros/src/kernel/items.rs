@@ -1,4 +1,5 @@
-//! What the object has, as Rust items: for each program, map, ring buffer and variable a function that opens it.
+//! What the object has, as Rust items: for each program, map, ring buffer, variable and config block a function that opens
+//! it.
 
 use ks_compiler::hir::{FunctionKind, Hir, Map, MapKind};
 use ks_compiler::split::Split;
@@ -10,7 +11,9 @@ use super::types::Met;
 
 /// The items of a kernel half.
 pub(super) fn of(hir: &Hir, split: &Split) -> TokenStream {
-    let mut items = Items { met: Met::new(&hir.types), openers: Vec::new(), declared: Vec::new() };
+    let mut items =
+        Items { met: Met::new(&hir.types), openers: Vec::new(), declared: Vec::new(), configs: Vec::new() };
+    items.configs(hir, split);
     items.programs(hir, split);
     items.maps(hir, split);
     items.variables(hir, split);
@@ -22,6 +25,8 @@ struct Items<'a> {
     openers: Vec<(String, TokenStream)>,
     /// What gives the host of a test the same.
     declared: Vec<TokenStream>,
+    /// What gives each config block its first values.
+    configs: Vec<TokenStream>,
 }
 
 impl Items<'_> {
@@ -30,17 +35,34 @@ impl Items<'_> {
         self.declared.extend(declared);
     }
 
+    fn configs(&mut self, hir: &Hir, split: &Split) {
+        for config in split.configs.iter().map(|id| &hir.configs[*id]) {
+            let (name, value) = (&config.name, self.met.ty(config.ty));
+            let doc = format!("Opens the config block `{name}`.");
+            let start = Literal::byte_string(&config.init);
+            self.configs.push(quote!(<::ks_guest::Config<#value>>::start(#name, #start)?;));
+            let item = opener(name, &doc, quote!(Config<#value>), quote!(open), &first());
+            self.add(name, item, Some(quote!(config_with::<#value>(#name, #start))));
+        }
+    }
+
+    /// What is done before a program can run: config blocks have their values then.
+    fn before_programs(&self) -> TokenStream {
+        if self.configs.is_empty() { TokenStream::new() } else { first() }
+    }
+
     fn programs(&mut self, hir: &Hir, split: &Split) {
+        let first = self.before_programs();
         for function in split.kernel.iter().map(|id| &hir.functions[*id]) {
             let (FunctionKind::Program(kind), name) = (function.kind, &function.name) else { continue };
             let doc = format!("Loads the `@{}` program `{name}`.", kind.name());
-            let item = opener(name, &doc, quote!(Program), quote!(load));
+            let item = opener(name, &doc, quote!(Program), quote!(load), &first);
             self.add(name, item, Some(quote!(program(#name))));
         }
         for block in split.impls.iter().map(|id| &hir.impls[*id]) {
             let name = &block.name;
             let doc = format!("Registers `{name}`, a `{}` of the kernel.", block.ops);
-            let item = opener(name, &doc, quote!(Link), quote!(register));
+            let item = opener(name, &doc, quote!(Link), quote!(register), &first);
             self.add(name, item, Some(quote!(program(#name))));
         }
         for counter in split.counters.iter().map(|id| &hir.counters[*id]) {
@@ -54,13 +76,13 @@ impl Items<'_> {
             let doc = format!("Opens the map `{name}`, of the kind `{}`.", map.kind.name());
             let (ty, declare) = self.map_type(map);
             let entries = map.max_entries;
-            let item = opener(name, &doc, ty, quote!(open));
+            let item = opener(name, &doc, ty, quote!(open), &none());
             self.add(name, item, Some(quote!(#declare(#name, #entries))));
         }
         for ring in split.rings.iter().map(|id| &hir.rings[*id]) {
             let (name, bytes, record) = (&ring.name, ring.bytes, self.met.ty(ring.record));
             let doc = format!("Opens the ring buffer `{name}`.");
-            let item = opener(name, &doc, quote!(Ring<#record>), quote!(open));
+            let item = opener(name, &doc, quote!(Ring<#record>), quote!(open), &none());
             self.add(name, item, Some(quote!(ring(#name, #bytes))));
         }
     }
@@ -70,7 +92,7 @@ impl Items<'_> {
         for global in split.kernel_globals.iter().map(|id| &hir.globals[*id]).filter(|one| !one.kernel_only) {
             let (name, value) = (&global.name, self.met.ty(global.ty));
             let doc = format!("Opens the variable `{name}`.");
-            let item = opener(name, &doc, quote!(Global<#value>), quote!(open));
+            let item = opener(name, &doc, quote!(Global<#value>), quote!(open), &none());
             let start = Literal::byte_string(&global.init);
             self.add(name, item, Some(quote!(global_with::<#value>(#name, #start))));
         }
@@ -98,7 +120,7 @@ impl Items<'_> {
     }
 
     fn finish(self) -> TokenStream {
-        let Items { met, openers, declared } = self;
+        let Items { met, openers, declared, configs } = self;
         let types = met.declarations();
         let names = openers.iter().map(|(name, _)| ident(name));
         let items = openers.iter().map(|(_, item)| item);
@@ -118,8 +140,21 @@ impl Items<'_> {
                 }
             }
         });
+        let starts = (!configs.is_empty()).then(|| {
+            quote! {
+                /// Gives the config blocks their first values, once.
+                fn __first_values() -> ::ks_guest::Result<()> {
+                    static WRITTEN: ::ks_guest::config::Written = ::ks_guest::config::Written::new();
+                    WRITTEN.once(|| {
+                        #(#configs)*
+                        ::core::result::Result::Ok(())
+                    })
+                }
+            }
+        });
         quote! {
             #types
+            #starts
             #(#items)*
             #declare
 
@@ -131,7 +166,16 @@ impl Items<'_> {
     }
 }
 
-fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream) -> TokenStream {
+fn none() -> TokenStream {
+    TokenStream::new()
+}
+
+fn first() -> TokenStream {
+    quote!(__first_values()?;)
+}
+
+/// A function that opens something, after what comes first.
+fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream, first: &TokenStream) -> TokenStream {
     let (function, naming) = (ident(name), naming(Style::Snake, [name]));
     let errors = match ty.to_string().as_str() {
         "Program" | "Link" => format!("As [`ks_guest::{ty}::{method}`]."),
@@ -144,6 +188,7 @@ fn opener(name: &str, doc: &str, ty: TokenStream, method: TokenStream) -> TokenS
         #[doc = #errors]
         #naming
         pub fn #function() -> ::ks_guest::Result<::ks_guest::#ty> {
+            #first
             <::ks_guest::#ty>::#method(#name)
         }
     }

@@ -12,6 +12,7 @@ mod timer;
 mod trace;
 
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 
@@ -47,7 +48,17 @@ impl Program<'_> {
 
     /// A link to a descriptor or an interface's number, for the place that the object's section names.
     fn create_link(&self, target: i32, flags: u32) -> Result<Link, Errno> {
-        sys::create_link(self.inner.as_fd(), target, self.inner.attach_type() as u32, flags).map(Link::new)
+        sys::create_link(self.inner.as_fd(), target, self.attach_type(), flags).map(Link::new)
+    }
+
+    /// Where it is attached, a number of `enum bpf_attach_type`. What programs of the traffic control are loaded for says
+    /// nothing (`sys::load`), their sections do.
+    fn attach_type(&self) -> u32 {
+        match self.inner.section().as_bytes() {
+            b"tcx/ingress" => libbpf_sys::BPF_TCX_INGRESS,
+            b"tcx/egress" => libbpf_sys::BPF_TCX_EGRESS,
+            _ => self.inner.attach_type() as u32,
+        }
     }
 
     fn target(&self, target: &str, expected: &'static str) -> BpfError {

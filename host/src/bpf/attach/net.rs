@@ -49,7 +49,7 @@ impl Program<'_> {
         match (self.create_link(interface, 0), self.supervisor) {
             (Ok(link), _) => Ok(link),
             (Err(Errno::EINVAL), Some(supervisor)) => {
-                let is_egress = self.inner.attach_type() as u32 == libbpf_sys::BPF_TCX_EGRESS;
+                let is_egress = self.attach_type() == libbpf_sys::BPF_TCX_EGRESS;
                 let side = if is_egress { Side::Egress } else { Side::Ingress };
                 let filter = Filter::attach(self.inner.as_fd(), interface, side, supervisor);
                 filter.map(Link::of_filter).map_err(|errno| {

@@ -11,12 +11,17 @@ mod probe {
 #[ks_guest::main]
 fn main() -> Result<()> {
     probe::every()?.set(&2)?;
+    let pace = probe::pace()?;
+    let first = pace.get()?;
+    println!("pace {} {:?} {}", first.step, first.marks, first.quiet);
+    pace.set(&probe::pace { step: 2 * first.step, ..first })?;
     let options = PerfOptions::new().own_thread().exclude_kernel(true).period(1);
     let faults = Attachment::open_with(&Event::named("page_faults")?, &options, &probe::on_fault()?)?;
     touch(64);
     faults.disable()?;
     println!("faults {}", faults.read()?.raw);
     println!("counted {}", probe::cells()?.get(&0)?.unwrap_or_default().iter().sum::<u64>());
+    println!("paced {}", probe::paced()?.get());
     println!("last {:?}", probe::faults()?.get(&7)?.map(|fault| (fault.cpu, fault.kind)));
     let mut records = probe::records()?;
     for record in records.poll(None)?.take(2) {

@@ -53,12 +53,17 @@ fn everything() -> Result<()> {
     println!("early {}", early.get());
     let program = probe::change()?;
     probe::limits()?.insert(&0, &probe::Limits { small: 200, wide: -5 })?;
+    let pace = probe::pace()?;
+    println!("{:?}", pace.get()?);
+    pace.set(&probe::pace { step: 1 << 40, marks: [9; 3], low: -100 })?;
+    println!("{:?}", probe::pace()?.get()?);
     show("loaded")?;
     let attached = every(&program, 10_000)?;
     let runs = probe::runs()?;
     while runs.get() == 0 {}
     attached.detach();
     println!("early {}", early.get());
+    println!("paced {}", probe::paced()?.get() - (1 << 40));
     show("changed")?;
 
     early.set(&7)?;

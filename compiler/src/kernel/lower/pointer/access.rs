@@ -2,12 +2,20 @@
 
 use super::super::super::mir::{BinaryOp, Block, Condition, Op, Origin, Type, Value};
 use super::super::memory::{Addr, Base};
-use super::super::{Lower, Lowerer, arithmetic};
+use super::super::{Lower, Lowerer, U64, arithmetic};
 use super::{ADDRESS, Bytes, Object, Pointer, known_align};
 use crate::hir::{self, Expr};
 use crate::types::IntType;
 
 const I64: IntType = IntType { bits: 64, signed: true };
+
+/// How two pointers are compared.
+enum Apart {
+    /// By how many bytes the first lies behind the second.
+    Distance(Value),
+    /// As numbers.
+    Addresses(Value, Value),
+}
 
 impl Lowerer<'_> {
     /// The address of `bytes` bytes behind a pointer; control goes to `miss` if they are not there.
@@ -134,6 +142,15 @@ impl Lowerer<'_> {
         self.builder.binary(BinaryOp::And, null, elsewhere)
     }
 
+    /// Whether an expression is null: 1 or 0. A context never is.
+    pub(in super::super) fn is_no_pointer(&mut self, pointer: &Expr) -> Lower<Value> {
+        if self.is_context(pointer.ty) {
+            return Ok(self.builder.constant(Type::I32, 0));
+        }
+        let pointer = self.any_pointer(pointer)?;
+        Ok(self.is_null(pointer))
+    }
+
     /// Whether a pointer does not point to this object: 1 or 0.
     fn is_elsewhere(&mut self, object: Object) -> Value {
         match object.packet {
@@ -221,20 +238,11 @@ impl Lowerer<'_> {
         result
     }
 
+    /// `a - b`, in bytes.
     pub(in super::super) fn distance(&mut self, a: &Expr, b: &Expr) -> Lower<Value> {
-        let (from, span) = (self.pointer_value(a)?, b.span);
-        let to = self.pointer_value(b)?;
-        match (self.plain_address(from, span)?, self.plain_address(to, span)?) {
-            (None, None) => {}
-            (from, to) => {
-                let zero = self.builder.constant(Type::I64, 0);
-                let (from, to) = (from.unwrap_or(zero), to.unwrap_or(zero));
-                return Ok(self.builder.binary(BinaryOp::Sub, from, to));
-            }
-        }
-        match self.packet_difference(from, to, span)? {
-            Some(difference) => Ok(difference),
-            None => Ok(self.difference(from, to)),
+        match self.apart(a, b)? {
+            Apart::Distance(distance) => Ok(distance),
+            Apart::Addresses(a, b) => Ok(self.builder.binary(BinaryOp::Sub, a, b)),
         }
     }
 
@@ -245,9 +253,28 @@ impl Lowerer<'_> {
         a: &Expr,
         b: &Expr,
     ) -> Lower<Value> {
-        let difference = self.distance(a, b)?;
-        let zero = self.builder.constant(Type::I64, 0);
-        Ok(arithmetic::binary(&mut self.builder, op, I64, difference, zero))
+        match self.apart(a, b)? {
+            Apart::Distance(distance) => {
+                let zero = self.builder.constant(Type::I64, 0);
+                Ok(arithmetic::binary(&mut self.builder, op, I64, distance, zero))
+            }
+            Apart::Addresses(a, b) => Ok(arithmetic::binary(&mut self.builder, op, U64, a, b)),
+        }
+    }
+
+    /// Numbers are made of pointers only where they lead to memory of several kinds: the verifier tells the distance of
+    /// others.
+    fn apart(&mut self, a: &Expr, b: &Expr) -> Lower<Apart> {
+        let (a, b) = (self.any_pointer(a)?, self.any_pointer(b)?);
+        let objects: Vec<Object> = [a, b].iter().flat_map(|pointer| self.objects(*pointer)).collect();
+        let address = objects.iter().any(|object| object.extent == ADDRESS);
+        let packet = objects.iter().any(|object| object.packet.is_some());
+        let memory = objects.iter().any(|object| object.extent != ADDRESS && object.packet.is_none());
+        Ok(match (address, packet, memory) {
+            (false, false, _) => Apart::Distance(self.difference(a, b)),
+            (false, true, false) => Apart::Distance(self.packet_difference(a, b)?),
+            _ => Apart::Addresses(self.address_value(a)?, self.address_value(b)?),
+        })
     }
 
     /// Evaluates what is behind a pointer for [`Lowerer::dereference`].

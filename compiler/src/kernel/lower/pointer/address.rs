@@ -1,12 +1,12 @@
-//! Pointers to memory of the kernel or of a user program: numbers. What is behind them is read into this frame; what is
-//! written there is lost.
+//! Pointers as numbers. Those to memory of the kernel or of a user program are nothing else: what is behind them is read
+//! into this frame, and what is written there is lost.
 
-use super::super::super::mir::{BinaryOp, Condition, Type, Value};
+use super::super::super::mir::{BinaryOp, Condition, Op, Type, Value};
 use super::super::kernel_memory::Source;
 use super::super::memory::{Addr, BASE_ALIGN, Base};
-use super::super::{Lower, Lowerer, not_yet};
-use super::{ADDRESS, Bytes, Object, Pointer};
-use crate::source::Span;
+use super::super::{Lower, Lowerer};
+use super::{ADDRESS, Bytes, Object, Part, Pointer};
+use crate::builtins::context_members::MemberType;
 
 impl Lowerer<'_> {
     /// The pointer that an address is.
@@ -16,7 +16,7 @@ impl Lowerer<'_> {
     }
 
     /// The objects of a pointer that are addresses.
-    pub(super) fn addresses(&self, pointer: Pointer) -> Vec<Object> {
+    pub(in super::super) fn addresses(&self, pointer: Pointer) -> Vec<Object> {
         let is_address = |object: &Object| object.extent == ADDRESS;
         self.objects(pointer).into_iter().filter(is_address).collect()
     }
@@ -28,16 +28,8 @@ impl Lowerer<'_> {
             return self.builder.constant(Type::I64, 0);
         };
         addresses.fold(first, |chosen, other| {
-            let (there, elsewhere, join) = (self.builder.block(), self.builder.block(), self.builder.block());
-            let result = self.builder.param(join, Type::I64);
             let is_there = self.builder.compare_const(Condition::Ne, chosen, 0);
-            self.builder.branch(is_there, there, elsewhere);
-            for (block, value) in [(there, chosen), (elsewhere, other)] {
-                self.builder.switch_to_sealed(block);
-                self.builder.jump_with(join, value);
-            }
-            self.builder.switch_to_sealed(join);
-            result
+            self.choose(is_there, chosen, other)
         })
     }
 
@@ -51,17 +43,26 @@ impl Lowerer<'_> {
         to
     }
 
-    /// The pointer as a number, if it is an address or null; none if it points to memory of the program's own.
-    pub(in super::super) fn plain_address(&mut self, pointer: Pointer, span: Span) -> Lower<Option<Value>> {
-        let objects = self.objects(pointer);
-        if objects.iter().all(|object| object.extent != ADDRESS) {
-            return Ok(None);
+    /// The pointer as a number. Null is 0, and what was added to it.
+    pub(in super::super) fn address_value(&mut self, pointer: Pointer) -> Lower<Value> {
+        let addresses = self.addresses(pointer);
+        let (packets, memory) = self.packets_and_memory(pointer);
+        let mut address = self.chosen_address(&addresses);
+        if !memory.is_empty() {
+            let base = self.chosen(memory);
+            let here = self.builder.value(Type::I64, Op::Address(base));
+            address = self.builder.binary(BinaryOp::Or, address, here);
         }
-        if objects.iter().any(|object| object.extent != ADDRESS) {
-            return not_yet(span, "an address of the kernel beside one of the program's own is");
+        for Object { base, packet, .. } in packets {
+            let start = match packet {
+                Some(Part::Meta) => MemberType::PacketMeta,
+                _ => MemberType::PacketStart,
+            };
+            let start = self.edge(start, self.active.source.span)?;
+            let start = self.builder.value(Type::I64, Op::Address(start));
+            address = self.choose(base, start, address);
         }
-        let base = self.chosen_address(&objects);
         let offset = self.number(pointer.offset);
-        Ok(Some(self.builder.binary(BinaryOp::Add, base, offset)))
+        Ok(self.builder.binary(BinaryOp::Add, address, offset))
     }
 }

@@ -10,7 +10,7 @@
 
 use super::super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Type, Value};
 use super::super::memory::{ANYWHERE, Addr, BASE_ALIGN, Base};
-use super::super::{Lower, Lowerer, not_yet};
+use super::super::{Lower, Lowerer, impossible};
 use super::{ADDRESS, Bytes, Object, Part, Pointer};
 use crate::builtins::context_members::{ContextField, MemberType};
 use crate::hir::Place;
@@ -26,8 +26,8 @@ const NEAR: u64 = 64;
 /// No packet is as long. Source: net/core/filter.c, `bpf_skb_load_bytes`, v6.12.
 const MAX_LENGTH: u64 = 1 << 31;
 
-/// What the addresses of packets count from where they are numbers: no packet starts at null.
-const FIRST_ADDRESS: u64 = 1 << 32;
+/// What positions in packets count from: none is that of null.
+const FIRST_POSITION: u64 = 1 << 32;
 
 impl Lowerer<'_> {
     /// The member of a context that a place is, if it leads to the packet.
@@ -53,7 +53,7 @@ impl Lowerer<'_> {
     }
 
     /// Where the packet starts or ends, or its metadata starts.
-    fn edge(&mut self, member: MemberType, span: Span) -> Lower<Value> {
+    pub(super) fn edge(&mut self, member: MemberType, span: Span) -> Lower<Value> {
         self.edge_at(member, false, span)
     }
 
@@ -66,11 +66,11 @@ impl Lowerer<'_> {
 
     fn edge_at(&mut self, member: MemberType, early: bool, span: Span) -> Lower<Value> {
         let Some((context, structure)) = self.context else {
-            return not_yet(span, "a pointer into a packet where there is no context is");
+            return impossible(span, "a pointer into a packet where there is no context");
         };
         let field = structure.fields.iter().find(|field| field.ty == member);
         let Some(offset) = field.and_then(|field| i16::try_from(field.offset).ok()) else {
-            return not_yet(span, "a pointer into this packet is");
+            return impossible(span, "a pointer into this packet");
         };
         let origin = if member == MemberType::PacketEnd { Origin::PacketEnd } else { Origin::Packet };
         Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, early }))
@@ -171,49 +171,26 @@ impl Lowerer<'_> {
         self.pointer(copy)
     }
 
-    /// The distance of two pointers if one of them leads into a packet.
-    pub(super) fn packet_difference(&mut self, a: Pointer, b: Pointer, span: Span) -> Lower<Option<Value>> {
-        if !self.may_be_packet(a) && !self.may_be_packet(b) {
-            return Ok(None);
-        }
-        let a = self.packet_address(a, span)?;
-        let b = self.packet_address(b, span)?;
-        Ok(Some(self.builder.binary(BinaryOp::Sub, a, b)))
+    /// The distance of two pointers, each of which leads into a packet or is null.
+    pub(super) fn packet_difference(&mut self, a: Pointer, b: Pointer) -> Lower<Value> {
+        let (a, b) = (self.packet_position(a)?, self.packet_position(b)?);
+        Ok(self.builder.binary(BinaryOp::Sub, a, b))
     }
 
-    /// A pointer into a packet, or null, as a number: the distance of two such is that of the pointers.
-    pub(in super::super) fn packet_address(&mut self, pointer: Pointer, span: Span) -> Lower<Value> {
-        if let Some(address) = self.plain_address(pointer, span)? {
-            return Ok(address);
-        }
-        let (packets, memory) = self.packets_and_memory(pointer);
-        if !memory.is_empty() {
-            return not_yet(span, "the address of memory as a number, or beside that of a packet, is");
-        }
-        let zero = self.builder.constant(Type::I64, 0);
-        let mut address = zero;
+    /// A pointer into a packet, or null, as a number that tells where in the packet it leads.
+    fn packet_position(&mut self, pointer: Pointer) -> Lower<Value> {
+        let (packets, _) = self.packets_and_memory(pointer);
+        let mut position = self.builder.constant(Type::I64, 0);
         for Object { base, packet, .. } in packets {
             let offset = self.number(pointer.offset);
-            let mut here = self.builder.binary_const(BinaryOp::Add, offset, FIRST_ADDRESS);
+            let mut here = self.builder.binary_const(BinaryOp::Add, offset, FIRST_POSITION);
             if packet == Some(Part::Meta) {
-                let (start, data) = self.edges(Part::Meta, span)?;
+                let (start, data) = self.edges(Part::Meta, self.active.source.span)?;
                 let before = self.builder.value(Type::I64, Op::PtrDiff(data, start));
                 here = self.builder.binary(BinaryOp::Sub, here, before);
             }
-            if self.builder.known(base) == Some(1) {
-                return Ok(here);
-            }
-            let (yes, join) = (self.builder.block(), self.builder.block());
-            let result = self.builder.param(join, Type::I64);
-            let no = self.builder.block();
-            self.builder.branch(base, yes, no);
-            self.builder.switch_to_sealed(yes);
-            self.builder.jump_with(join, here);
-            self.builder.switch_to_sealed(no);
-            self.builder.jump_with(join, address);
-            self.builder.switch_to_sealed(join);
-            address = result;
+            position = self.choose(base, here, position);
         }
-        Ok(address)
+        Ok(position)
     }
 }

@@ -9,8 +9,9 @@ use crate::kernel::mir::{Helper, Kfunc, MapSymbol};
 /// Bytes of the context.
 pub(super) const CONTEXT_BYTES: usize = 256;
 
-/// `-EEXIST`, `-ENOENT` and `-E2BIG`. Source: include/uapi/asm-generic/errno-base.h.
+/// `-EEXIST`, `-EFAULT`, `-ENOENT` and `-E2BIG`. Source: include/uapi/asm-generic/errno-base.h.
 const EXISTS: i64 = -17;
+const UNREADABLE: i64 = -14;
 pub(super) const ABSENT: i64 = -2;
 pub(super) const TOO_MANY: i64 = -7;
 
@@ -64,6 +65,14 @@ impl Machine<'_> {
                 let bytes = self.answers.bytes(helper, *len as usize);
                 self.memory.write(*buffer, &bytes)?;
                 Ok(Datum::Bits(0))
+            }
+            (Helper::ProbeReadKernel, [Datum::Pointer(to), Datum::Bits(len), from]) => {
+                let (bytes, result) = match from {
+                    Datum::Pointer(from) => (self.memory.read(*from, *len as usize)?, 0),
+                    _ => (vec![0; *len as usize], UNREADABLE),
+                };
+                self.memory.write(*to, &bytes)?;
+                Ok(Datum::Bits(result as u64))
             }
             (Helper::MapDelete, [Datum::Map(MapSymbol::Map(map)), Datum::Pointer(key)]) => {
                 Ok(Datum::Bits(self.remove(*map, *key)? as u64))

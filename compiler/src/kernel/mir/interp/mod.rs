@@ -312,7 +312,15 @@ impl<'a> Machine<'a> {
                 self.memory.store(place, bytes(*size), Datum::Bits(new))?;
                 return Ok(None);
             }
-            Op::Core(..) | Op::LoadField { .. } | Op::Address(_) => {
+            Op::Address(pointer) => {
+                let address = match frame.get(*pointer)? {
+                    Datum::Pointer(pointer) => pointer.address(),
+                    Datum::Bits(null) => null,
+                    other => return fault(format!("the address of {other:?}")),
+                };
+                return Ok(Some(Datum::Bits(address)));
+            }
+            Op::Core(..) | Op::LoadField { .. } => {
                 return fault("the interpreter has no types of a kernel");
             }
             Op::InPacket { .. } | Op::PacketEdge { .. } | Op::Within { .. } => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::outline::{Caller, Loop, Maker, Turn, load};
+use super::super::outline::{Caller, Loop, Maker, Shown, Turn, load};
 use super::capture::Captured;
 use super::iterator::Over;
 use crate::hir::FuncId;
@@ -203,6 +203,7 @@ impl Captured {
     pub fn call(&self, function: &mut Function, one: &Loop, over: Over, id: FuncId, frame: u32) {
         let span = function.blocks[one.header].span;
         let size = self.end.max(8);
+        let shown = Shown::new(function, one, &self.exits);
         let slot = function.slots.push(SlotData { size, position: frame });
         function.slot_bytes = function.slot_bytes.max(frame + size);
         let params = function.blocks[one.header].params.clone();
@@ -258,7 +259,8 @@ impl Captured {
             let number = caller.make(at, Type::I32, Op::Const(index as u64 + 1));
             let cond = caller.make(at, Type::I32, Op::Compare(Condition::Eq, code, number));
             let (way, next) = (caller.block(), caller.block());
-            caller.function.blocks[way].term = Terminator::Jump(target(exit));
+            let tested = shown.test_again(self.exits[index], way, next, &mut caller);
+            caller.function.blocks[tested].term = Terminator::Jump(target(exit));
             let (then, otherwise) = (Target::to(way), Target::to(next));
             caller.function.blocks[at].term = Terminator::Branch { cond, then, otherwise };
             at = next;

@@ -19,6 +19,8 @@
 //! memory of the stack. A loop that would is left as it is, and refused later.
 //! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
 //!
+//! What a turn has tested of a pointer, its caller tests again on the way out ([`Shown`](super::outline::Shown)).
+//!
 //! The function of a walk is given the map, the key and the entry instead of an index. What hides its numbers is a word
 //! more, which the caller fills with a number that nobody knows.
 

@@ -18,6 +18,7 @@ pub mod loops;
 mod maker;
 mod plan;
 mod reach;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +32,7 @@ use crate::kernel::scratch::NUMBER_OFFSET;
 pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Allowed, Carried, Plan};
+pub(super) use shown::Shown;
 
 /// Branches of a loop up to which the verifier is trusted to follow all ways.
 const MAX_BRANCHES: usize = 8;
@@ -230,6 +232,7 @@ impl Plan {
             .iter()
             .map(|(block, number)| function.blocks[*block].term.targets()[*number].clone())
             .collect();
+        let shown = Shown::new(function, one, &self.exits);
         self.read_outside(function, one);
         let mut caller = Caller { function, span };
         let turn = caller.block();
@@ -246,8 +249,9 @@ impl Plan {
             let number = caller.make(at, Type::I32, Op::Const(index as u64 + 1));
             let cond = caller.make(at, Type::I32, Op::Compare(Condition::Eq, code, number));
             let (way, next) = (caller.block(), caller.block());
-            let args = exit.args.iter().map(|arg| self.reread(&mut caller, way, *arg)).collect();
-            caller.function.blocks[way].term = Terminator::Jump(Target { block: exit.block, args });
+            let tested = shown.test_again(self.exits[index], way, next, &mut caller);
+            let args = exit.args.iter().map(|arg| self.reread(&mut caller, tested, *arg)).collect();
+            caller.function.blocks[tested].term = Terminator::Jump(Target { block: exit.block, args });
             let (then, otherwise) = (Target::to(way), Target::to(next));
             caller.function.blocks[at].term = Terminator::Branch { cond, then, otherwise };
             at = next;
