@@ -5,7 +5,7 @@ use std::fs;
 use std::thread;
 
 use anyhow::{Context, Result};
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::baseline;
@@ -18,6 +18,15 @@ pub fn stay_on(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on CPU {cpu} alone"))
+}
+
+/// How many of these CPUs, from the first on, the calling thread may run on.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn usable(cpus: &[usize]) -> Result<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot ask which CPUs may be used")?;
+    Ok(cpus.iter().take_while(|cpu| allowed.is_set(**cpu).unwrap_or(false)).count())
 }
 
 /// The machine that a report was made on.
