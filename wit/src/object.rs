@@ -55,7 +55,7 @@ pub struct Print {
 }
 
 /// What a value of a printed line is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PrintValue {
     /// An unsigned number of so many bits.
@@ -70,13 +70,20 @@ pub enum PrintValue {
     Pointer,
     /// Text of at most so many bytes, up to the first zero.
     Text(u32),
+    /// A value of an enum, shown as the first of its enumerators that has it, or as a number.
+    Enum {
+        /// The number that it is.
+        number: Box<PrintValue>,
+        /// Values, extended to 64 bits, and names.
+        enumerators: Vec<(u64, String)>,
+    },
 }
 
 impl PrintValue {
     /// Its bytes in a record.
-    pub fn bytes(self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
-            PrintValue::Text(bytes) => (bytes as usize).next_multiple_of(8),
+            PrintValue::Text(bytes) => (*bytes as usize).next_multiple_of(8),
             _ => 8,
         }
     }

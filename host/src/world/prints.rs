@@ -49,7 +49,7 @@ impl Printer {
         let mut values = Vec::with_capacity(print.values.len());
         for value in &print.values {
             let (bytes, after) = rest.split_at_checked(value.bytes())?;
-            values.push(shown(*value, bytes)?);
+            values.push(shown(value, bytes)?);
             rest = after;
         }
         Some(format::line(&print.format, &values))
@@ -57,9 +57,9 @@ impl Printer {
 }
 
 /// A value as `console.print` takes it.
-fn shown(value: PrintValue, bytes: &[u8]) -> Option<Value> {
+fn shown(value: &PrintValue, bytes: &[u8]) -> Option<Value> {
     if let PrintValue::Text(len) = value {
-        let text = bytes.get(..len as usize)?;
+        let text = bytes.get(..*len as usize)?;
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
         return Some(Value::Text(text[..end].to_vec()));
     }
@@ -78,5 +78,11 @@ fn shown(value: PrintValue, bytes: &[u8]) -> Option<Value> {
         PrintValue::Character => Value::Character(bits as u8),
         PrintValue::Pointer => Value::Pointer(bits),
         PrintValue::Text(_) => return None,
+        PrintValue::Enum { number, enumerators } => {
+            match enumerators.iter().find(|(value, _)| *value == bits) {
+                Some((_, name)) => Value::Text(name.clone().into_bytes()),
+                None => shown(number, bytes)?,
+            }
+        }
     })
 }

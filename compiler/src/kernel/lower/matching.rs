@@ -68,7 +68,10 @@ impl Lowerer<'_> {
         self.builder.branch(fits, yes, no);
     }
 
+    /// A scope of its own: a record that its statements reserve is held no longer, unless it is the arm's value.
     fn arm(&mut self, body: &ArmBody, sink: Sink, join: Block) -> Lower<()> {
+        self.records.depth += 1;
+        let scope = self.records.depth;
         let mark = self.builder.mark_stack();
         for stmt in &body.block {
             self.stmt(stmt)?;
@@ -77,6 +80,9 @@ impl Lowerer<'_> {
             self.deliver(value, sink)?;
         }
         self.builder.release_stack(mark);
+        self.discard_records(scope);
+        self.records.depth -= 1;
+        self.records.end(scope);
         if !self.builder.is_filled() {
             self.builder.jump(join);
         }

@@ -65,7 +65,18 @@ fn value_of(types: &Types, ty: TypeId, letter: Option<u8>) -> Option<PrintValue>
         TypeKind::Bool => PrintValue::Boolean,
         TypeKind::Char => PrintValue::Character,
         TypeKind::Int(int) => number(*int),
-        TypeKind::Enum(id) => number(types.enum_def(*id).repr),
+        TypeKind::Enum(id) => {
+            let def = types.enum_def(*id);
+            let number = number(def.repr);
+            if letter.is_some_and(|letter| letter != b'{') {
+                return Some(number);
+            }
+            let travels = |(name, bits): &(String, u64)| (def.repr.value(*bits) as u64, name.clone());
+            PrintValue::Enum {
+                number: Box::new(number),
+                enumerators: def.enumerators.iter().map(travels).collect(),
+            }
+        }
         TypeKind::Str(size) => PrintValue::Text(*size),
         TypeKind::Ptr(_) if letter == Some(b's') => PrintValue::Text(TEXT_BYTES),
         TypeKind::Ptr(_) => PrintValue::Pointer,

@@ -28,6 +28,8 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (1, slot),
     (1, struct_literal),
     (3, forms::packet),
+    (1, forms::address),
+    (2, forms::pointers_compared),
 ];
 
 /// Most expressions within each other.

@@ -95,7 +95,7 @@ impl Gen {
     }
 }
 
-/// `var q = &place`, or a struct in the packet.
+/// `var q = &place`, a struct in the packet, a number, or a pointer so many bytes behind another.
 pub fn pointer(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
@@ -112,12 +112,70 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         writable = generator.program != Program::Cgroup;
         let start = generator.expr(&Ty::Int(U32));
         Node::stmt(&format!("var {name} = (ctx->data + $) as *{}", ty.name()), vec![start])
+    } else if generator.numbers.one_in(8) {
+        writable = false;
+        let number = generator.unknown(&Ty::Int(U64));
+        Node::stmt(&format!("var {name} = $ as {BYTES} as *{}", ty.name()), vec![number])
+    } else if let Some(from) = generator.any_pointer().filter(|_| generator.numbers.one_in(3)) {
+        writable = from.writable;
+        let by = generator.expr(&Ty::Int(U32));
+        let text = format!("var {name} = (({} as *char) + $) as *{}", from.name, ty.name());
+        Node::stmt(&text, vec![by])
     } else {
         let place = generator.place(&ty, true)?;
         Node::stmt(&format!("var {name} = &$"), vec![place])
     };
     generator.function.pointers.push(Var { name, ty, writable });
     Some(stmt)
+}
+
+/// What pointers are cast to where the result depends on where memory lies, and nowhere else.
+pub const BYTES: &str = "*u8";
+
+impl Gen {
+    fn any_pointer(&mut self) -> Option<Var> {
+        let pointers = &self.function.pointers;
+        (!pointers.is_empty()).then(|| self.numbers.pick(pointers).clone())
+    }
+}
+
+/// A pointer is set to an older one: what that leads to lives as long.
+pub fn repointed(generator: &mut Gen) -> Option<Node> {
+    let (to, older) = generator.function.pointers.split_last()?;
+    let fits = |from: &&Var| to.ty == from.ty && to.writable == from.writable;
+    let fitting: Vec<&Var> = older.iter().filter(fits).collect();
+    if fitting.is_empty() {
+        return None;
+    }
+    let from = generator.numbers.pick(&fitting);
+    Some(Node::stmt(&format!("{} = {}", to.name, from.name), Vec::new()))
+}
+
+/// A pointer as a number.
+pub fn address(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Int(U64) {
+        return None;
+    }
+    let pointer = generator.any_pointer()?.name;
+    Some(Node::expr(ty, &format!("({pointer} as {BYTES} as u64)"), Vec::new()))
+}
+
+/// Two pointers, or one and null.
+pub fn pointers_compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Bool {
+        return None;
+    }
+    let (a, b) = (generator.any_pointer()?.name, generator.any_pointer()?.name);
+    let text = match generator.numbers.below(4) {
+        0 => format!("({a} == null)"),
+        1 => format!("({a} != null)"),
+        2 => format!("(({a} as *char) == ({b} as *char))"),
+        _ => {
+            let op = *generator.numbers.pick(&["<", "<=", ">", ">="]);
+            format!("(({a} as {BYTES}) {op} ({b} as {BYTES}))")
+        }
+    };
+    Some(Node::expr(ty, &text, Vec::new()))
 }
 
 /// A byte of the packet.

@@ -3,7 +3,7 @@
 //! A new form is a function in `exprs.rs`, `stmts.rs` or `forms.rs` and a line in a table there.
 
 mod exprs;
-mod forms;
+pub mod forms;
 pub mod items;
 pub mod numbers;
 mod places;

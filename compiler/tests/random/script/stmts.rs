@@ -29,6 +29,7 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (2, attempt),
     (1, deferred),
     (2, forms::pointer),
+    (1, forms::repointed),
     (1, forms::function_value),
     (1, forms::record),
 ];
