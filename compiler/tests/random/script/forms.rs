@@ -151,13 +151,13 @@ pub fn repointed(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt(&format!("{} = {}", to.name, from.name), Vec::new()))
 }
 
-/// A pointer as a number.
+/// A pointer as a number; another one than its address, which may not be stored where it outlives a local (KS0611).
 pub fn address(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if *ty != Ty::Int(U64) {
         return None;
     }
     let pointer = generator.any_pointer()?.name;
-    Some(Node::expr(ty, &format!("({pointer} as {BYTES} as u64)"), Vec::new()))
+    Some(Node::expr(ty, &format!("(({pointer} as {BYTES} as u64) ^ 1)"), Vec::new()))
 }
 
 /// Two pointers, or one and null.
