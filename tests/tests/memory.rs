@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::sync::{Arc, Weak};
 
-use ks_tests::{Outcome, run_script};
+use ks_tests::{Outcome, at_switches, run_script};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -378,33 +378,17 @@ fn root_lf_106_surplus_values_are_printed_at_the_end_in_the_kernel_half() {
 
 #[test]
 fn root_lf_106_enumerators_are_printed_by_name_in_the_kernel_half() {
-    let script = r#"
-enum Level { DEBT = -1, NONE, SOME = 7 }
-enum Wide { LOW = 1, HIGH = 0x8000000000000001 }
-var done : u32 = 0
-var memory : u8[131072]
-
-@perf_event
-fn watch(ctx: *bpf_perf_event_data) -> i32 {
-    if (done == 0) {
-        done = 1
-        var level: Level = DEBT
-        var wide: Wide = HIGH
-        print("{} {} {} %d %u", level, wide, LOW, level, SOME, NONE)
-        level = 5
-        print("{}", level)
-    }
-    return 0
-}
-
-fn main() -> i32 {
-    var program = load(watch)
-    attach(program, perf_options { event: page_faults, pid: 0, cpu: -1, period: 1 }, 0)
-    memory[8192] = 1
-    memory[81920] = 1
-    detach(program)
-    return 0
-}
-"#;
-    prints("enumerators", script, "DEBT HIGH LOW -1 7 NONE\n5\n");
+    let declared = "
+        enum Level { DEBT = -1, NONE, SOME = 7 }
+        enum Wide { LOW = 1, HIGH = 0x8000000000000001 }";
+    let body = "
+        if (a == -1) {
+            a = 1
+            var level: Level = DEBT
+            var wide: Wide = HIGH
+            print(\"{} {} {} %d %u\", level, wide, LOW, level, SOME, NONE)
+            level = 5
+            print(\"{}\", level)
+        }";
+    prints("enumerators", &at_switches(declared, body), "DEBT HIGH LOW -1 7 NONE\n5\n1 -1 -1\n");
 }

@@ -69,7 +69,7 @@ fn main() -> i32 {
 "#;
     let outcome = run_script("prints", script, NO_WORDS);
     let first = |n: u32| format!("{n}: -1 255 {:x} global hi z|   42|7   |%", n + 254);
-    let expected = format!("{}\ntrue -2 text\n{}\nfalse -2 text\nown line\n", first(1), first(2));
+    let expected = format!("{}\ntrue GREEN text\n{}\nfalse GREEN text\nown line\n", first(1), first(2));
     assert_eq!((outcome.code, outcome.stdout, outcome.stderr.as_str()), (0, expected, ""));
 }
 

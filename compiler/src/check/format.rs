@@ -5,67 +5,13 @@ use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
+use crate::hir::format::{Piece, pieces};
 use crate::hir::{Expr, ExprKind, Half, SharedBuiltin};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 /// Most values of a `print` in the kernel half.
 const MAX_KERNEL_VALUES: usize = 12;
-
-/// A part of a format.
-#[derive(Debug, PartialEq, Eq)]
-enum Piece<'t> {
-    /// Text without conversions.
-    Text(&'t [u8]),
-    /// `%%`.
-    Percent,
-    /// `%5u` and the like: the whole text and its letter.
-    Conversion(&'t [u8], u8),
-    /// `%` and what is no conversion.
-    Unknown(&'t [u8]),
-    /// `{}`.
-    Natural,
-}
-
-/// Splits a format into its parts.
-fn pieces(format: &[u8]) -> Vec<Piece<'_>> {
-    let mut found = Vec::new();
-    let mut rest = format;
-    while !rest.is_empty() {
-        let (piece, len) = match rest {
-            [b'%', b'%', ..] => (Piece::Percent, 2),
-            [b'%', ..] => conversion(rest),
-            [b'{', b'}', ..] => (Piece::Natural, 2),
-            _ => {
-                let next = rest[1..].iter().position(|byte| matches!(byte, b'%' | b'{'));
-                let len = next.map_or(rest.len(), |at| at + 1);
-                (Piece::Text(&rest[..len]), len)
-            }
-        };
-        found.push(piece);
-        rest = &rest[len..];
-    }
-    found
-}
-
-/// The conversion at the start of `rest`, which begins with `%`.
-fn conversion(rest: &[u8]) -> (Piece<'_>, usize) {
-    let skip = |from: usize, belongs: fn(&u8) -> bool| {
-        from + rest[from..].iter().take_while(|byte| belongs(byte)).count()
-    };
-    let mut at = skip(1, |byte| b"-+ 0#".contains(byte));
-    at = skip(at, u8::is_ascii_digit);
-    if rest.get(at) == Some(&b'.') {
-        at = skip(at + 1, u8::is_ascii_digit);
-    }
-    at = skip(at, |byte| b"hlz".contains(byte));
-    match rest.get(at) {
-        Some(letter) if b"diuxXocspfegna*EGFA".contains(letter) => {
-            (Piece::Conversion(&rest[..=at], *letter), at + 1)
-        }
-        _ => (Piece::Unknown(&rest[..at]), at),
-    }
-}
 
 impl Body<'_, '_> {
     pub(super) fn print_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {
@@ -243,27 +189,5 @@ impl Body<'_, '_> {
             TypeKind::Array(element, _) => *element == common.u8 || *element == common.char,
             _ => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_fall_into_pieces() {
-        assert_eq!(
-            pieces(b"a %-5.3lld|%%{}%q"),
-            [
-                Piece::Text(b"a "),
-                Piece::Conversion(b"%-5.3lld", b'd'),
-                Piece::Text(b"|"),
-                Piece::Percent,
-                Piece::Natural,
-                Piece::Unknown(b"%"),
-                Piece::Text(b"q"),
-            ]
-        );
-        assert_eq!(pieces(b"{x} 5%"), [Piece::Text(b"{x} 5"), Piece::Unknown(b"%")]);
     }
 }

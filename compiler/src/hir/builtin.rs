@@ -39,7 +39,8 @@ pub enum SharedBuiltin {
     /// `linear_slot(value, low, step, slots) -> u32`: 0 below `low`, else 1 + (value - low) / step, at most slots - 1; a
     /// step of 0 is as wide as all numbers. All u64.
     LinearSlot(Box<[Expr; 4]>),
-    /// `rate(before, now) -> u64`, in userspace only: difference of `scaled` per second between two `perf_read`s; 0 if no time passed.
+    /// `rate(before, now) -> u64`, in userspace only: difference of `scaled` per second between two `perf_read`s; 0 if no
+    /// time passed.
     Rate(Box<[Expr; 2]>),
 }
 

@@ -70,19 +70,11 @@ impl Lowerer<'_> {
 
     /// A scope of its own: a record that its statements reserve is held no longer, unless it is the arm's value.
     fn arm(&mut self, body: &ArmBody, sink: Sink, join: Block) -> Lower<()> {
-        self.records.depth += 1;
-        let scope = self.records.depth;
-        let mark = self.builder.mark_stack();
-        for stmt in &body.block {
-            self.stmt(stmt)?;
-        }
-        if let Some(value) = &body.value {
-            self.deliver(value, sink)?;
-        }
-        self.builder.release_stack(mark);
-        self.discard_records(scope);
-        self.records.depth -= 1;
-        self.records.end(scope);
+        let scope = self.open_scope(|lowerer| {
+            body.block.iter().try_for_each(|stmt| lowerer.stmt(stmt))?;
+            body.value.as_ref().map_or(Ok(()), |value| lowerer.deliver(value, sink))
+        })?;
+        self.close_scope(scope);
         if !self.builder.is_filled() {
             self.builder.jump(join);
         }

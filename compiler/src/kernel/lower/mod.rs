@@ -314,7 +314,7 @@ impl<'a> Lowerer<'a> {
             TypeKind::Int(_) | TypeKind::Enum(_) | TypeKind::Bool | TypeKind::Char | TypeKind::Fn(..) => {
                 self.types().scalar(ty).map_or_else(|| impossible(span, "this type"), Ok)
             }
-            TypeKind::Ptr(_) if self.is_kernel_pointer(ty) => Ok(IntType { bits: 64, signed: false }),
+            TypeKind::Ptr(_) if self.is_kernel_pointer(ty) => Ok(U64),
             _ => impossible(span, &format!("a number of type `{}`", self.types().name(ty))),
         }
     }

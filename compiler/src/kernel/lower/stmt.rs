@@ -26,21 +26,29 @@ impl Lowerer<'_> {
     /// Statements in order. The slots of what they declare are free again afterwards.
     pub(super) fn block(&mut self, block: &[Stmt]) -> Lower<()> {
         let scope = self.open_block(block)?;
-        self.discard_records(scope);
-        self.records.end(scope);
+        self.close_scope(scope);
         Ok(())
     }
 
     /// Statements in order, as a scope of its own, which is given. The records that belong to it are still held.
     pub(super) fn open_block(&mut self, block: &[Stmt]) -> Lower<usize> {
+        self.open_scope(|lowerer| block.iter().try_for_each(|stmt| lowerer.stmt(stmt)))
+    }
+
+    /// The same of whatever stands in a scope.
+    pub(super) fn open_scope(&mut self, content: impl FnOnce(&mut Self) -> Lower<()>) -> Lower<usize> {
         self.records.depth += 1;
         let mark = self.builder.mark_stack();
-        for stmt in block {
-            self.stmt(stmt)?;
-        }
+        content(self)?;
         self.builder.release_stack(mark);
         self.records.depth -= 1;
         Ok(self.records.depth + 1)
+    }
+
+    /// Gives back what is held of a scope, which is behind.
+    pub(super) fn close_scope(&mut self, scope: usize) {
+        self.discard_records(scope);
+        self.records.end(scope);
     }
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Lower<()> {
