@@ -204,14 +204,20 @@ fn unroll_small(
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
     let before = (program.functions[at].clone(), *settled);
-    if !unroll::run(&mut program.functions[at]) {
+    let function = &mut program.functions[at];
+    if unroll::calls_others(function) || !unroll::run(function) {
+        return Ok(());
+    }
+    if !unroll::is_walkable(function, u64::MAX) {
+        // What other passes leave of it has its loops, too.
+        program.functions[at] = before.0;
         return Ok(());
     }
     watch(UNROLL, program);
     check(&program.functions[at], UNROLL, checks)?;
     *settled = 0;
     improve(program, at, Effort::Full, settled, checks, watch)?;
-    if !unroll::is_walkable(&program.functions[at]) {
+    if !unroll::is_walkable(&program.functions[at], unroll::MAX_STEPS) {
         (program.functions[at], *settled) = before;
         watch(UNROLL, program);
     }

@@ -17,7 +17,7 @@ const MAX_TURNS: u64 = 16;
 /// Most instructions of all turns together.
 const MAX_INSTS: usize = 192;
 /// Most steps on all ways through a function. The verifier walks a million; a step is up to a handful of instructions.
-const MAX_STEPS: u64 = 60_000;
+pub const MAX_STEPS: u64 = 60_000;
 
 /// Whether a function has a loop under an iterator.
 pub fn has_loop(function: &Function) -> bool {
@@ -35,8 +35,15 @@ pub fn run(function: &mut Function) -> bool {
     changed
 }
 
-/// Whether the verifier can walk all ways through a function one by one: it has neither loops nor calls of others.
-pub fn is_walkable(function: &Function) -> bool {
+/// Whether a function calls others.
+pub fn calls_others(function: &Function) -> bool {
+    let mut insts = function.blocks.iter().flat_map(|block| &block.insts);
+    insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. }))
+}
+
+/// Whether the verifier can walk all ways through a function that calls no others, one by one: it has no loops, and no more
+/// than so many steps.
+pub fn is_walkable(function: &Function, most: u64) -> bool {
     let order = function.reverse_postorder();
     let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
     order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
@@ -45,10 +52,6 @@ pub fn is_walkable(function: &Function) -> bool {
     let mut steps: u64 = 0;
     for block in order {
         let data = &function.blocks[block];
-        let calls = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. });
-        if data.insts.iter().any(calls) {
-            return false;
-        }
         steps = steps.saturating_add(ways[block].saturating_mul(data.insts.len() as u64 + 2));
         for target in data.term.targets() {
             if position[target.block] <= position[block] {
@@ -57,7 +60,7 @@ pub fn is_walkable(function: &Function) -> bool {
             ways[target.block] = ways[target.block].saturating_add(ways[block]);
         }
     }
-    steps <= MAX_STEPS
+    steps <= most
 }
 
 /// What the end of a block asks.
