@@ -104,17 +104,18 @@ impl Maker {
         param
     }
 
-    /// Makes a parameter stand for a pointer of the other function. Where that one is not null the body ends if the
-    /// parameter is, which it never is. Gives where it goes on.
+    /// Makes a parameter stand for a pointer of the other function. Where that one is not null, or is `tested` to be so
+    /// before the body, the body ends if the parameter is, which it never is. Gives where it goes on.
     pub fn pass_unless_null(
         &mut self,
         function: &Function,
-        pointer: Value,
+        (pointer, tested): (Value, bool),
         param: Value,
         (at, null): (Block, Block),
     ) -> Block {
         let ty = function.values[pointer];
-        if self.body.values[param] == ty {
+        let is_same = self.body.values[param] == ty;
+        if is_same && !tested {
             self.values.insert(pointer, param);
             return at;
         }
@@ -122,7 +123,7 @@ impl Maker {
         let cond = self.make(at, Type::I32, Op::IsNull(param));
         let (then, otherwise) = (Target::to(null), Target::to(next));
         self.body.blocks[at].term = Terminator::Branch { cond, then, otherwise };
-        let own = self.make(next, ty, Op::NonNull(param));
+        let own = if is_same { param } else { self.make(next, ty, Op::NonNull(param)) };
         self.values.insert(pointer, own);
         next
     }

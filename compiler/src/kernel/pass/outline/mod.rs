@@ -147,9 +147,10 @@ impl Plan {
         maker.leave(none, 0);
         let base = maker.make(found, Type::Ptr(Origin::Entry), Op::NonNull(given));
         maker.values.insert(self.base, base);
-        let found = memory
-            .into_iter()
-            .fold(found, |at, (pointer, param)| maker.pass_unless_null(function, pointer, param, (at, none)));
+        let found = memory.into_iter().fold(found, |at, (pointer, param)| {
+            let tested = self.is_tested_before(function, one, pointer);
+            maker.pass_unless_null(function, (pointer, tested), param, (at, none))
+        });
         for inst in &self.addresses {
             let inst = maker.copy(function, inst);
             maker.body.blocks[found].insts.push(inst);

@@ -240,6 +240,14 @@ impl Plan {
         Some(())
     }
 
+    /// Whether turns take a pointer for tested and do not test it themselves: no turn begins without it.
+    pub fn is_tested_before(&self, function: &Function, one: &Loop, pointer: Value) -> bool {
+        let insts = || one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+        let mut tests = insts().chain(&self.addresses);
+        tests.all(|inst| inst.op != Op::IsNull(pointer))
+            && insts().any(|inst| inst.op == Op::NonNull(pointer))
+    }
+
     /// Finds what is known of the numbers that are handed over: read from memory again, they may be anything to the
     /// verifier, while checks of them are gone.
     fn find_bounds(&mut self, function: &Function) {
