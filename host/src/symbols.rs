@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use blazesym::symbolize::source::{Kernel, Process, Source};
 use blazesym::symbolize::{Input, Reason, Sym, Symbolized, Symbolizer};
@@ -130,7 +131,8 @@ fn has_own_perf_map(pid: NonZeroU32) -> bool {
     };
     // The process's number in its own namespace, and the user as whom it acts on files.
     let (Some(inner), Some(user)) = (last("NSpid:"), last("Uid:")) else { return false };
-    let map = std::fs::metadata(format!("/proc/{pid}/root/tmp/perf-{inner}.map"));
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let map = root.join(format!("tmp/perf-{inner}.map")).metadata();
     map.is_ok_and(|map| map.is_file() && [0, user].contains(&map.uid()))
 }
 

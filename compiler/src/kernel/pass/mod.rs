@@ -203,21 +203,24 @@ fn unroll_small(
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    let before = (program.functions[at].clone(), *settled);
     let function = &mut program.functions[at];
-    if unroll::calls_others(function) || !unroll::run(function) {
+    if unroll::calls_others(function) {
         return Ok(());
     }
-    if !unroll::is_walkable(function, u64::MAX) {
+    let before = (function.clone(), *settled);
+    if !unroll::run(function) {
+        return Ok(());
+    }
+    if unroll::steps(function).is_none() {
         // What other passes leave of it has its loops, too.
-        program.functions[at] = before.0;
+        *function = before.0;
         return Ok(());
     }
     watch(UNROLL, program);
     check(&program.functions[at], UNROLL, checks)?;
     *settled = 0;
     improve(program, at, Effort::Full, settled, checks, watch)?;
-    if !unroll::is_walkable(&program.functions[at], unroll::MAX_STEPS) {
+    if unroll::steps(&program.functions[at]).is_none_or(|steps| steps > unroll::MAX_STEPS) {
         (program.functions[at], *settled) = before;
         watch(UNROLL, program);
     }

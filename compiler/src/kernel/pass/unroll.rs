@@ -41,9 +41,9 @@ pub fn calls_others(function: &Function) -> bool {
     insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. }))
 }
 
-/// Whether the verifier can walk all ways through a function that calls no others, one by one: it has no loops, and no more
-/// than so many steps.
-pub fn is_walkable(function: &Function, most: u64) -> bool {
+/// The steps of a verifier that walks all ways through a function one by one, calls of others left out; `None` if it has
+/// loops.
+pub fn steps(function: &Function) -> Option<u64> {
     let order = function.reverse_postorder();
     let mut position: IndexVec<Block, usize> = function.blocks.iter().map(|_| usize::MAX).collect();
     order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
@@ -55,12 +55,12 @@ pub fn is_walkable(function: &Function, most: u64) -> bool {
         steps = steps.saturating_add(ways[block].saturating_mul(data.insts.len() as u64 + 2));
         for target in data.term.targets() {
             if position[target.block] <= position[block] {
-                return false;
+                return None;
             }
             ways[target.block] = ways[target.block].saturating_add(ways[block]);
         }
     }
-    steps <= most
+    Some(steps)
 }
 
 /// What the end of a block asks.
