@@ -28,9 +28,10 @@
 //! `scripts/guest-kernel`; without it these tests fail and say so.
 
 use std::ffi::{OsStr, OsString};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::{Outcome, binary, finish_within, repository};
@@ -97,8 +98,32 @@ pub struct Machine {
     seconds: u64,
 }
 
-/// One machine at a time: several would be slower, and their time limits would depend on each other.
-static RUNNING: Mutex<()> = Mutex::new(());
+/// A machine runs on one CPU: as many at a time as there are CPUs. More would be slower, and their time limits would depend
+/// on each other.
+struct Running;
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+impl Running {
+    /// Waits for a CPU.
+    fn wait() -> Running {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        // A poisoned lock is one failed test, not a reason for the next.
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running =
+            ENDED.wait_while(running, |running| *running >= cpus).unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        Running
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ENDED.notify_one();
+    }
+}
 
 impl Machine {
     /// A machine that has nothing but busybox.
@@ -150,8 +175,7 @@ impl Machine {
     ///
     /// Panics if the machine does not get so far: there is no emulator or no kernel, or it is out of time.
     pub fn run<S: AsRef<OsStr>>(self, command: &[S]) -> Outcome {
-        // A poisoned lock is one failed test, not a reason for the next.
-        let _one = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _running = Running::wait();
         let mut emulate = Command::new(repository().join("scripts/emulate"));
         emulate.arg(self.kernel.version()).args(self.arguments);
         emulate.args(["--seconds", &self.seconds.to_string(), "--"]).args(command);
