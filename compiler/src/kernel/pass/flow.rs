@@ -1,5 +1,9 @@
 //! How control goes through a function: worked out once for all passes that leave its blocks and branches as they are.
 
+use std::cell::OnceCell;
+
+use smallvec::{SmallVec, smallvec};
+
 use super::callbacks::has_iterator_in;
 use super::outline::{headers, turn_entries};
 use crate::index::IndexVec;
@@ -14,8 +18,7 @@ pub struct Flow {
     pub ways_in: WaysIn,
     /// Which of them every way to another leads through.
     pub dominators: Dominators,
-    /// For each block the turn that it is in. `None` if the function has no iterators.
-    pub turns: Option<IndexVec<Block, Turn>>,
+    turns: OnceCell<Option<IndexVec<Block, Turn>>>,
 }
 
 /// Code through which the verifier goes without asking an iterator.
@@ -30,17 +33,16 @@ pub struct Turn {
 impl Flow {
     /// Looks at a function.
     pub fn new(function: &Function) -> Flow {
-        let flow = Flow::without_turns(function);
-        let iterates = has_iterator_in(function, &flow.order);
-        Flow { turns: iterates.then(|| turns(function, &flow)), ..flow }
-    }
-
-    /// Looks at a function, but not at its iterators.
-    pub fn without_turns(function: &Function) -> Flow {
         let order = function.reverse_postorder();
         let ways_in = function.ways_in(&order);
         let dominators = Dominators::of(&order, &ways_in);
-        Flow { order, ways_in, dominators, turns: None }
+        Flow { order, ways_in, dominators, turns: OnceCell::new() }
+    }
+
+    /// For each block of the function the turn that it is in. `None` if it has no iterators.
+    pub fn turns(&self, function: &Function) -> Option<&IndexVec<Block, Turn>> {
+        let find = || has_iterator_in(function, &self.order).then(|| turns(function, self));
+        self.turns.get_or_init(find).as_ref()
     }
 
     /// Whether this is still how control goes through the function.
@@ -76,9 +78,10 @@ fn asked_before(function: &Function, flow: &Flow) -> IndexVec<Block, u32> {
         numbers[header] = Some(number);
     }
     let words = flow.order.iter().filter(|block| numbers[**block].is_some()).count().div_ceil(64);
-    let mut sets: IndexVec<Block, Vec<u64>> = function.blocks.iter().map(|_| Vec::new()).collect();
+    let mut sets: IndexVec<Block, SmallVec<[u64; 1]>> =
+        function.blocks.iter().map(|_| SmallVec::new()).collect();
     for block in &flow.order {
-        let mut set = vec![0; words];
+        let mut set = smallvec![0; words];
         for from in flow.ways_in[*block].iter().filter(|from| !flow.dominators.dominates(*block, **from)) {
             set.iter_mut().zip(&sets[*from]).for_each(|(word, other)| *word |= other);
             if let Some(number) = numbers[*from] {

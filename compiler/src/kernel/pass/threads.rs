@@ -187,7 +187,7 @@ fn only_asks(data: &BlockData) -> bool {
 fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) -> Flow {
     let data = function.blocks[join].clone();
     let Terminator::Branch { then, otherwise, .. } = &data.term else {
-        return Flow::without_turns(function);
+        return Flow::new(function);
     };
     let results = data.insts.iter().filter_map(|inst| inst.result);
     let made: Vec<Value> = data.params.iter().copied().chain(results).collect();
@@ -224,7 +224,7 @@ fn pass_by(function: &mut Function, join: Block, decided: &[(Block, bool)]) -> F
             places.extend(stands.map(|stands| (way, *stands)));
         }
     }
-    let flow = Flow::without_turns(function);
+    let flow = Flow::new(function);
     for (value, places) in definitions {
         repair::run(function, (&flow.order, &flow.ways_in), value, &places, Some(join));
     }

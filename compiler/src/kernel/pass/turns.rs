@@ -19,7 +19,7 @@ struct Made<'a> {
 impl Turns<'_> {
     /// Those of a function; block parameters count as made in the first turn.
     pub fn new<'a>(function: &Function, flow: &'a Flow) -> Turns<'a> {
-        let made = flow.turns.as_ref().map(|blocks| {
+        let made = flow.turns(function).map(|blocks| {
             let mut values: IndexVec<Value, Turn> = function.values.iter().map(|_| Turn::FIRST).collect();
             for block in &flow.order {
                 let results = function.blocks[*block].insts.iter().filter_map(|inst| inst.result);
