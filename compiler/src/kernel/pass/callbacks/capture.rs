@@ -29,7 +29,7 @@ pub struct Captured {
     pub outgoing: BTreeMap<Value, Place>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
-    /// What a turn makes that others make again: of nothing that a turn makes.
+    /// What a turn makes that others make again, in order.
     pub leaves: Vec<Inst>,
     /// Slots of which only the turns know.
     pub slots: BTreeSet<Slot>,
@@ -75,7 +75,7 @@ impl Captured {
             captured.code = Some(captured.place());
         }
         captured.carry(function, one)?;
-        let made = made_inside(function, one);
+        let made = one.made_inside(function);
         let ops = function.definitions();
         check_calls(function, one, &made, &ops)?;
         for value in captured.needed(function, one) {
@@ -212,21 +212,39 @@ impl Captured {
             read.extend(&function.blocks[*block].term.targets()[*number].args);
         }
         for value in read.intersection(made) {
-            match ops[*value] {
-                Some(op)
-                    if op.is_leaf() || is_test(op) && !op.operands().iter().any(|one| made.contains(one)) =>
-                {
-                    self.leaves.push(Inst { result: Some(*value), op: op.clone(), span: function.span });
-                }
-                _ if function.values[*value].bits().is_none() => return Err(Kept::Pointer),
-                _ => {
-                    let place = self.place();
-                    self.outgoing.insert(*value, place);
-                }
+            if ops[*value].is_some_and(|op| op.is_leaf() || is_test(op)) && is_made_again(ops, made, *value) {
+                self.leave(function, ops, made, *value);
+            } else if function.values[*value].bits().is_none() {
+                return Err(Kept::Pointer);
+            } else {
+                let place = self.place();
+                self.outgoing.insert(*value, place);
             }
         }
         Ok(())
     }
+
+    /// Lets others make a value again, and what it is made of.
+    fn leave(
+        &mut self,
+        function: &Function,
+        ops: &IndexVec<Value, Option<&Op>>,
+        made: &BTreeSet<Value>,
+        value: Value,
+    ) {
+        let Some(op) = ops[value].filter(|_| made.contains(&value)) else { return };
+        if self.leaves.iter().all(|inst| inst.result != Some(value)) {
+            op.operands().into_iter().for_each(|operand| self.leave(function, ops, made, operand));
+            self.leaves.push(Inst { result: Some(value), op: op.clone(), span: function.span });
+        }
+    }
+}
+
+/// Whether others have a value that a turn makes, or can make it again.
+fn is_made_again(ops: &IndexVec<Value, Option<&Op>>, made: &BTreeSet<Value>, value: Value) -> bool {
+    let can_be = |op: &Op| op.is_leaf() || is_test(op) || matches!(op, Op::PacketEdge { .. });
+    let of_such = |op: &Op| op.operands().iter().all(|operand| is_made_again(ops, made, *operand));
+    !made.contains(&value) || ops[value].is_some_and(|op| can_be(op) && of_such(op))
 }
 
 /// Whether what the verifier must see of a number is made of checks: they are made again.
@@ -320,11 +338,4 @@ fn own_slots(function: &Function, one: &Loop) -> BTreeSet<Slot> {
         }
     }
     inside.difference(&others).copied().collect()
-}
-
-fn made_inside(function: &Function, one: &Loop) -> BTreeSet<Value> {
-    let blocks = one.blocks.iter().map(|block| &function.blocks[*block]);
-    let made = blocks
-        .flat_map(|data| data.params.iter().copied().chain(data.insts.iter().filter_map(|inst| inst.result)));
-    made.collect()
 }

@@ -245,7 +245,9 @@ impl Captured {
         for leaf in &self.leaves {
             if let Some(value) = leaf.result {
                 let ty = caller.function.values[value];
-                found.insert(value, caller.make(behind, ty, leaf.op.clone()));
+                let mut op = leaf.op.clone();
+                op.map_operands(&mut |operand| found.get(&operand).copied().unwrap_or(operand));
+                found.insert(value, caller.make(behind, ty, op));
             }
         }
         let replaced = Replaced::new(caller.function, found, &self.zeros);

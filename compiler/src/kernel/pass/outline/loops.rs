@@ -92,6 +92,16 @@ impl Loop {
 }
 
 impl Loop {
+    /// The values that turns make.
+    pub fn made_inside(&self, function: &Function) -> BTreeSet<Value> {
+        let blocks = self.blocks.iter().map(|block| &function.blocks[*block]);
+        let made = blocks.flat_map(|data| {
+            let results = data.insts.iter().filter_map(|inst| inst.result);
+            data.params.iter().copied().chain(results)
+        });
+        made.collect()
+    }
+
     /// Takes in what ends iterators that the body starts, on the ways out of this loop too: they are the body's own. Gives
     /// whether that could be done.
     pub fn take_ends(&mut self, function: &mut Function) -> bool {

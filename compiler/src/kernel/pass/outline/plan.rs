@@ -85,7 +85,7 @@ impl Plan {
             exits: Vec::new(),
             end: used.next_multiple_of(8),
         };
-        let made = made_inside(function, one);
+        let made = one.made_inside(function);
         let mut needed = BTreeSet::new();
         for block in &one.blocks {
             let data = &function.blocks[*block];
@@ -303,11 +303,4 @@ fn scratch_slot(function: &Function) -> Option<Value> {
         _ => None,
     });
     param.or(made)
-}
-
-fn made_inside(function: &Function, one: &Loop) -> BTreeSet<Value> {
-    let blocks = one.blocks.iter().map(|block| &function.blocks[*block]);
-    let made = blocks
-        .flat_map(|data| data.params.iter().copied().chain(data.insts.iter().filter_map(|inst| inst.result)));
-    made.collect()
 }

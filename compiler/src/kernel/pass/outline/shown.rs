@@ -17,26 +17,38 @@ type Exit = (Block, usize);
 type Facts = BTreeMap<(Value, Option<Value>), u32>;
 
 /// What is tested again on each way out of a loop.
-pub struct Shown(BTreeMap<Exit, Facts>);
+#[derive(Default)]
+pub struct Shown {
+    facts: BTreeMap<Exit, Facts>,
+    /// Ends of packets that turns ask for: others ask again.
+    ends: BTreeMap<Value, Op>,
+}
 
 impl Shown {
     /// Looks at a loop whose turns become calls.
     pub fn new(function: &Function, one: &Loop, exits: &[Exit]) -> Shown {
         if !is_any_taken_for_tested(function, one) {
-            return Shown(BTreeMap::new());
+            return Shown::default();
         }
         let order = function.reverse_postorder();
         let ways_in = function.ways_in(&order);
         let dominators = Dominators::of(&order, &ways_in);
         let tested = tested_before(function, one, &order, &dominators);
         if tested.is_empty() {
-            return Shown(BTreeMap::new());
+            return Shown::default();
         }
         let ops = function.definitions();
+        let ends = packet_ends(function, one);
+        let one_of = |end: Value| {
+            let same = ends.iter().find(|(_, op)| ops[end] == Some(op));
+            same.map_or(end, |(first, _)| *first)
+        };
         let learnt = |(block, number): Exit| {
             let Terminator::Branch { cond, .. } = function.blocks[block].term else { return None };
             match *ops[cond]? {
-                Op::Within { pointer, bytes, end } if number == 0 => Some(((pointer, Some(end)), bytes)),
+                Op::Within { pointer, bytes, end } if number == 0 => {
+                    Some(((pointer, Some(one_of(end))), bytes))
+                }
                 Op::IsNull(pointer) if number == 1 => Some(((pointer, None), 0)),
                 _ => None,
             }
@@ -62,15 +74,20 @@ impl Shown {
             let facts = ways.reduce(both).unwrap_or_default();
             known.insert(*block, facts);
         }
-        Shown(exits.iter().filter_map(|exit| Some((*exit, at_end(&known, *exit)?))).collect())
+        let facts = exits.iter().filter_map(|exit| Some((*exit, at_end(&known, *exit)?))).collect();
+        Shown { facts, ends }
     }
 
     /// Tests again what was tested on the way to an exit. Gives the block to go on in.
     pub fn test_again(&self, exit: Exit, way: Block, failed: Block, caller: &mut Caller<'_>) -> Block {
         let mut at = way;
-        for ((pointer, end), bytes) in self.0.get(&exit).into_iter().flatten() {
+        for ((pointer, end), bytes) in self.facts.get(&exit).into_iter().flatten() {
             let (pointer, there) = (*pointer, caller.block());
-            let (then, otherwise, test) = match *end {
+            let end = end.map(|end| match self.ends.get(&end) {
+                Some(asks) => caller.make(at, caller.function.values[end], asks.clone()),
+                None => end,
+            });
+            let (then, otherwise, test) = match end {
                 Some(end) => (there, failed, Op::Within { pointer, bytes: *bytes, end }),
                 None => (failed, there, Op::IsNull(pointer)),
             };
@@ -105,13 +122,16 @@ fn tested_before(
         _ => None,
     });
     let mut found: BTreeSet<Value> = found.collect();
-    for data in one.blocks.iter().map(|block| &function.blocks[*block]) {
-        let results = data.insts.iter().filter_map(|inst| inst.result);
-        for made in data.params.iter().copied().chain(results) {
-            found.remove(&made);
-        }
-    }
+    let made = one.made_inside(function);
+    found.retain(|pointer| !made.contains(pointer));
     found
+}
+
+/// What turns compare addresses in packets with, as far as they ask for it themselves.
+fn packet_ends(function: &Function, one: &Loop) -> BTreeMap<Value, Op> {
+    let insts = one.blocks.iter().flat_map(|block| &function.blocks[*block].insts);
+    let asked = insts.filter(|inst| matches!(inst.op, Op::PacketEdge { .. }));
+    asked.filter_map(|inst| Some((inst.result?, inst.op.clone()))).collect()
 }
 
 /// What two ways agree on.
