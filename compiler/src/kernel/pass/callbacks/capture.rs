@@ -1,4 +1,4 @@
-//! What goes into a turn and out of it: words of the caller's frame.
+//! What goes into a turn and out of it: words of the caller's frame, and halves of words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +39,8 @@ pub struct Captured {
     pub code: Option<Place>,
     /// Where a turn of a walk finds a number that nobody knows.
     pub unknown: Option<Place>,
+    /// Half of a word that nothing is in.
+    half: Option<Place>,
     /// Bytes of all words.
     pub end: u32,
 }
@@ -63,16 +65,17 @@ impl Captured {
             exits: exits(function, one),
             code: None,
             unknown: None,
+            half: None,
             end: 0,
         };
         if Pointers::new(function, receivers, &captured.slots).writes(one) {
             return Err(Kept::Stack);
         }
         if one.is_walk() {
-            captured.unknown = Some(captured.place());
+            captured.unknown = Some(captured.place(Type::I64));
         }
         if !captured.exits.is_empty() {
-            captured.code = Some(captured.place());
+            captured.code = Some(captured.place(Type::I32));
         }
         captured.carry(function, one)?;
         let made = one.made_inside(function);
@@ -88,8 +91,17 @@ impl Captured {
         if captured.end > MAX_BYTES { Err(Kept::Size) } else { Ok(captured) }
     }
 
-    fn place(&mut self) -> Place {
+    /// Gives a value a word, or half of one: there is little room in the frames of a chain of calls.
+    fn place(&mut self, ty: Type) -> Place {
+        if ty == Type::I32
+            && let Some(half) = self.half.take()
+        {
+            return half;
+        }
         self.end += 8;
+        if ty == Type::I32 {
+            self.half = Some(self.end - 4);
+        }
         self.end - 8
     }
 
@@ -103,7 +115,7 @@ impl Captured {
             } else if function.values[*param].bits().is_none() {
                 return Err(Kept::Pointer);
             } else {
-                let place = self.place();
+                let place = self.place(function.values[*param]);
                 self.carried.push(Some(place));
             }
         }
@@ -162,7 +174,7 @@ impl Captured {
         if let Type::Ptr(Origin::Turn | Origin::TurnOrNull) = function.values[value] {
             return Err(Kept::Inner);
         }
-        let place = self.place();
+        let place = self.place(function.values[value]);
         self.incoming.insert(value, place);
         Ok(())
     }
@@ -217,7 +229,7 @@ impl Captured {
             } else if function.values[*value].bits().is_none() {
                 return Err(Kept::Pointer);
             } else {
-                let place = self.place();
+                let place = self.place(function.values[*value]);
                 self.outgoing.insert(*value, place);
             }
         }
