@@ -1,3 +1,4 @@
+/* Keeps times: states, transitions */
 #include "common.h"
 
 MAP(BPF_MAP_TYPE_HASH, u32, u32, 1024) states SEC(".maps");
