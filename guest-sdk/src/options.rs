@@ -104,7 +104,8 @@ impl PerfOptions {
         self.with(|raw| raw.set_cgroup(path))
     }
 
-    /// Events between two runs of the program; 0 means 1000000. Without a program it is not used.
+    /// Events between two runs of the program; 0 means 1000000. Without a program it is not used. At a clock (`cpu_clock`,
+    /// `task_clock`) it is nanoseconds, 50000 or more: with less a CPU may do nothing else.
     #[must_use]
     pub fn period(self, events: u64) -> PerfOptions {
         self.with(|raw| raw.set_period(events))

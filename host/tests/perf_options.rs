@@ -90,10 +90,10 @@ fn root_more_samples_than_the_kernel_allows_name_the_setting() {
     let options = Options { freq: 1 << 40, ..own_thread() };
     let mut attachments = Attachments::new();
     let sampling = program(|_| some_descriptor());
-    let error = attachments.open(&named("cpu_clock"), &options, None, sampling).unwrap_err();
+    let error = attachments.open(&named("page_faults"), &options, None, sampling).unwrap_err();
     assert_eq!((error.kind(), error.errno()), (ErrorKind::Limit, Some(Errno::EINVAL)), "{error}");
     assert!(error.to_string().contains("kernel.perf_event_max_sample_rate"), "{error}");
-    attachments.open(&named("cpu_clock"), &options, None, None).expect("counting does not sample");
+    attachments.open(&named("page_faults"), &options, None, None).expect("counting does not sample");
     let fine = Options { freq: 99, ..own_thread() };
     let sampling = program(|_| some_descriptor());
     attachments.open(&named("cpu_clock"), &fine, None, sampling).unwrap();

@@ -3,11 +3,14 @@
 mod perf_support;
 
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use ks_host::explain::Facts;
-use ks_host::perf::{Access, Attachments, Catalog, ErrorKind, Event, Options, PerfError, Refusal};
+use ks_host::perf::{
+    Access, Attachments, Catalog, ErrorKind, Event, LinkProgram, Options, PerfError, Refusal,
+};
 use nix::errno::Errno;
 use perf_support::{Sleeper, fault, named, own_thread, program, store, stores_to};
 
@@ -32,6 +35,35 @@ fn fields_are_checked_in_order_before_the_kernel_is_asked() {
     for event in ["context_switches", "cpu_migrations", "cgroup-switches"] {
         assert_eq!(open(event, 0, -1), Refusal::InKernelOnly);
     }
+}
+
+/// At a clock that ticks for a program every 10 us a CPU of a virtual machine does nothing else.
+#[test]
+fn a_program_does_not_run_at_every_tick_of_a_clock() {
+    let link: LinkProgram = Arc::new(|_, _| Err(Errno::EPERM));
+    let open = |event: &str, options: &Options| {
+        let opened = Attachments::new().open(&named(event), options, None, Some(link.clone()));
+        opened.expect_err("the link fails, too")
+    };
+    for event in ["cpu_clock", "task_clock"] {
+        let period = |period| Options { period, ..own_thread() };
+        let freq = |freq| Options { freq, ..own_thread() };
+        for (options, told) in [(period(1), 1), (period(49_999), 49_999), (freq(20_001), 49_997)] {
+            let error = open(event, &options);
+            assert_eq!(error.kind(), ErrorKind::Limit);
+            assert_eq!(refusal(Err(error)), Refusal::ClockTooOften { period: told, shortest: 50_000 });
+        }
+        for options in [period(0), period(50_000), freq(20_000)] {
+            assert!(!matches!(open(event, &options), PerfError::Refused { .. }));
+        }
+    }
+    assert!(!matches!(
+        open("page_faults", &Options { period: 1, ..own_thread() }),
+        PerfError::Refused { .. }
+    ));
+    let counted =
+        Attachments::new().open(&named("task_clock"), &Options { period: 1, ..own_thread() }, None, None);
+    assert!(counted.is_ok(), "without a program there is no period");
 }
 
 #[test]

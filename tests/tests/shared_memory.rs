@@ -84,7 +84,7 @@ fn main() -> i32 {
     show("before")
     var program = load(change)
     show("loaded")
-    attach(program, perf_options { event: task_clock, period: 10000, pid: 0, cpu: -1 }, 0)
+    attach(program, perf_options { event: task_clock, period: 1000000, pid: 0, cpu: -1 }, 0)
     while (runs == 0) {
     }
     detach(program)
@@ -161,7 +161,7 @@ fn root_a_loop_sees_what_the_kernel_half_writes() {
         }
         fn main() -> i32 {
             var program = load(tick)
-            attach(program, perf_options { event: task_clock, period: 100000, pid: 0, cpu: -1 }, 0)
+            attach(program, perf_options { event: task_clock, period: 1000000, pid: 0, cpu: -1 }, 0)
             while (ticks < 50) {
             }
             while (last[1] < 100) {

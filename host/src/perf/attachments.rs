@@ -151,6 +151,9 @@ impl Attachments {
         let plan = Plan { id, event: Arc::new(event.clone()), options, link, shown: None };
         let refused = |refusal| refused(&plan, refusal);
         places::check(event, &plan.options).map_err(refused)?;
+        if plan.link.is_some() && event.is_clock() {
+            plan.options.check_clock().map_err(refused)?;
+        }
         let target = Target::of(&plan.options);
         let told = Notice::of_options(event, &plan.options);
         let mut leader = leader;

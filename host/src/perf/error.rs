@@ -113,6 +113,17 @@ pub enum Refusal {
         "virtual machines do not cause it: `exclude_host` would leave nothing\n  do: leave out `exclude_host`"
     )]
     InHostOnly,
+    /// A program at a clock, at every few ticks of it.
+    #[error(
+        "the program would run every {period} ns, and its CPU would do little else\n  do: give a `period` of {shortest} ns or more, or a `freq` of {} or less",
+        1_000_000_000 / shortest
+    )]
+    ClockTooOften {
+        /// Nanoseconds.
+        period: u64,
+        /// Nanoseconds.
+        shortest: u64,
+    },
     /// `precise` above 3.
     #[error("precise {0} is no step: 0 is the loosest, 3 the strictest")]
     Precise(u32),
@@ -262,6 +273,7 @@ impl PerfError {
                 refusal: Refusal::NoProcess(_) | Refusal::NoTask(_) | Refusal::NoCgroup { .. },
                 ..
             } => ErrorKind::NotFound,
+            PerfError::Refused { refusal: Refusal::ClockTooOften { .. }, .. } => ErrorKind::Limit,
             PerfError::InvalidEvent(_) => ErrorKind::Invalid,
             PerfError::Refused { refusal: Refusal::StaleLeader(_), .. } | PerfError::Stale(_) => {
                 ErrorKind::Stale
