@@ -58,7 +58,7 @@ fn everything() -> Result<()> {
     pace.set(&probe::pace { step: 1 << 40, marks: [9; 3], low: -100 })?;
     println!("{:?}", probe::pace()?.get()?);
     show("loaded")?;
-    let attached = every(&program, 10_000)?;
+    let attached = every(&program, 1_000_000)?;
     let runs = probe::runs()?;
     while runs.get() == 0 {}
     attached.detach();
