@@ -21,7 +21,7 @@ fn kernel_6_12() {
     observe_in(Kernel::V6_12);
 }
 
-/// A minute and a half each on a machine that is not busy.
+/// A minute each on a machine that is not busy.
 fn observe_in(kernel: Kernel) {
     Machine::new(kernel).seconds(400).file("/bin/true").run_tests(&["traced_"]);
 }
