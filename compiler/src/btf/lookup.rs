@@ -1,7 +1,7 @@
 //! Finding things by name, sizes, and members through anonymous structs. Every walk over types is bounded: hostile types
 //! may contain themselves.
 
-use super::read::{Btf, BtfReadError, Members, Record, Type};
+use super::read::{Btf, BtfReadError, Members, Type};
 use super::{FuncLinkage, Kind, TypeId};
 
 /// Longest chain of typedefs, modifiers or array elements, and deepest nesting of anonymous members: those of real kernels
@@ -65,31 +65,26 @@ pub(super) struct NameIndex {
 impl NameIndex {
     fn build(btf: &Btf) -> Self {
         let count = btf.len();
-        let buckets = (count as usize).next_power_of_two();
+        // About as many as there are names: half of a kernel's types have one.
+        let buckets = (count as usize / 2).next_power_of_two();
         let mut index = NameIndex { heads: vec![0; buckets], chain: vec![0; count as usize + 1] };
         // From the last to the first, so that a search meets the first type of a name first.
-        for id in (1..=count).rev() {
-            let Some(name) = btf.name_offset(TypeId(id)).filter(|&name| name != 0) else { continue };
+        for (id, name) in btf.name_offsets_from_last().filter(|&(_, name)| name != 0) {
             let Some(name) = btf.string_bytes(name) else { continue };
             let bucket = index.bucket(name);
-            if let (Some(head), Some(next)) = (index.heads.get_mut(bucket), index.chain.get_mut(id as usize))
+            if let (Some(head), Some(next)) =
+                (index.heads.get_mut(bucket), index.chain.get_mut(id.0 as usize))
             {
-                *next = std::mem::replace(head, id);
+                *next = std::mem::replace(head, id.0);
             }
         }
         index
     }
 
-    /// The bucket of the name that ends at the first NUL.
-    ///
-    /// FNV-1a over the name's start: a kernel has 100,000 names, and the few that share 24 bytes share a bucket.
+    /// The bucket of the name that ends at the first NUL or with the bytes.
     fn bucket(&self, name: &[u8]) -> usize {
-        let start = name.iter().take(24).take_while(|&&byte| byte != 0);
-        let hash = start.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
         let mask = self.heads.len() - 1;
-        usize::try_from((hash >> 32) ^ (hash & 0xffff_ffff)).unwrap_or(0) & mask
+        usize::try_from(hash(name) >> 32).unwrap_or(0) & mask
     }
 
     fn candidates(&self, name: &str) -> impl Iterator<Item = TypeId> + '_ {
@@ -100,6 +95,44 @@ impl NameIndex {
             Some(TypeId(id.get()))
         })
     }
+}
+
+/// A number for the name that ends at the first NUL or with the bytes: 64 of them, since a hostile table could have every
+/// type point to one long name.
+///
+/// Eight bytes at a time: a kernel has 100,000 names.
+fn hash(name: &[u8]) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    /// 2^64 divided by the golden ratio: odd, without a pattern (Knuth, The Art of Computer Programming, 6.4).
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = 0u64;
+    let mut rest = name;
+    for _ in 0..8 {
+        let word = u64::from_le_bytes(match rest.split_first_chunk() {
+            Some((word, behind)) => {
+                rest = behind;
+                *word
+            }
+            None => last_word(std::mem::take(&mut rest)),
+        });
+        // The lowest bit that is set is the highest of the first NUL; above it a borrow may have set others.
+        let nul = word.wrapping_sub(ONES) & !word & HIGHS;
+        // The bits below it; all bits if there is no NUL.
+        let of_name = (nul & nul.wrapping_neg()).wrapping_sub(1);
+        hash = (hash.rotate_left(29) ^ word & of_name).wrapping_mul(MULTIPLIER);
+        if nul != 0 {
+            break;
+        }
+    }
+    hash
+}
+
+/// Fewer than eight bytes, and NULs behind them.
+fn last_word(bytes: &[u8]) -> [u8; 8] {
+    let mut word = [0; 8];
+    word.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte);
+    word
 }
 
 impl Btf {
@@ -113,16 +146,27 @@ impl Btf {
     pub fn find_all(&self, name: &str, kind: Kind) -> impl Iterator<Item = TypeId> {
         let index = self.names.get_or_init(|| NameIndex::build(self));
         index.candidates(name).filter(move |&id| {
-            self.record(id).is_some_and(|record| record.kind() == Some(kind) && self.is_named(&record, name))
+            let found = self.name_of(id, kind).and_then(|offset| self.string_bytes(offset));
+            let rest = found.and_then(|found| found.strip_prefix(name.as_bytes()));
+            rest.is_some_and(|rest| rest.first() == Some(&0))
         })
     }
 
     /// Every type of a kind that has a readable name, in order.
     pub fn named(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> {
         (1..=self.len()).map(TypeId).filter_map(move |id| {
-            let record = self.record(id).filter(|record| record.kind() == Some(kind))?;
-            let name = self.string(record.name).ok().filter(|name| !name.is_empty())?;
+            let name = self.string(self.name_of(id, kind)?).ok().filter(|name| !name.is_empty())?;
             Some((id, name))
+        })
+    }
+
+    /// Every type of a kind whose name starts so, in order.
+    pub fn starting(&self, kind: Kind, prefix: &str) -> impl Iterator<Item = (TypeId, &str)> {
+        (1..=self.len()).map(TypeId).filter_map(move |id| {
+            let offset = self.name_of(id, kind)?;
+            // Most names are not read beyond the first letter.
+            self.string_bytes(offset).filter(|name| name.starts_with(prefix.as_bytes()))?;
+            Some((id, self.string(offset).ok()?))
         })
     }
 
@@ -215,9 +259,9 @@ impl Btf {
         search.members(members, 0)
     }
 
-    fn is_named(&self, record: &Record<'_>, name: &str) -> bool {
-        let rest = self.string_bytes(record.name).and_then(|rest| rest.strip_prefix(name.as_bytes()));
-        rest.is_some_and(|rest| rest.first() == Some(&0))
+    /// The offset of a type's name if it is of this kind.
+    fn name_of(&self, id: TypeId, kind: Kind) -> Option<u32> {
+        self.name_and_kind(id).filter(|&(_, found)| found == Some(kind)).map(|(name, _)| name)
     }
 
     fn members(&self, id: TypeId) -> Result<Option<Members<'_>>, LookupError> {

@@ -177,10 +177,10 @@ pub enum Type<'a> {
 #[derive(Debug)]
 pub struct Btf {
     bytes: Vec<u8>,
-    types_end: usize,
+    types: Range<usize>,
     strings: Range<usize>,
-    /// Where each type's record starts in `bytes`; that of type 1 is first.
-    records: Vec<usize>,
+    /// Where each type's record starts in `types`; that of type 1 is first.
+    records: Vec<u32>,
     pub(super) names: OnceLock<NameIndex>,
 }
 
@@ -192,9 +192,8 @@ impl Btf {
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfReadError> {
         let bytes = bytes.into();
         let (types, strings) = sections(&bytes)?;
-        let types_end = types.end;
-        let records = find_records(&bytes, types)?;
-        Ok(Btf { bytes, types_end, strings, records, names: OnceLock::new() })
+        let records = find_records(bytes.get(types.clone()).unwrap_or_default())?;
+        Ok(Btf { bytes, types, strings, records, names: OnceLock::new() })
     }
 
     /// How many types there are, `void` not counted; ids go from 1 to this number.
@@ -229,6 +228,16 @@ impl Btf {
         rest.get(..end).and_then(|name| std::str::from_utf8(name).ok()).ok_or(error)
     }
 
+    /// The names' offsets, from the last type to the first; 0 for types without a name.
+    pub(super) fn name_offsets_from_last(&self) -> impl Iterator<Item = (TypeId, u32)> {
+        let types = self.bytes.get(self.types.clone()).unwrap_or_default();
+        let ids = (1..=self.len()).map(TypeId).rev();
+        let starts = self.records.iter().rev();
+        ids.zip(starts).map(|(id, &start)| {
+            (id, types.get(start as usize..).and_then(|record| word(record, 0)).unwrap_or(0))
+        })
+    }
+
     /// The strings from an offset on.
     pub(super) fn string_bytes(&self, offset: u32) -> Option<&[u8]> {
         self.bytes.get(self.strings.clone())?.get(offset as usize..)
@@ -238,14 +247,15 @@ impl Btf {
         Record::read(self.record_bytes(id)?)
     }
 
-    /// The offset of a type's name, without looking at the rest of its record.
-    pub(super) fn name_offset(&self, id: TypeId) -> Option<u32> {
-        word(self.record_bytes(id)?, 0)
+    /// The offset of a type's name and its kind, without looking at the rest of its record.
+    pub(super) fn name_and_kind(&self, id: TypeId) -> Option<(u32, Option<Kind>)> {
+        let record = self.record_bytes(id)?;
+        Some((word(record, 0)?, Kind::from_number(kind_number(word(record, 1)?))))
     }
 
     fn record_bytes(&self, id: TypeId) -> Option<&[u8]> {
         let index = usize::try_from(id.0.checked_sub(1)?).ok()?;
-        self.bytes.get(*self.records.get(index)?..self.types_end)
+        self.bytes.get(self.types.clone())?.get(*self.records.get(index)? as usize..)
     }
 
     fn decode<'a>(&'a self, id: TypeId, record: &Record<'a>) -> Result<Type<'a>, BtfReadError> {
@@ -303,10 +313,10 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (name, info, size_or_type) = (word(bytes, 0)?, word(bytes, 1)?, word(bytes, 2)?);
+        let (head, behind) = bytes.split_first_chunk::<TYPE_BYTES>()?;
+        let (name, info, size_or_type) = (word(head, 0)?, word(head, 1)?, word(head, 2)?);
         let mut record = Record { name, info, size_or_type, tail: &[] };
-        let tail_bytes = record.kind()?.tail_bytes(record.vlen() as usize);
-        record.tail = bytes.get(TYPE_BYTES..TYPE_BYTES + tail_bytes)?;
+        record.tail = behind.get(..record.kind()?.tail_bytes(record.vlen() as usize))?;
         Some(record)
     }
 
@@ -315,7 +325,7 @@ impl<'a> Record<'a> {
     }
 
     fn kind_number(&self) -> u32 {
-        self.info >> 24 & 0x1f
+        kind_number(self.info)
     }
 
     fn vlen(&self) -> u32 {
@@ -444,21 +454,31 @@ fn sections(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>), BtfReadError> 
     Ok((types, strings))
 }
 
-fn find_records(bytes: &[u8], types: Range<usize>) -> Result<Vec<usize>, BtfReadError> {
+fn find_records(types: &[u8]) -> Result<Vec<u32>, BtfReadError> {
     // A kernel's types take about 25 bytes each.
     let mut records = Vec::with_capacity(types.len() / 25);
-    let mut start = types.start;
-    while let Some(rest) = bytes.get(start..types.end).filter(|rest| !rest.is_empty()) {
-        let id = TypeId(u32::try_from(records.len() + 1).unwrap_or(u32::MAX));
-        if let Some(info) = word(rest, 1) {
-            let kind = info >> 24 & 0x1f;
-            Kind::from_number(kind).ok_or(BtfReadError::UnknownKind { id, kind })?;
-        }
-        let record = Record::read(rest).ok_or(BtfReadError::Truncated(id))?;
+    // The header gives the section's length in 32 bits, and a record that was read lies in it.
+    let mut start = 0u32;
+    while let Some(rest) = types.get(start as usize..).filter(|rest| !rest.is_empty()) {
+        let Some(record) = Record::read(rest) else { return Err(unreadable(records.len(), rest)) };
         records.push(start);
-        start += TYPE_BYTES + record.tail.len();
+        start += (TYPE_BYTES + record.tail.len()) as u32;
     }
     Ok(records)
+}
+
+/// Why bytes are no record, which would be the one after so many.
+fn unreadable(records: usize, bytes: &[u8]) -> BtfReadError {
+    let id = TypeId(u32::try_from(records + 1).unwrap_or(u32::MAX));
+    match word(bytes, 1).map(kind_number) {
+        Some(kind) if Kind::from_number(kind).is_none() => BtfReadError::UnknownKind { id, kind },
+        _ => BtfReadError::Truncated(id),
+    }
+}
+
+/// The number of the kind in a record's second word.
+fn kind_number(info: u32) -> u32 {
+    info >> 24 & 0x1f
 }
 
 /// The 32-bit word at an index.

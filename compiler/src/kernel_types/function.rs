@@ -182,7 +182,7 @@ impl KernelTypes {
     }
 }
 
-fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
+pub(super) fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
     match btf.get(id) {
         Ok(Type::Func { name, .. }) => Some(name),
         _ => None,

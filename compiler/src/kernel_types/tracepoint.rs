@@ -8,7 +8,7 @@
 //!   arguments. Mostly C is E. If not, C is a class whose function takes E's arguments: often only one does.
 //! - for system calls only `btf_trace_sys_enter` and `btf_trace_sys_exit`: `syscalls/sys_enter_X` exists if the call X does.
 
-use super::function::Unfound;
+use super::function::{Unfound, function_name};
 use super::types::Param;
 use super::{KernelTypes, bundled, convert, names};
 use crate::btf::{Btf, Kind, TypeId};
@@ -75,7 +75,7 @@ impl KernelTypes {
         if self.events.is_none() && btf.find(&format!("{RAW}{event}"), Kind::Typedef).is_none() {
             return Err(Unfound::Missing { near: self.near_tracepoints(category, event) });
         }
-        Ok(Tracepoint { record: Record::Class(classes(btf, event)) })
+        Ok(Tracepoint { record: Record::Class(self.classes(btf, event)) })
     }
 
     /// The arguments of a raw tracepoint, for `@raw_tracepoint("event")` (11.8).
@@ -131,6 +131,26 @@ impl KernelTypes {
         Some(events(list).any(|listed| listed == (category, event)))
     }
 
+    /// The records of the classes whose arguments an event has, by how much of their names they share.
+    fn classes(&self, btf: &Btf, event: &str) -> Vec<String> {
+        let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), Kind::Typedef)) else {
+            return Vec::new();
+        };
+        let fills = self.fills.get_or_init(|| btf.starting(Kind::Func, FILLS).map(|(id, _)| id).collect());
+        let mut found: Vec<&str> = fills
+            .iter()
+            .filter(|&&id| arguments(btf, Some(id)).as_ref() == Some(&wanted))
+            .filter_map(|&id| function_name(btf, id)?.strip_prefix(FILLS))
+            .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
+            .collect();
+        let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
+        // A class that is an event as well mostly has no other event.
+        let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), Kind::Typedef).is_some();
+        found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
+        found.dedup();
+        found.iter().map(|class| format!("{RECORD}{class}")).collect()
+    }
+
     fn syscall_event(
         &self,
         category: &str,
@@ -156,25 +176,6 @@ fn syscall_record(event: &str) -> Option<(&'static str, &str)> {
 
 fn events(list: &str) -> impl Iterator<Item = (&str, &str)> {
     list.lines().filter_map(|line| line.trim().split_once(':'))
-}
-
-/// The records of the classes whose arguments an event has, by how much of their names they share.
-fn classes(btf: &Btf, event: &str) -> Vec<String> {
-    let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), Kind::Typedef)) else {
-        return Vec::new();
-    };
-    let fills = btf.named(Kind::Func).filter_map(|(id, name)| Some((id, name.strip_prefix(FILLS)?)));
-    let mut found: Vec<&str> = fills
-        .filter(|&(id, _)| arguments(btf, Some(id)).as_ref() == Some(&wanted))
-        .map(|(_, class)| class)
-        .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
-        .collect();
-    let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
-    // A class that is an event as well mostly has no other event.
-    let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), Kind::Typedef).is_some();
-    found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
-    found.dedup();
-    found.iter().map(|class| format!("{RECORD}{class}")).collect()
 }
 
 /// The types of the parameters of a function; equal types have equal ids in a kernel's BTF.
