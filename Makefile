@@ -75,7 +75,7 @@ check: packages
 # measured one. It fails if one does not hold; `cargo bench --workspace --bench summary -- --json` says the same to
 # programs.
 bench: packages
-	@scripts/packages clang libbpf
+	@scripts/packages clang libbpf bpftool
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	@scripts/guest-cargo --version >/dev/null
 	$(CARGO) build --release --workspace

@@ -18,6 +18,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,10 +27,13 @@ use ks_benches::machine::Machine;
 use ks_benches::record::{self, Record};
 use ks_benches::twin::{self, Twin};
 use ks_compiler::kernel::{self, Checks, Listings};
+use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{Options, Target, parse};
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
+/// The running kernel's types.
+const OWN_TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Compilations of which the shortest counts.
 const COMPILATIONS: usize = 5;
 
@@ -43,6 +47,7 @@ fn main() -> Result<()> {
     libbpf_rs::set_print(None);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let work = tempfile::tempdir().context("cannot make a temporary folder")?;
+    write_header(work.path())?;
     all(&root, work.path())
 }
 
@@ -119,10 +124,26 @@ fn best<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, Duration)> {
     Ok((result.context("it was run")?, shortest))
 }
 
+/// As `ks` compiles: the kernel's types are read if the script asks about them.
+fn options() -> Options {
+    let kernel = KernelTypes::fetched(|| std::fs::read(OWN_TYPES).ok());
+    Options { kernel: Arc::new(kernel), ..Options::new("script") }
+}
+
+/// What C with `#include "vmlinux.h"` reads of the kernel's types.
+fn write_header(work: &Path) -> Result<()> {
+    let output = Command::new("bpftool")
+        .args(["btf", "dump", "file", OWN_TYPES, "format", "c"])
+        .output()
+        .context("cannot run bpftool: `scripts/packages bpftool` installs it")?;
+    ensure!(output.status.success(), "bpftool: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::write(work.join("vmlinux.h"), output.stdout).context("cannot write vmlinux.h")
+}
+
 /// The script to its object, as clang makes one of C.
 fn kernel_half(script: &Path) -> Result<Vec<u8>> {
     let text = std::fs::read(script)?;
-    let checked = parse("script.ks", &text, Options::new("script"))?.check();
+    let checked = parse("script.ks", &text, options())?.check();
     let hir = checked.hir.with_context(|| format!("{}: {:?}", script.display(), checked.diagnostics))?;
     let arch = Arch::HOST.context("the machine is none that plugins run on")?;
     let machine = kernel::Machine { checks: Checks::LastStage, listings: Listings::None, ..arch.into() };
@@ -136,7 +157,7 @@ fn kernel_half(script: &Path) -> Result<Vec<u8>> {
 /// The script to its plugin.
 fn plugin(script: &Path) -> Result<()> {
     let text = std::fs::read(script)?;
-    let mut checked = parse("script.ks", &text, Options::new("script"))?.check();
+    let mut checked = parse("script.ks", &text, options())?.check();
     if checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users()).is_err() {
         bail!("{}: {:?}", script.display(), checked.diagnostics);
     }
@@ -147,7 +168,9 @@ fn clang(source: &Path, work: &Path) -> Result<Vec<u8>> {
     let object = work.join("clang.o");
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let status = Command::new("clang")
-        .args(["-g", "-O2", "-mcpu=v3", "-target", "bpf", &headers, "-c"])
+        .args(["-g", "-O2", "-mcpu=v3", "-target", "bpf", &headers, "-I"])
+        .arg(work)
+        .arg("-c")
         .arg(source)
         .arg("-o")
         .arg(&object)

@@ -1,7 +1,11 @@
-/* What the programs of this folder share. */
+/* What the programs of this folder share; with KERNEL_TYPES, the kernel's own types. */
+#ifdef KERNEL_TYPES
+#include "vmlinux.h"
+#else
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <linux/bpf_perf_event.h>
+#endif
 #include <bpf/bpf_helpers.h>
 
 typedef __u8 u8;
@@ -23,6 +27,7 @@ char LICENSE[] SEC("license") = "GPL";
 		__uint(max_entries, entries); \
 	}
 
+#ifndef KERNEL_TYPES
 struct turns {
 	u64 opaque;
 } __attribute__((aligned(8)));
@@ -30,10 +35,46 @@ struct turns {
 extern int bpf_iter_num_new(struct turns *it, int start, int end) __ksym;
 extern int *bpf_iter_num_next(struct turns *it) __ksym;
 extern void bpf_iter_num_destroy(struct turns *it) __ksym;
+#endif
 
 #define MOST_TURNS (1 << 23)
 #define inlined static __attribute__((always_inline)) inline
 #define called static __attribute__((noinline))
+
+/* m[k] += v, as several CPUs may do at once, or an update that the kernel refused. */
+inlined void bump_or_count(void *map, const void *key, u64 by, u64 *refused)
+{
+	u64 *entry = bpf_map_lookup_elem(map, key);
+
+	if (entry) {
+		__sync_fetch_and_add(entry, by);
+		return;
+	}
+	if (bpf_map_update_elem(map, key, &by, BPF_NOEXIST) == 0)
+		return;
+	entry = bpf_map_lookup_elem(map, key);
+	if (entry)
+		__sync_fetch_and_add(entry, by);
+	else
+		__sync_fetch_and_add(refused, 1);
+}
+
+/* m[k] = v, or an update that the kernel refused. */
+inlined void set_or_count(void *map, const void *key, const void *value, u64 *refused)
+{
+	if (bpf_map_update_elem(map, key, value, BPF_ANY) < 0)
+		__sync_fetch_and_add(refused, 1);
+}
+
+/* The number of a stack; there is none of user space for a task of the kernel. */
+inlined i64 stack_or_count(void *ctx, void *map, u64 flags, u64 *refused)
+{
+	i64 id = bpf_get_stackid(ctx, map, flags);
+
+	if (id < 0 && id != -14)
+		__sync_fetch_and_add(refused, 1);
+	return id;
+}
 
 /* m[k] += v, as several CPUs may do at once. */
 inlined void bump(void *map, const void *key, u64 by)

@@ -28,13 +28,17 @@ pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The script of the same name: beside it, a case of the compiler's tests, or an example.
+/// The script of the same name: beside it, an example, or a case of the compiler's tests.
 ///
 /// # Errors
 /// If there is none.
 pub fn script(root: &Path, name: &str) -> Result<PathBuf> {
-    let folders = ["benches/c", "compiler/tests/kernel/cases", "examples/perf", "examples/net"];
-    let mut files = folders.iter().map(|folder| root.join(folder).join(format!("{name}.ks")));
+    const EXAMPLES: [&str; 5] = ["perf", "net", "trace", "state", "testing"];
+    let folders = EXAMPLES.map(|folder| format!("examples/{folder}"));
+    let folders = std::iter::once("benches/c")
+        .chain(folders.iter().map(String::as_str))
+        .chain(["compiler/tests/kernel/cases"]);
+    let mut files = folders.map(|folder| root.join(folder).join(format!("{name}.ks")));
     files.find(|file| file.exists()).with_context(|| format!("no script for {name}.c"))
 }
 

@@ -1,6 +1,6 @@
 //! Functions: the walk over a body.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::names::Symbol;
 use super::prescan::Prescan;
@@ -63,7 +63,7 @@ impl Checker<'_> {
         body.params = function
             .params
             .iter()
-            .zip(types)
+            .zip(types.iter().copied())
             .map(|(param, ty)| body.declare_local(&param.name, ty))
             .collect();
         let mut block = Vec::new();
@@ -78,6 +78,8 @@ impl Checker<'_> {
         body.finish(function, &mut block);
         let Body { locals, params, .. } = body;
         let system_call = self.system_call(&target);
+        let given = self.given_objects(kind, &target, &function.name.name, &types);
+        let objects = params.iter().zip(given).filter_map(|(local, given)| given.then_some(*local)).collect();
         read_form::choose(&mut block);
         hir::Function {
             name,
@@ -90,6 +92,7 @@ impl Checker<'_> {
             body: block,
             throws: false,
             system_call,
+            objects,
         }
     }
 }
@@ -107,6 +110,7 @@ fn unusable(name: String, span: Span, ret: TypeId) -> hir::Function {
         body: Vec::new(),
         throws: false,
         system_call: None,
+        objects: BTreeSet::new(),
     }
 }
 

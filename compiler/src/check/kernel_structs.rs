@@ -4,6 +4,7 @@ use super::Checker;
 use super::names::Symbol;
 use crate::ast;
 use crate::diag::Diagnostic;
+use crate::hir::KernelMember;
 use crate::kernel_types::{KernelType, Member, Pointee, Spelling};
 use crate::types::{Field, IntType, StructDef, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -82,11 +83,9 @@ impl Checker<'_> {
         let scalar = self.types.scalar(ty).is_some();
         let real_scalar = real.ty.scalar().is_some() || matches!(real.ty, KernelType::Pointer(_));
         if real.bitfield.is_none() && scalar == real_scalar {
-            if let Some((bytes, signed)) = real.ty.scalar()
-                && let Some(real) = self.int_of(bytes, signed).and_then(|ty| self.types.int(ty))
-            {
-                self.kernel_members.members.insert((id, index), real);
-            }
+            let int = real.ty.scalar().and_then(|(bytes, signed)| self.int_of(bytes, signed));
+            let int = int.and_then(|ty| self.types.int(ty));
+            self.keep_member(id, index, real, int);
             return true;
         }
         let (declared, found) = (self.types.name(ty), describe(real));
@@ -111,7 +110,24 @@ impl Checker<'_> {
         };
         let fields = &mut self.types.struct_mut(id).fields;
         fields.push(Field { name: name.name.clone(), ty, default: None, docs: String::new() });
-        Some(fields.len() - 1)
+        let index = fields.len() - 1;
+        self.keep_member(id, index, real, None);
+        Some(index)
+    }
+
+    /// `int`: what it is if the script may have declared another integer.
+    fn keep_member(&mut self, id: StructId, index: usize, real: &Member, int: Option<IntType>) {
+        let mut element = &real.ty;
+        while let KernelType::Array { element: inner, .. } = element {
+            element = inner;
+        }
+        let member = KernelMember {
+            int,
+            is_enum: matches!(element, KernelType::Enum { .. }),
+            is_pointer: matches!(element, KernelType::Pointer(_) | KernelType::Function),
+            in_union: real.in_union,
+        };
+        self.kernel_members.members.insert((id, index), member);
     }
 
     fn report_no_member(&mut self, structure: &str, name: &ast::Ident, declared: bool) {

@@ -39,6 +39,7 @@ mod matching;
 mod member;
 mod modules;
 mod names;
+mod objects;
 mod operator;
 mod options;
 mod perf;

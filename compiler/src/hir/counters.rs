@@ -15,6 +15,8 @@
 //!
 //! The kernel half reads a counter as it is ([`super::KernelBuiltin::ReadCounter`]).
 
+use std::collections::BTreeSet;
+
 use super::visit_mut::{self, VisitorMut};
 use super::{
     Counter, CounterId, Expr, ExprKind, Function, FunctionKind, Global, GlobalId, Half, Hir, Place,
@@ -65,6 +67,7 @@ pub fn rewrite(hir: &mut Hir) {
         body,
         throws: false,
         system_call: None,
+        objects: BTreeSet::new(),
     }));
 }
 

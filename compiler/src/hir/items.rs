@@ -1,6 +1,6 @@
 //! What is declared at top level.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Block, Expr, FuncId, ImplId, LocalId, MapId};
 use crate::index::IndexVec;
@@ -212,6 +212,8 @@ pub struct Function {
     pub throws: bool,
     /// What a probe on `sys_NAME` is really put on.
     pub system_call: Option<SystemCall>,
+    /// Parameters that point to objects of the kernel, of exactly the types that it says.
+    pub objects: BTreeSet<LocalId>,
 }
 
 /// The function of the kernel behind `sys_NAME` in a probe.

@@ -106,8 +106,21 @@ pub struct KernelStructs {
     pub unions: BTreeSet<StructId>,
     /// Those that have no name but that of a typedef.
     pub typedefs: BTreeSet<StructId>,
-    /// The integers that members really are which the script declares as others, by their positions.
-    pub members: BTreeMap<(StructId, usize), IntType>,
+    /// What members really are, by their positions, as far as the kernel's types are known.
+    pub members: BTreeMap<(StructId, usize), KernelMember>,
+}
+
+/// What a member of a struct of the kernel really is, whatever the script declares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KernelMember {
+    /// The integer, where the script may have declared another one.
+    pub int: Option<IntType>,
+    /// An enum, or an array of them.
+    pub is_enum: bool,
+    /// A pointer, or an array of them.
+    pub is_pointer: bool,
+    /// Others lie over it.
+    pub in_union: bool,
 }
 
 /// Predeclared types.

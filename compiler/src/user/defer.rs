@@ -7,6 +7,8 @@
 //! A record lies in the frame of its function, or, if the `defer` stands in a loop, in the heap. A function that defers
 //! runs what it has put on the list when it is left; `exit` runs all.
 
+use std::collections::BTreeSet;
+
 use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
@@ -125,6 +127,7 @@ impl FnCx<'_, '_> {
             body: vec![Stmt { kind: StmtKind::Expr(call), span }],
             throws: false,
             system_call: None,
+            objects: BTreeSet::new(),
         };
         let defined = self.cx.module.declare(function.name.clone(), &[ValType::I32], &[]);
         let homes = offsets.iter().map(|offset| Home::Memory(Addr::of(Var(0)).plus(*offset))).collect();

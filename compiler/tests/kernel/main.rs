@@ -7,6 +7,7 @@ mod bpffs;
 mod kernel;
 mod load;
 mod machine;
+mod members;
 mod run;
 mod text;
 

@@ -73,6 +73,75 @@ fn traced_raw_tracepoint_arguments() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
+/// Members of arguments are loaded like memory; what was handed to a function is a number, and its members are read by
+/// helpers: both give the same.
+#[test]
+fn traced_members_are_the_same_however_they_are_read() {
+    let script = r#"
+        var switches: u64 = 0
+        var differ: u64 = 0
+        var strange: u64 = 0
+
+        @helper
+        fn differs(task: *task_struct, pid: i32, start: u64, leader: *task_struct) -> bool {
+            return task->pid != pid || task->start_time != start || task->group_leader != leader
+        }
+
+        @helper
+        fn differs_more(task: *task_struct, policy: u32, letter: char, queued: u8, after: *list_head) -> bool {
+            return task->policy != policy || task->comm[1] != letter || task->se.on_rq != queued
+                || task->tasks.next != after
+        }
+
+        @raw_tracepoint("sched_switch")
+        fn ktmembers(preempt: bool, prev: *task_struct, next: *task_struct) -> i32 {
+            var leader = prev->group_leader
+            if (differs(prev, prev->pid, prev->start_time, leader)) {
+                differ += 1
+            }
+            if (differs_more(prev, prev->policy, prev->comm[1], prev->se.on_rq, prev->tasks.next)) {
+                differ += 1
+            }
+            if ((leader as u64) % 8 != 0 || leader == null) {
+                strange += 1
+            }
+            // The verifier would not multiply a pointer.
+            if ((prev->group_leader as u64) * 2 != (leader as u64) * 2) {
+                strange += 1
+            }
+            switches += 1
+            return 0
+        }
+
+        /// Set anew, a parameter is another pointer.
+        @raw_tracepoint("sched_switch")
+        fn ktchanged(preempt: bool, prev: *task_struct, next: *task_struct) -> i32 {
+            var before = prev->pid
+            if (before != next->pid) {
+                prev = next
+            }
+            if (prev->pid != next->pid) {
+                strange += 1
+            }
+            return 0
+        }
+
+        fn main() -> i32 {
+            if (attach(load(ktmembers), "", 0) != 0 || attach(load(ktchanged), "", 0) != 0) {
+                return 1
+            }
+            waited(100)
+            print("switches {} differ {} strange {}", switches, differ, strange)
+            if (switches < 20 || differ != 0 || strange != 0) {
+                return 2
+            }
+            return 0
+        }
+    "#;
+    let ran = run("members", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
 /// `sigset_t` is a typedef of a struct without a name. A task begins with its flags, so the first word is compared with those.
 #[test]
 fn traced_a_struct_that_only_a_typedef_names() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{Block, Slot, Type};
+use super::super::mir::{Block, Slot, Type, Value};
 use super::defer::Deferred;
 use super::errors::{Handler, Thrown};
 use super::memory::{Addr, Base};
@@ -43,6 +43,8 @@ pub(super) struct Activation<'a> {
     pub fixed: BTreeSet<LocalId>,
     /// The objects of the kernel that locals point to, as far as local storage may ask.
     pub objects: BTreeMap<LocalId, KernelObject>,
+    /// Parameters of a program that point to objects of the kernel, whose members are read like memory: objects or null.
+    pub given: BTreeMap<LocalId, Value>,
     /// How many loops are around the function.
     pub outer_loops: usize,
     /// The scope of its body.
@@ -77,6 +79,7 @@ impl<'a> Activation<'a> {
             lasting: exposed.union(&temporaries).copied().collect(),
             exposed,
             objects: BTreeMap::new(),
+            given: BTreeMap::new(),
             outer_loops: outside.loops,
             scope: outside.scope,
             handlers: Vec::new(),

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, CoreType};
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
-use super::{Lower, Lowerer, U64, arithmetic, impossible};
+use super::storage::KernelObject;
+use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::REGISTERS;
-use crate::hir::{Expr, ExprKind, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, LocalId, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -35,6 +36,10 @@ pub(super) struct KernelPart<'p> {
     pub ty: TypeId,
     /// What a scalar really is.
     real: Option<IntType>,
+    /// Whether it really is a pointer, or an array of them.
+    is_pointer: bool,
+    /// Whether something else lies over it.
+    in_union: bool,
 }
 
 /// Records of system calls are the same in every kernel: they need no correction.
@@ -71,17 +76,28 @@ impl Lowerer<'_> {
                         index: None,
                         ty: base.ty,
                         real: None,
+                        is_pointer: false,
+                        in_union: false,
                     },
                     _ => self.kernel_part(base).filter(|part| part.index.is_none())?,
                 };
                 let member = self.types().struct_def(id).fields.get(*field)?;
-                let real = self.hir.kernel_structs.members.get(&(id, *field)).copied();
-                let ty = match real {
+                let real = self.hir.kernel_structs.members.get(&(id, *field)).copied().unwrap_or_default();
+                let ty = match real.int {
+                    Some(IntType { bits, signed }) if real.is_enum => {
+                        CoreType::Enum { bytes: u32::from(bits) / 8, signed }
+                    }
                     Some(int) => CoreType::Int { bytes: int.bytes() as u32, signed: int.signed },
-                    None => self.core_type(member.ty)?,
+                    None => self.core_type(member.ty, real.is_enum)?,
                 };
                 part.field.steps.push(CoreStep::Member(member.name.clone(), ty));
-                Some(KernelPart { ty: place.ty, real, ..part })
+                Some(KernelPart {
+                    ty: place.ty,
+                    real: real.int,
+                    is_pointer: real.is_pointer,
+                    in_union: part.in_union || real.in_union || self.hir.kernel_structs.unions.contains(&id),
+                    ..part
+                })
             }
             PlaceKind::Index { base, index } => {
                 let mut part = self.kernel_part(base).filter(|part| part.index.is_none())?;
@@ -105,23 +121,69 @@ impl Lowerer<'_> {
         CoreComposite { name, is_union, is_typedef }
     }
 
-    fn core_type(&self, ty: TypeId) -> Option<CoreType> {
+    /// The type of a member; of numbers BTF says whether they are those of an enum.
+    fn core_type(&self, ty: TypeId, is_enum: bool) -> Option<CoreType> {
         Some(match *self.types().kind(ty) {
             TypeKind::Ptr(_) | TypeKind::Fn(..) => CoreType::Pointer,
             TypeKind::Array(element, len) => {
-                CoreType::Array(Box::new(self.core_type(element)?), u32::try_from(len).ok()?)
+                CoreType::Array(Box::new(self.core_type(element, is_enum)?), u32::try_from(len).ok()?)
             }
             TypeKind::Struct(id) => CoreType::Composite(self.composite(id)),
             _ => {
                 let int = self.types().scalar(ty)?;
-                CoreType::Int { bytes: int.bytes() as u32, signed: int.signed }
+                let (bytes, signed) = (int.bytes() as u32, int.signed);
+                if is_enum { CoreType::Enum { bytes, signed } } else { CoreType::Int { bytes, signed } }
             }
         })
+    }
+
+    /// Keeps a parameter as an object, besides as a number, if it is set nowhere else and its members may be read like
+    /// memory.
+    pub(super) fn keep_given(&mut self, local: LocalId, context: Value, offset: i16) {
+        let is_set_once = self.active.fixed.contains(&local) && !self.active.exposed.contains(&local);
+        if is_set_once && self.active.source.objects.contains(&local) {
+            let object = self.object_value(KernelObject::Word(context, offset));
+            self.active.given.insert(local, object);
+        }
+    }
+
+    /// Reads a scalar part of an object that the program was given: one load, or 0 where the pointer is null.
+    ///
+    /// Not in loops: what becomes a function of its own may get the pointer as a number.
+    fn read_given(&mut self, part: &KernelPart<'_>, int: IntType) -> Option<Value> {
+        let ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) = part.pointer.kind else {
+            return None;
+        };
+        let object = *self.active.given.get(&local)?;
+        // Of what lies over each other the verifier sees the first.
+        if part.index.is_some() || part.in_union || !self.loops.is_empty() {
+            return None;
+        }
+        let (miss, join) = (self.builder.block(), self.builder.block());
+        let result = self.builder.param(join, int_type(int));
+        let base = self.non_null(object, miss);
+        let value = if part.is_pointer {
+            let ty = Type::Ptr(Origin::ObjectOrNull);
+            let field = Arc::new(part.field.clone());
+            let pointer = self.builder.value(ty, Op::LoadField { size: Size::DW, base, field });
+            self.builder.value(Type::I64, Op::Address(pointer))
+        } else {
+            self.record_scalar(base, part.field.clone(), part.real, int)
+        };
+        self.builder.jump_with(join, value);
+        self.builder.switch_to_sealed(miss);
+        let zero = self.builder.constant(int_type(int), 0);
+        self.builder.jump_with(join, zero);
+        self.builder.switch_to_sealed(join);
+        Some(result)
     }
 
     /// Reads a scalar part, as a value of the place's type.
     pub(super) fn read_kernel_scalar(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Value> {
         let int = if self.is_pointer(part.ty) { U64 } else { self.int(part.ty, span)? };
+        if let Some(value) = self.read_given(part, int) {
+            return Ok(value);
+        }
         let base = self.scalar(part.pointer)?;
         if self.builder.ty(base) == Type::Ptr(Origin::Context) {
             return self.read_record(base, part, int, span);

@@ -49,6 +49,7 @@ impl<'a> Lowerer<'a> {
                     if self.is_given_objects() {
                         self.keep_object(*local, KernelObject::Word(context, first + word_offset(index)));
                     }
+                    self.keep_given(*local, context, first + word_offset(index));
                     let word = self.context_word(context, first + word_offset(index));
                     self.bind_word(*local, word)?;
                 }

@@ -95,7 +95,7 @@ impl Lowerer<'_> {
         Ok(Some(KernelObject::Read(result)))
     }
 
-    fn object_value(&mut self, object: KernelObject) -> Value {
+    pub(super) fn object_value(&mut self, object: KernelObject) -> Value {
         let ty = Type::Ptr(Origin::ObjectOrNull);
         match object {
             KernelObject::Word(base, offset) => {

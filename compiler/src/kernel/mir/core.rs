@@ -16,8 +16,15 @@ pub struct CoreComposite {
 /// What a member is, as far as the loader compares it with the kernel's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CoreType {
-    /// An integer, an enum or a bool.
+    /// An integer or a bool.
     Int {
+        /// 1, 2, 4 or 8.
+        bytes: u32,
+        /// It has a sign.
+        signed: bool,
+    },
+    /// An enum.
+    Enum {
         /// 1, 2, 4 or 8.
         bytes: u32,
         /// It has a sign.
@@ -101,7 +108,7 @@ impl CoreTypes {
     /// The bytes of a type.
     pub fn bytes(&self, ty: &CoreType) -> u32 {
         match ty {
-            CoreType::Int { bytes, .. } => *bytes,
+            CoreType::Int { bytes, .. } | CoreType::Enum { bytes, .. } => *bytes,
             CoreType::Pointer => 8,
             CoreType::Array(element, len) => self.bytes(element).saturating_mul(*len),
             CoreType::Composite(composite) => self.composite_bytes(composite),
@@ -117,7 +124,7 @@ impl CoreTypes {
     fn align(&self, ty: &CoreType) -> u32 {
         match ty {
             CoreType::Array(element, _) => self.align(element),
-            CoreType::Int { bytes, .. } => *bytes,
+            CoreType::Int { bytes, .. } | CoreType::Enum { bytes, .. } => *bytes,
             CoreType::Pointer | CoreType::Composite(_) => 8,
         }
     }

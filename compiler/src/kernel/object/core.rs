@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreType, CoreTypes};
 use super::super::mir::{self, Op};
 use crate::bpf::InsnIndex;
-use crate::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, TypeId};
+use crate::btf::{BtfBuilder, CoreRelo, CoreReloKind, IntEncoding, Member, Signedness, TypeId};
 
 /// The members that an object uses, and their types in it.
 #[derive(Debug, Default)]
@@ -77,6 +77,11 @@ impl Core {
                 let (sign, encoding) =
                     if *signed { ('i', IntEncoding::Signed) } else { ('u', IntEncoding::Unsigned) };
                 btf.int(&format!("{sign}{}", 8 * bytes), *bytes, encoding)
+            }
+            // The loader takes any enum for one without a name.
+            CoreType::Enum { bytes, signed } => {
+                let sign = if *signed { Signedness::Signed } else { Signedness::Unsigned };
+                btf.enumeration("", *bytes, sign, &[])
             }
             CoreType::Pointer => btf.ptr(TypeId::VOID),
             CoreType::Array(element, len) => {

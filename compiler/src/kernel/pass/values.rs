@@ -18,7 +18,7 @@ use super::flow::Flow;
 use super::turns::Turns;
 use super::{Replacements, note};
 use crate::index::{FastMap, Id, IndexVec, Lists};
-use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Terminator, Type, Value, WaysIn};
+use crate::kernel::mir::{BinaryOp, Block, Function, Inst, Op, Origin, Terminator, Type, Value, WaysIn};
 
 /// Runs the pass.
 pub fn run(function: &mut Function, flow: &Flow) -> Changes {
@@ -287,10 +287,20 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether two of them with the same operands are one. Members of the kernel's objects may change between them.
+    fn is_shared(&self, op: &Op) -> bool {
+        let of_object = |base: Value| self.function.values[base] == Type::Ptr(Origin::Object);
+        match op {
+            Op::Load { .. } | Op::Call { .. } => false,
+            Op::LoadField { base, .. } => !of_object(*base),
+            _ => op.is_pure(),
+        }
+    }
+
     fn keep(&mut self, inst: &mut Inst, block: Block) -> bool {
         inst.op.map_operands(&mut |value| self.noted_operand(value));
         let Some(result) = inst.result else { return true };
-        if !is_shared(&inst.op) {
+        if !self.is_shared(&inst.op) {
             note(&mut self.ops, result, &inst.op);
             return true;
         }
@@ -454,9 +464,4 @@ fn shows_bounds(op: &Op) -> bool {
         op,
         Op::Below { .. } | Op::Narrow { signed: false, .. } | Op::Binary(BinaryOp::And | BinaryOp::LShr, ..)
     )
-}
-
-/// Whether two of them with the same operands are one.
-fn is_shared(op: &Op) -> bool {
-    op.is_pure() && !matches!(op, Op::Load { .. } | Op::Call { .. })
 }

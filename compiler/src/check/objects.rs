@@ -1,0 +1,64 @@
+//! Which parameters of a program point to objects of the kernel that the verifier lets it read like its own memory (3.7).
+//!
+//! These are pointers to structs in the arguments of raw tracepoints and of methods of struct_ops, if the script gives them
+//! the types that the kernel's BTF does. Arguments of other functions of the kernel may point into a process: BTF does not
+//! tell, unless clang built the kernel. Such an address is looked at in each run.
+//!
+//! Source: kernel/bpf/btf.c, `btf_ctx_access`, net/ipv4/bpf_tcp_ca.c, `bpf_tcp_ca_is_valid_access` (v6.12).
+
+use super::Checker;
+use crate::hir::{FunctionKind, ProgramKind, Target};
+use crate::kernel_types::{KernelType, OpsMemberKind, Param, Pointee};
+use crate::types::{StructOrigin, TypeId, TypeKind};
+
+/// Arguments that the verifier takes for pointers to a larger struct, which begins with the one that BTF says: in methods
+/// of the first, the second for the third.
+const LARGER: [(&str, &str, &str); 1] = [("tcp_congestion_ops", "tcp_sock", "sock")];
+
+impl Checker<'_> {
+    /// For each parameter of a function of a name, whether it is such a pointer.
+    pub(super) fn given_objects(
+        &self,
+        kind: FunctionKind,
+        target: &Target,
+        name: &str,
+        params: &[TypeId],
+    ) -> Vec<bool> {
+        let (given, table) = match (kind, target) {
+            (FunctionKind::Program(ProgramKind::RawTracepoint), Target::Name(event)) => {
+                (self.kernel().raw_tracepoint(event).unwrap_or_default(), "")
+            }
+            (FunctionKind::Method(id), _) => {
+                let table = self.impls[id].ops.as_str();
+                (self.method_parameters(table, name), table)
+            }
+            _ => return Vec::new(),
+        };
+        params
+            .iter()
+            .zip(given)
+            .map(|(declared, given)| self.is_same_object(*declared, &given.ty, table))
+            .collect()
+    }
+
+    /// None if the kernel's own types do not tell.
+    fn method_parameters(&self, table: &str, name: &str) -> Vec<Param> {
+        let found = self.kernel().struct_ops(table).filter(|found| found.from_btf);
+        match found.as_ref().and_then(|found| found.member(name)).map(|member| &member.kind) {
+            Some(OpsMemberKind::Function(proto)) => proto.params.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_same_object(&self, declared: TypeId, given: &KernelType, table: &str) -> bool {
+        let (TypeKind::Ptr(to), KernelType::Pointer(Pointee::Struct(given))) =
+            (self.types.kind(declared), given)
+        else {
+            return false;
+        };
+        let TypeKind::Struct(id) = self.types.kind(*to) else { return false };
+        let declared = self.types.struct_def(*id);
+        let is_larger = LARGER.contains(&(table, declared.name.as_str(), given.as_str()));
+        declared.origin == StructOrigin::Kernel && (declared.name == *given || is_larger)
+    }
+}
