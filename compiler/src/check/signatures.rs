@@ -162,11 +162,11 @@ impl Checker<'_> {
         };
         let record = declared.filter(|name| name.starts_with("trace_event_raw_"));
         let found = self.kernel().tracepoint(category, event);
-        let likely = found.as_ref().ok().and_then(|found| found.record.likely()).map(str::to_owned);
-        let likely = likely.unwrap_or_else(|| format!("trace_event_raw_{event}"));
-        let form = format!("(ctx: *{likely}) -> i32");
         let integer = self.types.int(signature.ret).is_some() || signature.ret == self.types.common().void;
         let Some(record) = record.filter(|_| integer) else {
+            let likely = found.ok().and_then(|found| self.kernel().likely_record(&found, event));
+            let likely = likely.unwrap_or_else(|| format!("trace_event_raw_{event}"));
+            let form = format!("(ctx: *{likely}) -> i32");
             self.report_signature(function, ProgramKind::Tracepoint, &form);
             return;
         };

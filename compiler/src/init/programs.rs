@@ -153,9 +153,9 @@ fn tracepoint(category: &str, event: &str, kernel: &KernelTypes) -> Result<Scrip
     let target = format!("{category}/{event}");
     let found =
         kernel.tracepoint(category, event).map_err(|why| InitError::unfound(why, "event", &target))?;
-    let record = found.record.likely().ok_or_else(|| InitError::NeedsBtf(target.clone()))?;
+    let record = kernel.likely_record(&found, event).ok_or_else(|| InitError::NeedsBtf(target.clone()))?;
     let declarations =
-        header::structures(record, kernel).ok_or_else(|| InitError::NeedsBtf(target.clone()))?;
+        header::structures(&record, kernel).ok_or_else(|| InitError::NeedsBtf(target.clone()))?;
     let program = Program {
         note: None,
         attribute: format!("@tracepoint(\"{target}\")"),

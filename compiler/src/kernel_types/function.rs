@@ -182,7 +182,7 @@ impl KernelTypes {
     }
 }
 
-pub(super) fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
+fn function_name(btf: &Btf, id: TypeId) -> Option<&str> {
     match btf.get(id) {
         Ok(Type::Func { name, .. }) => Some(name),
         _ => None,

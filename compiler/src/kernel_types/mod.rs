@@ -39,8 +39,6 @@ pub struct KernelTypes {
     events: Lazy<String>,
     /// The functions with the tag `bpf_kfunc`.
     kfuncs: OnceLock<HashSet<TypeId>>,
-    /// The functions that fill the records of tracepoints.
-    fills: OnceLock<Vec<TypeId>>,
     /// The author named this kernel; else it is the one that happens to run here.
     chosen: bool,
 }
@@ -73,13 +71,7 @@ impl KernelTypes {
     /// What is the same for every kernel: used when there is no BTF.
     #[must_use]
     pub fn bundled() -> KernelTypes {
-        KernelTypes {
-            btf: lazy(|| None),
-            events: lazy(|| None),
-            kfuncs: OnceLock::new(),
-            fills: OnceLock::new(),
-            chosen: false,
-        }
+        KernelTypes { btf: lazy(|| None), events: lazy(|| None), kfuncs: OnceLock::new(), chosen: false }
     }
 
     /// Adds the kernel's list of events, the text of tracefs' `available_events`, got at the first question about an event:

@@ -8,7 +8,7 @@
 //!   arguments. Mostly C is E. If not, C is a class whose function takes E's arguments: often only one does.
 //! - for system calls only `btf_trace_sys_enter` and `btf_trace_sys_exit`: `syscalls/sys_enter_X` exists if the call X does.
 
-use super::function::{Unfound, function_name};
+use super::function::Unfound;
 use super::types::Param;
 use super::{KernelTypes, bundled, convert, names};
 use crate::btf::{Btf, Kind, TypeId};
@@ -31,19 +31,9 @@ pub struct Tracepoint {
 pub enum Record {
     /// This one; a program that declares another is wrong (`KS0510`).
     Struct(String),
-    /// One of a class. Any struct may be declared; these have the right arguments, the likeliest first.
-    Class(Vec<String>),
-}
-
-impl Record {
-    /// The struct to use if the author did not choose one.
-    #[must_use]
-    pub fn likely(&self) -> Option<&str> {
-        match self {
-            Record::Struct(name) => Some(name),
-            Record::Class(names) => names.first().map(String::as_str),
-        }
-    }
+    /// One of a class, of which BTF does not tell for sure. Any struct may be declared: [`KernelTypes::class_records`] are
+    /// those with the right arguments.
+    Class,
 }
 
 impl KernelTypes {
@@ -75,7 +65,38 @@ impl KernelTypes {
         if self.events.is_none() && btf.find(&format!("{RAW}{event}"), Kind::Typedef).is_none() {
             return Err(Unfound::Missing { near: self.near_tracepoints(category, event) });
         }
-        Ok(Tracepoint { record: Record::Class(self.classes(btf, event)) })
+        Ok(Tracepoint { record: Record::Class })
+    }
+
+    /// The record of an event if the author did not choose one.
+    #[must_use]
+    pub fn likely_record(&self, found: &Tracepoint, event: &str) -> Option<String> {
+        match &found.record {
+            Record::Struct(name) => Some(name.clone()),
+            Record::Class => self.class_records(event).into_iter().next(),
+        }
+    }
+
+    /// The records of the classes whose arguments an event has, by how much of their names they share. It goes through all
+    /// types.
+    #[must_use]
+    pub fn class_records(&self, event: &str) -> Vec<String> {
+        let Some(btf) = self.btf() else { return Vec::new() };
+        let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), Kind::Typedef)) else {
+            return Vec::new();
+        };
+        let mut found: Vec<&str> = btf
+            .starting(Kind::Func, FILLS)
+            .filter(|&(id, _)| arguments(btf, Some(id)).as_ref() == Some(&wanted))
+            .filter_map(|(_, name)| name.strip_prefix(FILLS))
+            .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
+            .collect();
+        let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
+        // A class that is an event as well mostly has no other event.
+        let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), Kind::Typedef).is_some();
+        found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
+        found.dedup();
+        found.iter().map(|class| format!("{RECORD}{class}")).collect()
     }
 
     /// The arguments of a raw tracepoint, for `@raw_tracepoint("event")` (11.8).
@@ -129,26 +150,6 @@ impl KernelTypes {
     fn listed(&self, category: &str, event: &str) -> Option<bool> {
         let list = self.events.as_ref()?;
         Some(events(list).any(|listed| listed == (category, event)))
-    }
-
-    /// The records of the classes whose arguments an event has, by how much of their names they share.
-    fn classes(&self, btf: &Btf, event: &str) -> Vec<String> {
-        let Some(wanted) = arguments(btf, btf.find(&format!("{RAW}{event}"), Kind::Typedef)) else {
-            return Vec::new();
-        };
-        let fills = self.fills.get_or_init(|| btf.starting(Kind::Func, FILLS).map(|(id, _)| id).collect());
-        let mut found: Vec<&str> = fills
-            .iter()
-            .filter(|&&id| arguments(btf, Some(id)).as_ref() == Some(&wanted))
-            .filter_map(|&id| function_name(btf, id)?.strip_prefix(FILLS))
-            .filter(|class| btf.find_struct(&format!("{RECORD}{class}")).is_some())
-            .collect();
-        let shared = |class: &str| class.bytes().zip(event.bytes()).take_while(|(a, b)| a == b).count();
-        // A class that is an event as well mostly has no other event.
-        let is_event = |class: &str| btf.find(&format!("{RAW}{class}"), Kind::Typedef).is_some();
-        found.sort_by_key(|class| (is_event(class), std::cmp::Reverse(shared(class)), *class));
-        found.dedup();
-        found.iter().map(|class| format!("{RECORD}{class}")).collect()
     }
 
     fn syscall_event(

@@ -113,9 +113,10 @@ fn an_event_has_a_record() {
     assert_eq!(record("syscalls", "sys_enter_openat"), own("trace_event_raw_sys_enter"));
     assert_eq!(record("syscalls", "sys_exit_getpid"), own("trace_event_raw_sys_exit"));
     // An event of a class: its arguments tell the class, and of two with these arguments the name does.
-    let wakeup = record("sched", "sched_wakeup").expect("every kernel has it");
-    assert_eq!(wakeup.likely(), Some("trace_event_raw_sched_wakeup_template"));
-    assert!(matches!(wakeup, Record::Class(_)));
+    let wakeup = KERNEL.tracepoint("sched", "sched_wakeup").expect("every kernel has it");
+    let likely = KERNEL.likely_record(&wakeup, "sched_wakeup");
+    assert_eq!(likely.as_deref(), Some("trace_event_raw_sched_wakeup_template"));
+    assert_eq!(wakeup.record, Record::Class);
 
     let near = |category, event| match KERNEL.tracepoint(category, event) {
         Err(Unfound::Missing { near }) => near,
