@@ -265,6 +265,55 @@ fn traced_another_target_than_the_attribute_is_refused() {
     assert!(ran.stderr.contains("`sched_wakeup` is no target for `ktother`"), "{ran:#?}");
 }
 
+/// A header gives names only: what it says of the types of members may be wrong.
+#[test]
+fn traced_members_are_read_right_despite_a_wrong_header() {
+    let header = "struct task_struct { group_leader: u32, real_parent: u64, pid: i64, prio: i16 }";
+    let script = r#"
+        include "wrong.kh"
+
+        var sum: u64 = 0
+        var strange: u64 = 0
+
+        @helper
+        fn leader(task: *task_struct) -> u32 {
+            return task->group_leader
+        }
+
+        @raw_tracepoint("sched_switch")
+        fn kttypes(preempt: bool, prev: *task_struct, next: *task_struct) -> i32 {
+            sum += prev->real_parent * 5
+            if (prev->pid < 0 || prev->pid > 0x7fffffff || prev->prio < -1 || prev->prio > 139) {
+                strange += 1
+            }
+            if (prev->group_leader == 0 || prev->group_leader != leader(prev)) {
+                strange += 1
+            }
+            return 0
+        }
+
+        fn main() -> i32 {
+            if (attach(load(kttypes), "", 0) != 0) {
+                return 1
+            }
+            waited(100)
+            print("sum {} strange {}", sum, strange)
+            if (sum == 0 || strange != 0) {
+                return 2
+            }
+            return 0
+        }
+    "#;
+    let folder = Folder::new();
+    folder.write("wrong.kh", header);
+    let source = folder.write("types.ks", &format!("{script}{WAIT}"));
+    let plugin = folder.path("types.wasm");
+    let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let ran = finish(host().arg(&plugin));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
 /// LF-072: a header that describes the record wrongly gives names only.
 #[test]
 fn traced_lf_072_record_is_read_right_despite_a_wrong_header() {

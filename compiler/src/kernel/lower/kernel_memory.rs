@@ -12,7 +12,7 @@ use super::memory::{Addr, Base, access_size, access_type};
 use super::storage::KernelObject;
 use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::REGISTERS;
-use crate::hir::{Expr, ExprKind, LocalId, Place, PlaceKind};
+use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, StructId, StructOrigin, TypeId, TypeKind};
 
@@ -88,7 +88,7 @@ impl Lowerer<'_> {
                         CoreType::Enum { bytes: u32::from(bits) / 8, signed }
                     }
                     Some(int) => CoreType::Int { bytes: int.bytes() as u32, signed: int.signed },
-                    None => self.core_type(member.ty, real.is_enum)?,
+                    None => self.core_type(member.ty, real)?,
                 };
                 part.field.steps.push(CoreStep::Member(member.name.clone(), ty));
                 Some(KernelPart {
@@ -121,18 +121,19 @@ impl Lowerer<'_> {
         CoreComposite { name, is_union, is_typedef }
     }
 
-    /// The type of a member; of numbers BTF says whether they are those of an enum.
-    fn core_type(&self, ty: TypeId, is_enum: bool) -> Option<CoreType> {
+    /// The type of a member, of which the script may say that it is a number.
+    fn core_type(&self, ty: TypeId, real: KernelMember) -> Option<CoreType> {
         Some(match *self.types().kind(ty) {
             TypeKind::Ptr(_) | TypeKind::Fn(..) => CoreType::Pointer,
             TypeKind::Array(element, len) => {
-                CoreType::Array(Box::new(self.core_type(element, is_enum)?), u32::try_from(len).ok()?)
+                CoreType::Array(Box::new(self.core_type(element, real)?), u32::try_from(len).ok()?)
             }
             TypeKind::Struct(id) => CoreType::Composite(self.composite(id)),
+            _ if real.is_pointer => CoreType::Pointer,
             _ => {
                 let int = self.types().scalar(ty)?;
                 let (bytes, signed) = (int.bytes() as u32, int.signed);
-                if is_enum { CoreType::Enum { bytes, signed } } else { CoreType::Int { bytes, signed } }
+                if real.is_enum { CoreType::Enum { bytes, signed } } else { CoreType::Int { bytes, signed } }
             }
         })
     }
@@ -166,7 +167,8 @@ impl Lowerer<'_> {
             let ty = Type::Ptr(Origin::ObjectOrNull);
             let field = Arc::new(part.field.clone());
             let pointer = self.builder.value(ty, Op::LoadField { size: Size::DW, base, field });
-            self.builder.value(Type::I64, Op::Address(pointer))
+            let address = self.builder.value(Type::I64, Op::Address(pointer));
+            arithmetic::convert(&mut self.builder, U64, int, address)
         } else {
             self.record_scalar(base, part.field.clone(), part.real, int)
         };
