@@ -306,7 +306,7 @@ fn traced_members_are_read_right_despite_a_wrong_header() {
     "#;
     let folder = Folder::new();
     folder.write("wrong.kh", header);
-    let source = folder.write("types.ks", &format!("{script}{WAIT}"));
+    let source = folder.write("types.ks", format!("{script}{WAIT}"));
     let plugin = folder.path("types.wasm");
     let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
     assert_eq!(built.code, 0, "{built:#?}");
