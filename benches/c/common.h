@@ -55,7 +55,7 @@ inlined void bump_or_count(void *map, const void *key, u64 by, u64 *refused)
 	entry = bpf_map_lookup_elem(map, key);
 	if (entry)
 		__sync_fetch_and_add(entry, by);
-	else
+	else if (refused)
 		__sync_fetch_and_add(refused, 1);
 }
 
@@ -76,20 +76,10 @@ inlined i64 stack_or_count(void *ctx, void *map, u64 flags, u64 *refused)
 	return id;
 }
 
-/* m[k] += v, as several CPUs may do at once. */
+/* The same without a count. */
 inlined void bump(void *map, const void *key, u64 by)
 {
-	u64 *entry = bpf_map_lookup_elem(map, key);
-
-	if (entry) {
-		__sync_fetch_and_add(entry, by);
-		return;
-	}
-	if (bpf_map_update_elem(map, key, &by, BPF_NOEXIST) == 0)
-		return;
-	entry = bpf_map_lookup_elem(map, key);
-	if (entry)
-		__sync_fetch_and_add(entry, by);
+	bump_or_count(map, key, by, 0);
 }
 
 /* Whether two texts are equal, 8 bytes at a time. */

@@ -8,7 +8,7 @@
 
 use super::Checker;
 use crate::hir::{FunctionKind, ProgramKind, Target};
-use crate::kernel_types::{KernelType, OpsMemberKind, Param, Pointee};
+use crate::kernel_types::{KernelType, Pointee};
 use crate::types::{StructOrigin, TypeId, TypeKind};
 
 /// Arguments that the verifier takes for pointers to a larger struct, which begins with the one that BTF says: in methods
@@ -30,7 +30,7 @@ impl Checker<'_> {
             }
             (FunctionKind::Method(id), _) => {
                 let table = self.impls[id].ops.as_str();
-                (self.method_parameters(table, name), table)
+                (self.kernel().ops_parameters(table, name).unwrap_or_default(), table)
             }
             _ => return Vec::new(),
         };
@@ -39,15 +39,6 @@ impl Checker<'_> {
             .zip(given)
             .map(|(declared, given)| self.is_same_object(*declared, &given.ty, table))
             .collect()
-    }
-
-    /// None if the kernel's own types do not tell.
-    fn method_parameters(&self, table: &str, name: &str) -> Vec<Param> {
-        let found = self.kernel().struct_ops(table).filter(|found| found.from_btf);
-        match found.as_ref().and_then(|found| found.member(name)).map(|member| &member.kind) {
-            Some(OpsMemberKind::Function(proto)) => proto.params.clone(),
-            _ => Vec::new(),
-        }
     }
 
     fn is_same_object(&self, declared: TypeId, given: &KernelType, table: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Tables of functions that BPF programs may fill in (4.9, 9.4).
 
-use super::types::{KernelType, Proto};
+use super::types::{KernelType, Param, Proto};
 use super::{KernelTypes, bundled, convert};
 use crate::btf::{Btf, Kind, Type, TypeId};
 
@@ -73,6 +73,18 @@ impl KernelTypes {
             from_btf: true,
             members: members.collect(),
         })
+    }
+
+    /// What one member of such a struct is called with, without looking at the others; the parameters have no names.
+    /// `None` if it is no function, or there is no BTF.
+    #[must_use]
+    pub fn ops_parameters(&self, ops: &str, member: &str) -> Option<Vec<Param>> {
+        let btf = self.btf()?;
+        let field = btf.field(btf.find_struct(ops)?, member).ok()??;
+        match member_kind(btf, field.ty) {
+            OpsMemberKind::Function(proto) => Some(proto.params),
+            OpsMemberKind::Data(_) => None,
+        }
     }
 }
 

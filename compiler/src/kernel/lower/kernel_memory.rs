@@ -10,7 +10,7 @@ use super::super::mir::core::{CoreComposite, CoreField, CoreQuestion, CoreStep, 
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Origin, Size, Type, Value};
 use super::memory::{Addr, Base, access_size, access_type};
 use super::storage::KernelObject;
-use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
+use super::{Lower, Lowerer, U64, arithmetic, impossible};
 use crate::builtins::context::REGISTERS;
 use crate::hir::{Expr, ExprKind, KernelMember, LocalId, Place, PlaceKind};
 use crate::source::Span;
@@ -160,8 +160,7 @@ impl Lowerer<'_> {
         if part.index.is_some() || part.in_union || !self.loops.is_empty() {
             return None;
         }
-        let (miss, join) = (self.builder.block(), self.builder.block());
-        let result = self.builder.param(join, int_type(int));
+        let miss = self.builder.block();
         let base = self.non_null(object, miss);
         let value = if part.is_pointer {
             let ty = Type::Ptr(Origin::ObjectOrNull);
@@ -172,12 +171,7 @@ impl Lowerer<'_> {
         } else {
             self.record_scalar(base, part.field.clone(), part.real, int)
         };
-        self.builder.jump_with(join, value);
-        self.builder.switch_to_sealed(miss);
-        let zero = self.builder.constant(int_type(int), 0);
-        self.builder.jump_with(join, zero);
-        self.builder.switch_to_sealed(join);
-        Some(result)
+        Some(self.or_zero(value, int, miss))
     }
 
     /// Reads a scalar part, as a value of the place's type.
