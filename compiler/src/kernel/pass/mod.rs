@@ -121,10 +121,40 @@ pub enum Effort {
     Full,
     /// Only those that make no frame larger.
     SmallFrames,
-    /// All, and bodies of large loops become functions that the verifier looks at on their own.
-    LoopsApart,
-    /// The same, but only small functions go into those that call them: no frame has room for many.
-    AllApart,
+    /// All, and large helpers and bodies of large loops become functions that the verifier looks at on their own.
+    Apart(Apart),
+}
+
+/// What is a function of its own where the verifier should not follow all ways at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Apart {
+    /// Bodies of these loops: each takes a frame.
+    pub bodies: Bodies,
+    /// Functions that would go into the only one that calls them, unless they are small: no frame has room for many.
+    pub functions: bool,
+}
+
+/// Which of the large loops have bodies apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bodies {
+    /// All.
+    All,
+    /// All but walks through a map, whose bodies would be called by a function that the kernel calls.
+    NoWalks,
+    /// Those in which there is no other loop.
+    Innermost,
+    /// None of them.
+    None,
+}
+
+impl Effort {
+    /// What stays apart, if anything does.
+    fn apart(self) -> Option<Apart> {
+        match self {
+            Effort::Apart(apart) => Some(apart),
+            Effort::Full | Effort::SmallFrames => None,
+        }
+    }
 }
 
 /// Passes after which no value lives longer than before.
@@ -132,6 +162,9 @@ const SMALL_FRAMES: &[&str] = &["params", "fold", "accesses", "stores", "branche
 
 /// Passes after which code of one loop may serve another: not before loops become functions.
 const MIXES_LOOPS: &[&str] = &["twins"];
+
+/// Without those passes.
+const UNMIXED: Effort = Effort::Apart(Apart { bodies: Bodies::All, functions: false });
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -155,11 +188,12 @@ pub fn run(
         check(&program.functions[at], LOWERING, checks)?;
         let function = &program.functions[at];
         let may_unroll = effort == Effort::Full && function.is_program && unroll::has_loop(function);
-        // The loops are still apart from each other.
-        let first = if may_unroll { Effort::LoopsApart } else { effort };
+        // Code of one loop must not serve another yet.
+        let first = if may_unroll { UNMIXED } else { effort };
         let mut settled = 0;
         improve(program, at, first, &mut settled, checks, watch)?;
-        let into_only_caller = if effort == Effort::AllApart { &BTreeMap::new() } else { &calls };
+        let keeps_functions = effort.apart().is_some_and(|apart| apart.functions);
+        let into_only_caller = if keeps_functions { &BTreeMap::new() } else { &calls };
         if effort != Effort::SmallFrames && inline::run(program, at, into_only_caller) {
             watch(INLINE, program);
             check(&program.functions[at], INLINE, checks)?;
@@ -174,8 +208,8 @@ pub fn run(
     if effort != Effort::SmallFrames && inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
     }
-    if matches!(effort, Effort::LoopsApart | Effort::AllApart) {
-        outline_all(program, checks, watch)?;
+    if let Some(apart) = effort.apart() {
+        outline_all(program, apart, checks, watch)?;
     }
     program.loops.beside_walks = callbacks::beside_walks(program);
     if program.loops.called || !program.loops.beside_walks.is_empty() {
@@ -228,11 +262,16 @@ fn unroll_small(
 }
 
 /// Makes functions of the bodies of loops in all functions.
-fn outline_all(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Result<(), VerifyError> {
+fn outline_all(
+    program: &mut Program,
+    apart: Apart,
+    checks: Checks,
+    watch: Watch<'_>,
+) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
-        let made = outline::run(program, at);
-        if made > 0 {
+        let made = outline::run(program, at, apart.bodies);
+        if outline::make_apart(program, at + made) || made > 0 {
             watch(OUTLINE, program);
             for changed in at..=at + made {
                 check(&program.functions[changed], OUTLINE, checks)?;
@@ -281,7 +320,7 @@ fn improve(
     let wanted = |name: &str| match effort {
         Effort::Full => true,
         Effort::SmallFrames => SMALL_FRAMES.contains(&name),
-        Effort::LoopsApart | Effort::AllApart => !MIXES_LOOPS.contains(&name),
+        Effort::Apart(_) => !MIXES_LOOPS.contains(&name),
     };
     let passes: Vec<_> = PASSES.iter().enumerate().filter(|(_, pass)| wanted(pass.name)).collect();
     let all = passes.iter().fold(0, |all, (bit, _)| all | 1 << bit);

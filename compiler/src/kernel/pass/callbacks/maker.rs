@@ -41,8 +41,8 @@ impl Captured {
             Turn::Number(_) => &["__index", "__captured"],
             Turn::Entry { .. } => &["__map", "__key", "__entry", "__captured"],
         };
-        let params = params.iter().map(|name| (*name).to_owned()).collect();
-        let mut maker = Maker::new(function, id, "turn", params, &self.slots);
+        let mut maker = Maker::new(function, id, "turn", &self.slots);
+        maker.body.params = params.iter().map(|name| (*name).to_owned()).collect();
         let start = maker.block();
         let (base, low) = self.receive_turn(function, one, start, &mut maker);
         let zeros = Zeros::new(low, |ty, op| maker.make(start, ty, op));

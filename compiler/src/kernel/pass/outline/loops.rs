@@ -79,6 +79,16 @@ impl Loop {
         matches!(&self.turn, Turn::Number(counters) if counters.contains(&value))
     }
 
+    /// Whether a value is a pointer to the key of an entry.
+    pub fn is_key(&self, value: Value) -> bool {
+        matches!(&self.turn, Turn::Entry { keys, .. } if keys.contains(&value))
+    }
+
+    /// Whether an instruction can run before the body: it finds out what the turn is about, or reads the entry's key.
+    pub fn runs_before(&self, inst: &Inst) -> bool {
+        self.reads_turn(inst) || matches!(inst.op, Op::Load { base, .. } if self.is_key(base))
+    }
+
     /// Whether an instruction finds out what the turn is about, which is known before the body is called.
     pub fn reads_turn(&self, inst: &Inst) -> bool {
         let makes_one_of =

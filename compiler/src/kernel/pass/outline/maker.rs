@@ -9,7 +9,7 @@ use crate::kernel::mir::{
     Block, BlockData, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Size, Slot, SlotData, Target,
     Terminator, Type, Value,
 };
-use crate::kernel::scratch::Compact;
+use crate::kernel::scratch::{Compact, NUMBER_OFFSET};
 use crate::source::Span;
 
 fn size_of(ty: Type) -> Size {
@@ -37,14 +37,8 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// A function without blocks that has these slots of another's frame.
-    pub fn new(
-        function: &Function,
-        id: FuncId,
-        suffix: &str,
-        params: Vec<String>,
-        slots: &BTreeSet<Slot>,
-    ) -> Maker {
+    /// A function without blocks and parameters that has these slots of another's frame.
+    pub fn new(function: &Function, id: FuncId, suffix: &str, slots: &BTreeSet<Slot>) -> Maker {
         let mut body = Function {
             id,
             name: format!("{}_{suffix}", function.name),
@@ -52,7 +46,7 @@ impl Maker {
             is_program: false,
             is_called: true,
             is_verdict: false,
-            params,
+            params: Vec::new(),
             ret: Type::I32,
             values: IndexVec::new(),
             blocks: IndexVec::new(),
@@ -61,6 +55,43 @@ impl Maker {
         };
         keep_only(&mut body, slots);
         Maker { body, values: BTreeMap::new(), blocks: BTreeMap::new(), span: function.span }
+    }
+
+    /// Gives a body its parameters, which stand for what the other function has: the scratch slot at `base` or its number,
+    /// the context, and pointers to memory, each with whether it is tested before the body. It ends where one of them is
+    /// null, which none is. Gives the slot's address, where the body goes on, and where it ends.
+    pub fn start(
+        &mut self,
+        function: &Function,
+        base: Value,
+        context: Option<Value>,
+        memory: &[(Value, bool)],
+        by_number: bool,
+    ) -> (Value, Block, Block) {
+        let names = ["__scratch"].into_iter().chain(context.map(|_| "__ctx")).map(str::to_owned);
+        self.body.params = names.chain((0..memory.len()).map(|at| format!("__memory{at}"))).collect();
+        let [start, none, found] = std::array::from_fn(|_| self.block());
+        let ty = if by_number { Type::I32 } else { Type::Ptr(Origin::EntryOrNull) };
+        let slot = self.new_value(ty);
+        self.body.blocks[start].params.push(slot);
+        let given = if by_number { self.look_up(start, slot) } else { slot };
+        if let Some(context) = context {
+            let own = self.own(function, context);
+            self.body.blocks[start].params.push(own);
+        }
+        let params: Vec<Value> =
+            memory.iter().map(|(pointer, _)| self.pointer_param(function, start, *pointer)).collect();
+        let null = self.make(start, Type::I32, Op::IsNull(given));
+        let (then, otherwise) = (Target::to(none), Target::to(found));
+        self.body.blocks[start].term = Terminator::Branch { cond: null, then, otherwise };
+        self.leave(none, 0);
+        let own = self.make(found, Type::Ptr(Origin::Entry), Op::NonNull(given));
+        self.values.insert(base, own);
+        let end = memory
+            .iter()
+            .zip(params)
+            .fold(found, |at, (pointer, param)| self.pass_unless_null(function, *pointer, param, (at, none)));
+        (own, end, none)
     }
 
     /// Appends a load of a value that was handed over and is below the bound.
@@ -93,7 +124,7 @@ impl Maker {
     }
 
     /// Makes a parameter of a pointer of the other function.
-    pub fn pointer_param(&mut self, function: &Function, start: Block, pointer: Value) -> Value {
+    fn pointer_param(&mut self, function: &Function, start: Block, pointer: Value) -> Value {
         let ty = match function.values[pointer] {
             Type::Ptr(Origin::Entry) => Type::Ptr(Origin::EntryOrNull),
             Type::Ptr(Origin::Memory) => Type::Ptr(Origin::MemoryOrNull),
@@ -106,7 +137,7 @@ impl Maker {
 
     /// Makes a parameter stand for a pointer of the other function. Where that one is not null, or is `tested` to be so
     /// before the body, the body ends if the parameter is, which it never is. Gives where it goes on.
-    pub fn pass_unless_null(
+    fn pass_unless_null(
         &mut self,
         function: &Function,
         (pointer, tested): (Value, bool),
@@ -144,7 +175,7 @@ impl Maker {
     }
 
     /// Looks a scratch slot up by its number.
-    pub fn look_up(&mut self, block: Block, number: Value) -> Value {
+    fn look_up(&mut self, block: Block, number: Value) -> Value {
         let slot = self.body.slots.push(SlotData { size: 4, position: self.body.slot_bytes });
         self.body.slot_bytes += 8;
         let key = self.make(block, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
@@ -197,6 +228,21 @@ impl Caller<'_> {
         let result = self.function.values.push(ty);
         self.function.blocks[block].insts.push(Inst { result: Some(result), op, span: self.span });
         result
+    }
+
+    /// Appends a call of a body, which is given the scratch slot's address or its number, and more. Gives its result.
+    pub fn call(
+        &mut self,
+        block: Block,
+        body: FuncId,
+        base: Value,
+        more: impl Iterator<Item = Value>,
+        by_number: bool,
+    ) -> Value {
+        let number = Op::Load { size: Size::W, base, offset: NUMBER_OFFSET };
+        let slot = if by_number { self.make(block, Type::I32, number) } else { base };
+        let args = [slot].into_iter().chain(more).collect();
+        self.make(block, Type::I32, Op::Call { callee: Callee::Function(body), args })
     }
 
     /// Appends a load from the scratch slot.

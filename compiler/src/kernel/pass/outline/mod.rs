@@ -14,21 +14,22 @@
 //! and out. Pointers to something else are parameters: of each it must be known how many bytes the body uses behind it. A
 //! loop stays as it is where that is not known, or where pointers change in it.
 
+mod helpers;
 pub mod loops;
 mod maker;
+mod packets;
 mod plan;
 mod reach;
 mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Bodies;
 use super::callbacks::Iterator;
 use crate::hir::FuncId;
 use crate::index::Id;
-use crate::kernel::mir::{
-    Block, Callee, Condition, Function, Op, Origin, Program, Size, Target, Terminator, Type, Value,
-};
-use crate::kernel::scratch::NUMBER_OFFSET;
+use crate::kernel::mir::{Block, Callee, Condition, Function, Op, Program, Target, Terminator, Type, Value};
+pub(super) use helpers::run as make_apart;
 pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
 pub(super) use maker::{Caller, Maker, keep_only, load};
 use plan::{Allowed, Carried, Plan};
@@ -41,7 +42,7 @@ const MAX_BRANCHES: usize = 8;
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
     let is_turn = program.loops.are_called_in(function.id) && program.loops.callbacks.contains(&function.id);
     is_turn && is_large(program, function, &function.reverse_postorder())
-        || loops(function).iter().any(|one| !one.is_walk() && is_large(program, function, &one.blocks))
+        || loops(function).iter().any(|one| is_large(program, function, &one.blocks))
 }
 
 /// Whether there are too many branches in blocks of a function and in what they call.
@@ -81,26 +82,24 @@ fn branches_of(program: &Program, id: FuncId, known: &mut BTreeMap<FuncId, usize
     found
 }
 
-/// Makes functions of the large loops of a function, which come before it. Gives how many.
-pub fn run(program: &mut Program, at: usize) -> usize {
+/// Makes functions of the bodies of a function's large loops, which come before it. Gives how many.
+pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
     let mut made = 0;
     let mut tried = BTreeSet::new();
-    // Before Linux 6.2 the verifier takes what a global function is given for no key of a map.
-    // Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
     let by_number = program.loops.called;
     Iterator::give_entries(&mut program.functions[at]);
-    while let Some(mut one) = next_loop(program, at + made, &mut tried) {
+    while let Some(mut one) = next_loop(program, at + made, bodies, &mut tried) {
         let id = FuncId::new(program.script_functions + program.bodies);
-        let function = &mut program.functions[at + made];
-        if !one.take_ends(function) {
+        if !one.take_ends(&mut program.functions[at + made]) {
             continue;
         }
-        let handed = (!by_number).then_some(&program.loops.handed);
-        let allowed = Allowed { context: program.context.is_some(), handed };
-        let Some(plan) = Plan::new(function, &one, program.scratch_bytes, allowed) else { continue };
+        let function = &program.functions[at + made];
+        let plan = Plan::new(function, &one, program.scratch_bytes, Allowed::of(program));
+        let Some(plan) = plan else { continue };
         program.bodies += 1;
         program.loops.handed.insert(id, plan.pointers.values().copied().collect());
         program.scratch_bytes = plan.end;
+        let function = &mut program.functions[at + made];
         let body = plan.body(function, &one, id, by_number);
         plan.call(function, &one, id, by_number);
         program.functions.insert(at + made, body);
@@ -109,11 +108,17 @@ pub fn run(program: &mut Program, at: usize) -> usize {
     made
 }
 
-fn next_loop(program: &Program, at: usize, tried: &mut BTreeSet<Block>) -> Option<Loop> {
+fn next_loop(program: &Program, at: usize, bodies: Bodies, tried: &mut BTreeSet<Block>) -> Option<Loop> {
     let function = &program.functions[at];
     let found = loops(function);
-    let mut large =
-        found.into_iter().filter(|one| !one.is_walk() && is_large(program, function, &one.blocks));
+    let asking: Vec<Block> = found.iter().map(|one| one.header).collect();
+    let wanted = |one: &Loop| match bodies {
+        Bodies::All => true,
+        Bodies::NoWalks => !one.is_walk(),
+        Bodies::Innermost => !asking.iter().any(|header| one.blocks.contains(header)),
+        Bodies::None => false,
+    };
+    let mut large = found.into_iter().filter(|one| wanted(one) && is_large(program, function, &one.blocks));
     large.find(|one| tried.insert(one.header))
 }
 
@@ -124,42 +129,16 @@ impl Plan {
     /// The function of the body.
     /// It is given the scratch slot's address, or its number.
     fn body(&self, function: &Function, one: &Loop, id: FuncId, by_number: bool) -> Function {
-        let params = ["__scratch"].into_iter().chain(self.context.map(|_| "__ctx")).map(str::to_owned);
-        let params = params.chain((0..self.pointers.len()).map(|at| format!("__memory{at}"))).collect();
-        let mut maker = Maker::new(function, id, "loop", params, &self.slots);
-        let [start, none, found] = std::array::from_fn(|_| maker.block());
-        let ty = if by_number { Type::I32 } else { Type::Ptr(Origin::EntryOrNull) };
-        let param = maker.new_value(ty);
-        maker.body.blocks[start].params.push(param);
-        let given = if by_number { maker.look_up(start, param) } else { param };
-        if let Some(context) = self.context {
-            let own = maker.own(function, context);
-            maker.body.blocks[start].params.push(own);
-        }
-        let memory: Vec<(Value, Value)> = self
-            .pointers
-            .keys()
-            .map(|pointer| (*pointer, maker.pointer_param(function, start, *pointer)))
-            .collect();
-        let null = maker.make(start, Type::I32, Op::IsNull(given));
-        let (then, otherwise) = (Target::to(none), Target::to(found));
-        maker.body.blocks[start].term = Terminator::Branch { cond: null, then, otherwise };
-        maker.leave(none, 0);
-        let base = maker.make(found, Type::Ptr(Origin::Entry), Op::NonNull(given));
-        maker.values.insert(self.base, base);
-        let found = memory.into_iter().fold(found, |at, (pointer, param)| {
-            let tested = self.is_tested_before(function, one, pointer);
-            maker.pass_unless_null(function, (pointer, tested), param, (at, none))
-        });
-        for inst in &self.addresses {
-            let inst = maker.copy(function, inst);
-            maker.body.blocks[found].insts.push(inst);
-        }
+        let mut maker = Maker::new(function, id, "loop", &self.slots);
+        let tested = |pointer: &Value| (*pointer, self.is_tested_before(function, one, *pointer));
+        let memory: Vec<(Value, bool)> = self.pointers.keys().map(tested).collect();
+        let (base, found, null) = maker.start(function, self.base, self.context, &memory, by_number);
         for (value, place) in &self.incoming {
             let bound = self.bounds.get(value).copied();
             let own = maker.receive(found, function.values[*value], base, *place, bound);
             maker.values.insert(*value, own);
         }
+        let found = self.make_addresses(function, found, null, &mut maker);
         for block in &one.blocks {
             let own = maker.block();
             maker.blocks.insert(*block, own);
@@ -174,6 +153,30 @@ impl Plan {
         maker.body
     }
 
+    /// Makes addresses again, and tests those in packets; the body ends where a test fails, which none does. Gives where it
+    /// goes on.
+    fn make_addresses(&self, function: &Function, from: Block, failed: Block, maker: &mut Maker) -> Block {
+        let mut at = from;
+        let mut tests = self.tests.clone();
+        let mut test = |pointer: Value, at: Block, maker: &mut Maker| {
+            let Some((bytes, end)) = tests.remove(&pointer) else { return at };
+            let (pointer, end) = (maker.own(function, pointer), maker.own(function, end));
+            let there = maker.block();
+            let cond = maker.make(at, Type::I32, Op::Within { pointer, bytes, end });
+            let (then, otherwise) = (Target::to(there), Target::to(failed));
+            maker.body.blocks[at].term = Terminator::Branch { cond, then, otherwise };
+            there
+        };
+        for inst in &self.addresses {
+            if let Op::InPacket { pointer, .. } = inst.op {
+                at = test(pointer, at, maker);
+            }
+            let inst = maker.copy(function, inst);
+            maker.body.blocks[at].insts.push(inst);
+        }
+        self.tests.keys().fold(at, |at, pointer| test(*pointer, at, maker))
+    }
+
     fn copy_block(&self, function: &Function, one: &Loop, block: Block, base: Value, maker: &mut Maker) {
         let (data, own) = (&function.blocks[block], maker.blocks[&block]);
         for param in &data.params {
@@ -183,7 +186,7 @@ impl Plan {
         for param in &data.params {
             self.publish(function, *param, own, base, maker);
         }
-        for inst in data.insts.iter().filter(|inst| !one.reads_turn(inst)) {
+        for inst in data.insts.iter().filter(|inst| !one.runs_before(inst)) {
             let copy = maker.copy(function, inst);
             maker.body.blocks[own].insts.push(copy);
             if let Some(result) = inst.result {
@@ -234,17 +237,18 @@ impl Plan {
             .map(|(block, number)| function.blocks[*block].term.targets()[*number].clone())
             .collect();
         let shown = Shown::new(function, one, &self.exits);
-        self.read_outside(function, one);
         let mut caller = Caller { function, span };
+        self.read_outside(&mut caller, one);
+        let asked = caller.function.blocks[one.header].insts.iter();
+        let found_out = asked.chain(&self.before).filter_map(|inst| inst.result).collect();
+        self.enter(&mut caller, one, &found_out);
         let turn = caller.block();
-        caller.function.blocks[turn].insts = self.counter.clone();
-        for (value, place) in &self.incoming {
+        caller.function.blocks[turn].insts = self.before.clone();
+        for (value, place) in self.incoming.iter().filter(|(value, _)| found_out.contains(value)) {
             caller.store(turn, *value, self.base, *place);
         }
-        let number = Op::Load { size: Size::W, base: self.base, offset: NUMBER_OFFSET };
-        let slot = if by_number { caller.make(turn, Type::I32, number) } else { self.base };
-        let args = [slot].into_iter().chain(self.context).chain(self.pointers.keys().copied()).collect();
-        let code = caller.make(turn, Type::I32, Op::Call { callee: Callee::Function(id), args });
+        let passed = self.context.into_iter().chain(self.pointers.keys().copied());
+        let code = caller.call(turn, id, self.base, passed, by_number);
         let mut at = turn;
         for (index, exit) in exits.iter().enumerate() {
             let number = caller.make(at, Type::I32, Op::Const(index as u64 + 1));
@@ -257,10 +261,9 @@ impl Plan {
             caller.function.blocks[at].term = Terminator::Branch { cond, then, otherwise };
             at = next;
         }
-        let params = caller.function.blocks[one.header].params.clone();
-        let args = params.iter().zip(&self.carried).map(|(param, carried)| match carried {
-            Carried::Always(value) => *value,
-            Carried::At(place) => caller.load(at, *param, self.base, *place),
+        let args = self.carried.iter().filter_map(|carried| match carried {
+            Carried::Always(pointer) => Some(*pointer),
+            Carried::At(_) => None,
         });
         let args = args.collect();
         caller.function.blocks[at].term = Terminator::Jump(Target { block: one.header, args });
@@ -273,6 +276,38 @@ impl Plan {
             let data = &mut caller.function.blocks[*block];
             data.insts.clear();
             data.term = Terminator::Jump(Target::to(*block));
+        }
+    }
+
+    /// Stores what the body reads on the ways into the loop, but for what is found out in each turn. Only pointers are
+    /// parameters of the header then.
+    fn enter(&self, caller: &mut Caller<'_>, one: &Loop, found_out: &BTreeSet<Value>) {
+        let params = std::mem::take(&mut caller.function.blocks[one.header].params);
+        let stays = |(_, carried): &(Value, &Carried)| matches!(carried, Carried::Always(_));
+        let kept = params.iter().copied().zip(&self.carried).filter(stays).map(|(param, _)| param);
+        caller.function.blocks[one.header].params = kept.collect();
+        let known = |value: &Value| !found_out.contains(value) && !params.contains(value);
+        for from in caller.function.reverse_postorder() {
+            if one.blocks.contains(&from) {
+                continue;
+            }
+            let mut term = caller.function.blocks[from].term.clone();
+            for target in term.targets_mut().into_iter().filter(|to| to.block == one.header) {
+                let way = caller.block();
+                for (value, place) in self.incoming.iter().filter(|(value, _)| known(value)) {
+                    caller.store(way, *value, self.base, *place);
+                }
+                let mut args = Vec::new();
+                for (arg, carried) in target.args.iter().zip(&self.carried) {
+                    match carried {
+                        Carried::At(place) => caller.store(way, *arg, self.base, *place),
+                        Carried::Always(_) => args.push(*arg),
+                    }
+                }
+                caller.function.blocks[way].term = Terminator::Jump(Target { block: one.header, args });
+                *target = Target::to(way);
+            }
+            caller.function.blocks[from].term = term;
         }
     }
 
@@ -299,21 +334,33 @@ impl Plan {
     }
 
     /// Lets those behind the loop read what the body leaves.
-    fn read_outside(&self, function: &mut Function, one: &Loop) {
-        let span = function.span;
-        let mut caller = Caller { function, span };
+    fn read_outside(&self, caller: &mut Caller<'_>, one: &Loop) {
         for block in caller.function.reverse_postorder() {
             if one.blocks.contains(&block) {
                 continue;
             }
             let insts = std::mem::take(&mut caller.function.blocks[block].insts);
             for mut inst in insts {
-                inst.op.map_operands(&mut |value| self.reread(&mut caller, block, value));
+                inst.op.map_operands(&mut |value| self.reread(caller, block, value));
                 caller.function.blocks[block].insts.push(inst);
             }
             let mut term = caller.function.blocks[block].term.clone();
-            term.map_operands(&mut |value| self.reread(&mut caller, block, value));
+            if block == one.header {
+                self.read_behind(caller, one, &mut term);
+            } else {
+                term.map_operands(&mut |value| self.reread(caller, block, value));
+            }
             caller.function.blocks[block].term = term;
+        }
+    }
+
+    /// Reads what the header hands on behind the loop on the way there: a header only asks for the next turn.
+    fn read_behind(&self, caller: &mut Caller<'_>, one: &Loop, term: &mut Terminator) {
+        for target in term.targets_mut().into_iter().filter(|to| to.block != one.entry) {
+            let way = caller.block();
+            let args = target.args.iter().map(|arg| self.reread(caller, way, *arg)).collect();
+            let behind = std::mem::replace(target, Target::to(way)).block;
+            caller.function.blocks[way].term = Terminator::Jump(Target { block: behind, args });
         }
     }
 }

@@ -7,11 +7,13 @@ use super::super::bounds;
 use super::super::decide::deciding;
 use super::Place;
 use super::loops::Loop;
+use super::packets::Tested;
 use super::reach::Reach;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Slot, Target, Terminator, Type, Value,
+    Block, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Program, Slot, Target, Terminator, Type,
+    Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
 
@@ -31,12 +33,14 @@ pub struct Plan {
     pub remade: BTreeMap<Value, Op>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
-    /// For each parameter of the header, where a turn leaves the next one, or the value that it always has.
+    /// For each parameter of the header, how it comes from one turn to the next.
     pub carried: Vec<Carried>,
     /// Addresses, and tests of pointers, that are made again, in order.
     pub addresses: Vec<Inst>,
-    /// What reads the counter, for the caller.
-    pub counter: Vec<Inst>,
+    /// For pointers into packets, how many bytes the body tests at its start, and what it compares with.
+    pub tests: BTreeMap<Value, (u32, Value)>,
+    /// What finds out what a turn is about, for the caller.
+    pub before: Vec<Inst>,
     /// Slots of which only the body knows.
     pub slots: BTreeSet<Slot>,
     /// The ways out of the loop: from where, and which of the targets.
@@ -45,12 +49,12 @@ pub struct Plan {
     pub end: u32,
 }
 
-/// What a turn leaves for the next.
+/// How a parameter of the header comes from one turn to the next.
 #[derive(Clone, Copy)]
 pub enum Carried {
-    /// There.
+    /// A number, which is there from before the first turn on.
     At(Place),
-    /// The same value in all turns.
+    /// A pointer, the same one after each turn.
     Always(Value),
 }
 
@@ -63,8 +67,31 @@ pub struct Allowed<'a> {
     pub handed: Option<&'a BTreeMap<FuncId, Vec<u32>>>,
 }
 
+impl Allowed<'_> {
+    /// What bodies of a program may be given. Before Linux 6.2 the verifier takes what a global function is given for no key
+    /// of a map. Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
+    pub fn of(program: &Program) -> Allowed<'_> {
+        let handed = (!program.loops.called).then_some(&program.loops.handed);
+        Allowed { context: program.context.is_some(), handed }
+    }
+}
+
+/// What there is before a loop.
+struct Outside<'a> {
+    function: &'a Function,
+    ops: &'a IndexVec<Value, Option<&'a Op>>,
+    header: Block,
+    tested: OnceCell<Tested>,
+}
+
+impl Outside<'_> {
+    fn tested(&self) -> &Tested {
+        self.tested.get_or_init(|| Tested::new(self.function))
+    }
+}
+
 /// Registers for arguments.
-const MAX_ARGS: usize = 5;
+pub const MAX_ARGS: usize = 5;
 
 impl Plan {
     /// `None` if the body needs what cannot be handed over. So many bytes of the scratch slot are in use.
@@ -80,7 +107,8 @@ impl Plan {
             bounds: BTreeMap::new(),
             carried: Vec::new(),
             addresses: Vec::new(),
-            counter: Vec::new(),
+            tests: BTreeMap::new(),
+            before: Vec::new(),
             slots: BTreeSet::new(),
             exits: Vec::new(),
             end: used.next_multiple_of(8),
@@ -90,8 +118,8 @@ impl Plan {
         for block in &one.blocks {
             let data = &function.blocks[*block];
             for inst in &data.insts {
-                if one.reads_turn(inst) {
-                    plan.counter.push(inst.clone());
+                if one.runs_before(inst) {
+                    plan.before.push(inst.clone());
                 } else {
                     needed.extend(inst.op.operands());
                 }
@@ -106,25 +134,34 @@ impl Plan {
         }
         let header = function.blocks[one.header].term.targets();
         needed.extend(header.iter().filter(|to| to.block == one.entry).flat_map(|to| &to.args));
-        let counted: BTreeSet<Value> = plan.counter.iter().filter_map(|inst| inst.result).collect();
         let ops = function.definitions();
-        let owned = OnceCell::new();
+        let known: BTreeSet<Value> = plan.before.iter().filter_map(|inst| inst.result).collect();
+        plan.order_before(function, &ops, &made);
+        let (owned, blocks) = (OnceCell::new(), OnceCell::new());
         let is_test = |value: &Value| match ops[*value] {
-            Some(Op::IsNull(pointer)) => needed.contains(pointer),
+            Some(Op::IsNull(pointer) | Op::Within { pointer, .. }) => needed.contains(pointer),
             _ => false,
         };
-        let outside = needed.iter().filter(|value| !made.contains(value) || counted.contains(value));
+        let outside = needed.iter().filter(|value| !made.contains(value) || known.contains(value));
         let (tests, others): (Vec<Value>, Vec<Value>) = outside.copied().partition(is_test);
+        let outside = Outside { function, ops: &ops, header: one.header, tested: OnceCell::new() };
         for value in others {
-            if plan.bring(function, &ops, value).is_none() {
+            if plan.bring(&outside, value).is_none() {
+                // The verifier takes no pointer to a key for one to memory, which may be written to.
+                // Source: kernel/bpf/verifier.c, `check_helper_mem_access`, v6.12.
+                if one.is_key(value) {
+                    return None;
+                }
                 let ops = owned.get_or_init(|| ops.iter().map(|op| op.cloned()).collect());
-                let bytes = Reach { function, one, ops, handed: allowed.handed? }.pointer(value)?;
+                let blocks = blocks.get_or_init(|| one.blocks.iter().copied().chain([one.header]).collect());
+                let bytes = Reach { function, blocks, ops, handed: allowed.handed? }.pointer(value)?;
                 plan.pointers.insert(value, bytes);
             }
         }
-        plan.test_again(function, &ops, &tests);
+        plan.test_again(&outside, &tests)?;
+        plan.test_packets(&outside, one, &made)?;
         plan.carry(function, one, &made)?;
-        plan.hand_out(function, one, &made, &counted)?;
+        plan.hand_out(function, one, &made, &known)?;
         plan.keep_slots(function, one)?;
         plan.find_bounds(function);
         let args = 1 + usize::from(plan.context.is_some()) + plan.pointers.len();
@@ -132,13 +169,32 @@ impl Plan {
         (fits && (allowed.context || plan.context.is_none())).then_some(plan)
     }
 
+    /// Puts what runs before the body in an order in which it can run, behind the addresses that it needs.
+    fn order_before(
+        &mut self,
+        function: &Function,
+        ops: &IndexVec<Value, Option<&Op>>,
+        made: &BTreeSet<Value>,
+    ) {
+        let found = std::mem::take(&mut self.before);
+        let needed: BTreeSet<Value> = found.iter().flat_map(|inst| inst.op.operands()).collect();
+        let addresses = needed.intersection(made).filter_map(|value| {
+            let op = ops[*value].filter(|op| op.is_leaf())?;
+            Some(Inst { result: Some(*value), op: op.clone(), span: function.span })
+        });
+        self.before.extend(addresses);
+        let (loads, turn): (Vec<Inst>, Vec<Inst>) =
+            found.into_iter().partition(|inst| matches!(inst.op, Op::Load { .. }));
+        self.before.extend(turn.into_iter().chain(loads));
+    }
+
     fn place(&mut self) -> Place {
         self.end += 8;
         self.end - 8
     }
 
-    /// Makes a value from outside known inside; `None` if it is a pointer to something else than the scratch slot.
-    fn bring(&mut self, function: &Function, ops: &IndexVec<Value, Option<&Op>>, value: Value) -> Option<()> {
+    /// Makes a value from outside known inside; `None` if it is a pointer to something else than the scratch slot or a packet.
+    fn bring(&mut self, outside: &Outside<'_>, value: Value) -> Option<()> {
         let known = self.incoming.contains_key(&value)
             || self.addresses.iter().any(|inst| inst.result == Some(value))
             || value == self.base
@@ -146,17 +202,25 @@ impl Plan {
         if known {
             return Some(());
         }
-        match (function.values[value], ops[value]) {
+        match (outside.function.values[value], outside.ops[value]) {
+            (Type::Ptr(Origin::Packet | Origin::PacketEnd | Origin::InPacket), Some(op)) => {
+                for operand in op.operands() {
+                    self.bring(outside, operand)?;
+                }
+                if let Op::InPacket { pointer, bytes } = op {
+                    self.test_packet(outside, *pointer, *bytes)?;
+                }
+                self.make_again(outside, value, op);
+            }
             (ty, Some(op)) if op.is_leaf() || (ty.bits().is_none() && matches!(op, Op::PtrAdd(..))) => {
                 for operand in op.operands() {
                     // What was added was checked outside, but for constants.
-                    if operand != self.base && !ops[operand].is_some_and(Op::is_leaf) {
+                    if operand != self.base && !outside.ops[operand].is_some_and(Op::is_leaf) {
                         return None;
                     }
-                    self.bring(function, ops, operand)?;
+                    self.bring(outside, operand)?;
                 }
-                let span = function.span;
-                self.addresses.push(Inst { result: Some(value), op: op.clone(), span });
+                self.make_again(outside, value, op);
             }
             (Type::Ptr(Origin::Context), _) => self.context = Some(value),
             (Type::Ptr(_), _) => return None,
@@ -168,33 +232,73 @@ impl Plan {
         Some(())
     }
 
+    fn make_again(&mut self, outside: &Outside<'_>, value: Value, op: &Op) {
+        self.addresses.push(Inst { result: Some(value), op: op.clone(), span: outside.function.span });
+    }
+
     /// Lets the body test pointers that it is given: a number that was handed over says nothing about them to the verifier.
-    fn test_again(&mut self, function: &Function, ops: &IndexVec<Value, Option<&Op>>, tests: &[Value]) {
-        let made = tests.iter().filter_map(|value| Some((*value, ops[*value]?)));
-        let span = function.span;
-        self.addresses.extend(made.map(|(value, op)| Inst { result: Some(value), op: op.clone(), span }));
+    fn test_again(&mut self, outside: &Outside<'_>, tests: &[Value]) -> Option<()> {
+        for value in tests {
+            let op = outside.ops[*value]?;
+            if let Op::Within { end, .. } = op {
+                self.bring(outside, *end)?;
+            }
+            self.make_again(outside, *value, op);
+        }
+        Some(())
+    }
+
+    /// Lets the body test the bytes of packets that it takes for tested and does not test itself.
+    fn test_packets(&mut self, outside: &Outside<'_>, one: &Loop, made: &BTreeSet<Value>) -> Option<()> {
+        for block in &one.blocks {
+            for inst in &outside.function.blocks[*block].insts {
+                let Op::InPacket { pointer, bytes } = inst.op else { continue };
+                let inside = |block: Block| one.blocks.contains(&block);
+                if !made.contains(&pointer) && outside.tested().end(pointer, bytes, *block, inside).is_none()
+                {
+                    self.test_packet(outside, pointer, bytes)?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Lets the body test bytes of a packet that were tested before the loop.
+    fn test_packet(&mut self, outside: &Outside<'_>, pointer: Value, bytes: u32) -> Option<()> {
+        let end = outside.tested().end(pointer, bytes, outside.header, |_| true)?;
+        self.bring(outside, end)?;
+        let (most, _) = self.tests.entry(pointer).or_insert((bytes, end));
+        *most = bytes.max(*most);
+        Some(())
     }
 
     /// Finds what each turn leaves for the next.
     fn carry(&mut self, function: &Function, one: &Loop, made: &BTreeSet<Value>) -> Option<()> {
-        let backward: Vec<&Target> = one
-            .blocks
-            .iter()
-            .flat_map(|block| function.blocks[*block].term.targets())
-            .filter(|target| target.block == one.header)
-            .collect();
+        let terms = one.blocks.iter().flat_map(|block| function.blocks[*block].term.targets());
+        let back: Vec<&Target> = terms.filter(|target| target.block == one.header).collect();
         for (index, param) in function.blocks[one.header].params.iter().enumerate() {
-            let mut args = backward.iter().map(|target| target.args[index]);
+            let mut args = back.iter().map(|target| target.args[index]);
             let first = args.next()?;
-            let carried = if !made.contains(&first) && args.all(|other| other == first) {
+            let carried = if function.values[*param].bits().is_some() {
+                let known = self.incoming.get(param).copied();
+                Carried::At(known.unwrap_or_else(|| self.place()))
+            } else if !made.contains(&first) && args.all(|other| other == first) {
                 Carried::Always(first)
             } else {
-                function.values[*param].bits()?;
-                Carried::At(self.place())
+                return None;
             };
             self.carried.push(carried);
         }
         Some(())
+    }
+
+    /// Where a number is that turns hand on.
+    fn carried_at(&self, function: &Function, one: &Loop, value: Value) -> Option<Place> {
+        let mut params = function.blocks[one.header].params.iter().zip(&self.carried);
+        params.find_map(|(param, carried)| match carried {
+            Carried::At(place) if *param == value => Some(*place),
+            _ => None,
+        })
     }
 
     /// Finds what the body makes and others read.
@@ -203,7 +307,7 @@ impl Plan {
         function: &Function,
         one: &Loop,
         made: &BTreeSet<Value>,
-        counted: &BTreeSet<Value>,
+        known: &BTreeSet<Value>,
     ) -> Option<()> {
         let mut read = BTreeSet::new();
         for block in function.reverse_postorder() {
@@ -216,12 +320,14 @@ impl Plan {
         for (block, number) in &self.exits {
             read.extend(&function.blocks[*block].term.targets()[*number].args);
         }
+        let carried = read.iter().filter_map(|value| Some((*value, self.carried_at(function, one, *value)?)));
+        self.outgoing = carried.collect();
         let ops = function.definitions();
         let is_outside = |value: &Value| !made.contains(value);
-        for value in read.intersection(made).filter(|value| !counted.contains(value)) {
+        for value in read.intersection(made).filter(|value| !known.contains(value)) {
             match (function.values[*value], ops[*value]) {
                 (Type::Ptr(_), Some(op)) => {
-                    let is_address = op.is_leaf() || matches!(op, Op::PtrAdd(..));
+                    let is_address = op.is_leaf() || matches!(op, Op::PtrAdd(..) | Op::PacketEdge { .. });
                     if !is_address || !op.operands().iter().all(is_outside) {
                         return None;
                     }
@@ -266,7 +372,8 @@ impl Plan {
         let ops = function.definitions();
         let slots_of = |block: Block| {
             let data = &function.blocks[block];
-            let operands = data.insts.iter().flat_map(|inst| inst.op.operands());
+            let insts = data.insts.iter().filter(|inst| !one.runs_before(inst));
+            let operands = insts.flat_map(|inst| inst.op.operands());
             let all = operands.chain(data.term.operands()).filter_map(|value| match ops[value] {
                 Some(Op::StackAddr { slot, .. }) => Some(*slot),
                 _ => None,

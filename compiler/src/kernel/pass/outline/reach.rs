@@ -1,9 +1,8 @@
-//! How many bytes behind a pointer a loop's body uses.
+//! How many bytes behind a pointer a body uses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bounds;
-use super::loops::Loop;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Inst, Op, Origin, Type, Value};
@@ -11,12 +10,12 @@ use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Inst, Op, Origin, Ty
 /// Most bytes behind a pointer that are looked for.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A loop that uses pointers from outside.
+/// Blocks that use pointers from outside.
 pub struct Reach<'a> {
     pub function: &'a Function,
-    pub one: &'a Loop,
+    pub blocks: &'a BTreeSet<Block>,
     pub ops: &'a IndexVec<Value, Option<Op>>,
-    /// What bodies of loops use behind the pointers that they are given last.
+    /// What bodies use behind the pointers that they are given last.
     pub handed: &'a BTreeMap<FuncId, Vec<u32>>,
 }
 
@@ -34,11 +33,11 @@ impl Reach<'_> {
     fn bytes(&self, pointer: Value, at: u64) -> Option<u64> {
         let data = &self.function.blocks;
         let is_passed = |block: &Block| data[*block].term.operands().contains(&pointer);
-        if at > MAX_BYTES || self.one.blocks.iter().chain([&self.one.header]).any(is_passed) {
+        if at > MAX_BYTES || self.blocks.iter().any(is_passed) {
             return None;
         }
         let mut most = at;
-        for inst in self.one.blocks.iter().flat_map(|block| &data[*block].insts) {
+        for inst in self.blocks.iter().flat_map(|block| &data[*block].insts) {
             if inst.op.operands().contains(&pointer) {
                 most = most.max(self.used_by(inst, pointer, at)?);
             }
@@ -51,6 +50,8 @@ impl Reach<'_> {
         match &inst.op {
             Op::IsNull(_) => Some(at),
             Op::NonNull(_) => self.bytes(inst.result?, at),
+            // What is read there would be a number to the verifier.
+            Op::Load { .. } if self.function.values[inst.result?].bits().is_none() => None,
             Op::Load { size, offset, .. } => behind(*offset, size.bytes().into()),
             Op::Store { size, offset, value, .. } | Op::AtomicAdd { size, offset, value, .. } => {
                 behind(*offset, size.bytes().into()).filter(|_| *value != pointer)

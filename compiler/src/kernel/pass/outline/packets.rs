@@ -1,0 +1,55 @@
+//! Which bytes of packets were tested where: a body tests again what was tested before it, the verifier brings nothing along.
+
+use std::collections::BTreeMap;
+
+use crate::kernel::mir::dominators::Dominators;
+use crate::kernel::mir::{Block, Function, Op, Terminator, Value};
+
+/// The tests of a function.
+pub struct Tested {
+    dominators: Dominators,
+    tests: BTreeMap<Value, Vec<Test>>,
+}
+
+/// A test of bytes behind a pointer.
+struct Test {
+    /// Where they are there: only the test leads to it.
+    passed: Block,
+    bytes: u32,
+    /// What it compares with.
+    end: Value,
+}
+
+impl Tested {
+    pub fn new(function: &Function) -> Tested {
+        let order = function.reverse_postorder();
+        let ways_in = function.ways_in(&order);
+        let ops = function.definitions();
+        let mut tests: BTreeMap<Value, Vec<Test>> = BTreeMap::new();
+        for block in &order {
+            let Terminator::Branch { cond, then, .. } = &function.blocks[*block].term else { continue };
+            if let Some(Op::Within { pointer, bytes, end }) = ops[*cond]
+                && ways_in[then.block].len() == 1
+            {
+                let test = Test { passed: then.block, bytes: *bytes, end: *end };
+                tests.entry(*pointer).or_default().push(test);
+            }
+        }
+        Tested { dominators: Dominators::of(&order, &ways_in), tests }
+    }
+
+    /// What so many bytes behind a pointer were compared with on all ways to a block, in one of the blocks that count.
+    pub fn end(
+        &self,
+        pointer: Value,
+        bytes: u32,
+        at: Block,
+        counts: impl Fn(Block) -> bool,
+    ) -> Option<Value> {
+        let mut tests = self.tests.get(&pointer).into_iter().flatten();
+        let found = tests.find(|test| {
+            test.bytes >= bytes && counts(test.passed) && self.dominators.dominates(test.passed, at)
+        });
+        found.map(|test| test.end)
+    }
+}
