@@ -14,7 +14,7 @@ pub struct Loops {
     pub beside_walks: BTreeSet<FuncId>,
     /// The functions that those calls name, which are static.
     pub callbacks: BTreeSet<FuncId>,
-    /// For bodies of loops, how many bytes there are behind each pointer that they are given last.
+    /// For bodies of loops and helpers, how many bytes there are behind each pointer that they are given last.
     pub handed: BTreeMap<FuncId, Vec<u32>>,
     /// Loops that could not become such a call.
     pub kept: Vec<(Span, Kept)>,

@@ -369,9 +369,10 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// Bytes of each scratch slot; 0 if all values fit the stack.
     pub scratch_bytes: u32,
-    /// How many functions the script has: those with ids from there on are bodies of loops (`pass::outline`).
+    /// How many functions the script has: those with ids from there on are bodies of loops and
+    /// of large helpers (`pass::outline`).
     pub script_functions: usize,
-    /// How many bodies of loops there are.
+    /// How many such bodies there are.
     pub bodies: usize,
     /// How loops run whose turns the verifier does not walk one by one.
     pub loops: Loops,
@@ -382,7 +383,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether a function is the body of a loop, which the verifier looks at on its own.
+    /// Whether a function is the body of a loop or of a helper, which the verifier looks at on its own.
     pub fn is_body(&self, id: FuncId) -> bool {
         use crate::index::Id;
         id.index() >= self.script_functions && !self.loops.callbacks.contains(&id)

@@ -1,18 +1,22 @@
-//! Makes functions of the bodies of large loops, which the verifier then looks at on their own.
+//! Makes functions of the bodies of large loops, walks through maps among them, and of large helpers ([`helpers`]): the
+//! verifier then looks at them on their own.
 //!
 //! Inside a loop under an iterator the verifier takes two ways for the same only if they leave the same behind, down to
 //! bytes of the stack and numbers that nobody reads any more: each branch may double its work, and a loop within a loop
 //! multiplies it. A global function is verified once, for whatever it is given.
 //!
 //! ```text
+//!                                                     store a
 //! header: p = next(it); if p then body        header: p = next(it); if p then turn
-//! body..: uses a, sets b                  ->  turn:   store a; code = body(scratch); b = load
-//!         goes to header, or out                      goes to header or out, as the code says
+//! body..: uses a, sets b                  ->  turn:   code = body(scratch)
+//!         goes to header, or out                      goes to header, or out where b = load, as the code says
 //! ```
 //!
 //! The function's frame must be in scratch memory (`kernel::scratch`): the body finds it there, and whatever else goes in
-//! and out. Pointers to something else are parameters: of each it must be known how many bytes the body uses behind it. A
-//! loop stays as it is where that is not known, or where pointers change in it.
+//! and out. What turns change is there from before the first turn on; numbers of the iterator, and keys of a walk, are
+//! stored in each turn. Pointers to something else are parameters: of each it must be known how many bytes the body uses
+//! behind it. Pointers into packets are made again, and what was tested of them before the loop is tested again. A loop
+//! stays as it is where all that cannot be, or where pointers change in it.
 
 mod helpers;
 pub mod loops;
@@ -126,8 +130,7 @@ fn next_loop(program: &Program, at: usize, bodies: Bodies, tried: &mut BTreeSet<
 pub(super) type Place = u32;
 
 impl Plan {
-    /// The function of the body.
-    /// It is given the scratch slot's address, or its number.
+    /// The function of the body, which is given the scratch slot's address, or its number.
     fn body(&self, function: &Function, one: &Loop, id: FuncId, by_number: bool) -> Function {
         let mut maker = Maker::new(function, id, "loop", &self.slots);
         let tested = |pointer: &Value| (*pointer, self.is_tested_before(function, one, *pointer));
