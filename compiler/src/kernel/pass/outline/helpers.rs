@@ -22,7 +22,7 @@ use crate::kernel::mir::{
 use crate::kernel::scratch::MAX_BYTES;
 
 /// A large helper, and how it is called when it is a body. Its parameters are known by their positions.
-struct Apart {
+struct LargeHelper {
     helper: FuncId,
     body: FuncId,
     /// The scratch slot's address.
@@ -44,7 +44,7 @@ pub fn run(program: &mut Program, at: usize) -> bool {
     if !is_large_helper(program, function) {
         return false;
     }
-    let Some(apart) = Apart::new(program, function) else { return false };
+    let Some(apart) = LargeHelper::new(program, function) else { return false };
     let by_number = program.loops.called;
     program.bodies += 1;
     program.scratch_bytes = apart.end;
@@ -67,9 +67,9 @@ fn is_large_helper(program: &Program, function: &Function) -> bool {
         && !program.functions.iter().flat_map(Function::insts).any(is_named)
 }
 
-impl Apart {
+impl LargeHelper {
     /// `None` if a parameter, or the result, cannot be handed over.
-    fn new(program: &Program, function: &Function) -> Option<Apart> {
+    fn new(program: &Program, function: &Function) -> Option<LargeHelper> {
         function.ret.bits()?;
         let handed = &program.loops.handed;
         let allowed = Allowed::of(program);
@@ -77,7 +77,7 @@ impl Apart {
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();
         let blocks = function.reverse_postorder().into_iter().collect();
         let reach = Reach { function, blocks: &blocks, ops: &ops, handed };
-        let mut apart = Apart {
+        let mut apart = LargeHelper {
             helper: function.id,
             body: FuncId::new(program.script_functions + program.bodies),
             scratch: given.iter().position(|value| function.values[*value] == Type::Ptr(Origin::Entry))?,
