@@ -81,7 +81,8 @@ const WITH_SCRATCH: &[(u32, Effort)] =
 
 /// What is tried in turn where programs have large loops, until the frames have room for it; each first with functions
 /// within others.
-const BODIES_APART: [Bodies; 4] = [Bodies::All, Bodies::NoWalks, Bodies::Innermost, Bodies::None];
+const BODIES_APART: [Bodies; 5] =
+    [Bodies::All, Bodies::NoWalks, Bodies::EveryOther, Bodies::Innermost, Bodies::None];
 
 /// Compiles the kernel half for a machine.
 ///

@@ -5,6 +5,7 @@
 //! blocks (`emit`).
 
 pub mod legal;
+mod patterns;
 mod select;
 mod uses;
 

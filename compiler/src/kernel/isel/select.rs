@@ -6,6 +6,7 @@
 use regalloc2::{RegClass, VReg};
 
 use super::legal::legalize;
+use super::patterns::Patterns;
 use super::uses::Uses;
 use super::{Base, Block, Function, Inst, Kind, Rhs, Symbol, Target};
 use crate::bpf::{self, AluOp, JmpOp, SwapBits, Width};
@@ -30,6 +31,7 @@ pub fn select(function: &mir::Function, cpu: Cpu) -> Function {
         ops: function.definitions(),
         registers: function.values.iter().map(|_| None).collect(),
         uses: Uses::new(function, &order, cpu),
+        patterns: Patterns::new(function, &order),
         cpu,
         addresses: Vec::new(),
         ends: vec![None; order.len()],
@@ -84,6 +86,7 @@ struct Selector<'a> {
     ops: IndexVec<Value, Option<&'a Op>>,
     registers: IndexVec<Value, Option<VReg>>,
     uses: Uses,
+    patterns: Patterns,
     cpu: Cpu,
     /// Registers that hold addresses of global variables here; no call comes in between.
     addresses: Addresses,
@@ -316,8 +319,13 @@ impl Selector<'_> {
                 self.push(Kind::Mov32 { dst, src });
             }
             Op::Below { value, bound } => {
-                let src = self.register(*value);
+                let mut src = self.register(*value);
                 let (width, dst) = (self.width(result), self.define(result));
+                if self.patterns.contradict(*value) {
+                    let unknown = self.fresh();
+                    self.push(Kind::Alu { op: AluOp::Div, width, dst: unknown, lhs: src, rhs: Rhs::Imm(1) });
+                    src = unknown;
+                }
                 let bound = i32::try_from(*bound).unwrap_or(i32::MAX);
                 self.push(Kind::Below { width, dst, src, bound });
             }

@@ -141,6 +141,8 @@ pub enum Bodies {
     All,
     /// All but walks through a map, whose bodies would be called by a function that the kernel calls.
     NoWalks,
+    /// Those of every other loop around others: it is around one loop, or one that is around two, and so on.
+    EveryOther,
     /// Those in which there is no other loop.
     Innermost,
     /// None of them.

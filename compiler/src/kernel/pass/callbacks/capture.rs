@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::bounds;
 use super::super::decide::deciding;
 use super::super::outline::{Loop, Place};
-use super::stack::{Pointers, Receivers};
+use super::Around;
+use super::stack::Pointers;
 use crate::index::IndexVec;
 use crate::kernel::limits::STACK_BYTES;
 use crate::kernel::mir::{
@@ -39,6 +40,8 @@ pub struct Captured {
     pub code: Option<Place>,
     /// Where a turn of a walk finds a number that nobody knows.
     pub unknown: Option<Place>,
+    /// Whether the program walks.
+    pub beside_walk: bool,
     /// Half of a word that nothing is in.
     half: Option<Place>,
     /// Bytes of all words.
@@ -50,7 +53,7 @@ impl Captured {
         function: &Function,
         one: &Loop,
         zeros: BTreeSet<Value>,
-        receivers: &Receivers,
+        around: &Around,
     ) -> Result<Captured, Kept> {
         check_header(function, one)?;
         let mut captured = Captured {
@@ -65,10 +68,11 @@ impl Captured {
             exits: exits(function, one),
             code: None,
             unknown: None,
+            beside_walk: around.beside_walk,
             half: None,
             end: 0,
         };
-        if Pointers::new(function, receivers, &captured.slots).writes(one) {
+        if Pointers::new(function, &around.receivers, &captured.slots).writes(one) {
             return Err(Kept::Stack);
         }
         if one.is_walk() {

@@ -296,6 +296,11 @@ impl Captured {
     }
 
     /// Calls the turns in a block of its own. Gives what is in the words then: the verifier may think that it knows.
+    ///
+    /// That words are 0 before the first turn it does not know: what turns leave in some of them on some ways would be another
+    /// state for each set of words otherwise. From Linux 6.8 on it goes through turns until there is nothing new; such a
+    /// kernel calls turns in programs that walk alone.
+    /// Source: kernel/bpf/verifier.c, `stacksafe` with `RANGE_WITHIN`, v6.12.
     fn run(
         &self,
         words: &[Word],
@@ -308,15 +313,23 @@ impl Captured {
         for (value, place) in &self.incoming {
             caller.store(at, *value, base, *place);
         }
-        if let Some(place) = self.unknown {
+        let is_zero = |word: &Word| Some(word.first) != word.stands_for;
+        let hides = self.unknown.is_some() || self.beside_walk && words.iter().any(is_zero);
+        let hidden = hides.then(|| {
             let random = Op::Call { callee: Callee::Helper(Helper::GetPrandom), args: Vec::new() };
             let number = caller.make(at, Type::I64, random);
-            caller.store(at, number, base, place);
-        }
+            if let Some(place) = self.unknown {
+                caller.store(at, number, base, place);
+            }
+            Zeros::new(number, |ty, op| caller.make(at, ty, op))
+        });
         for word in words {
             let ty = caller.function.values[word.first];
-            let is_zero = Some(word.first) != word.stands_for;
-            let first = if is_zero { caller.make(at, ty, Op::Const(0)) } else { word.first };
+            let first = match &hidden {
+                _ if !is_zero(word) => word.first,
+                Some(zeros) => zeros.of(ty),
+                None => caller.make(at, ty, Op::Const(0)),
+            };
             caller.store(at, first, base, word.place);
         }
         let callback = caller.make(at, Type::Ptr(Origin::Function), Op::FunctionAddr(id));

@@ -42,16 +42,27 @@ use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{Block, Function, Kept, Op, Program, Slot};
 
+/// What a loop is in.
+struct Around {
+    receivers: Receivers,
+    /// Bytes of the function's frame.
+    frame: u32,
+    /// Whether the program walks.
+    beside_walk: bool,
+}
+
 /// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and whether
 /// anything changed.
 pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
-    let receivers = Receivers::of(program);
-    let frame = program.functions[at].slot_bytes;
+    let around = Around {
+        receivers: Receivers::of(program),
+        frame: program.functions[at].slot_bytes,
+        beside_walk: program.loops.beside_walks.contains(&program.functions[at].id),
+    };
     Iterator::give_entries(&mut program.functions[at]);
     let mut made = 0;
     let mut tried = BTreeSet::new();
     let called = program.loops.are_called_in(program.functions[at].id);
-    let beside_walk = program.loops.beside_walks.contains(&program.functions[at].id);
     while let Some((iterator, one)) = next_loop(&program.functions[at + made], called, &tried) {
         tried.insert(iterator.slot);
         let mut function = program.functions[at + made].clone();
@@ -67,12 +78,12 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
             continue;
         };
         let id = FuncId::new(program.script_functions + program.bodies);
-        match attempt(&mut function, &iterator, one, id, &receivers, frame) {
+        match attempt(&mut function, &iterator, one, id, &around) {
             Ok(callback) => {
                 program.functions[at + made] = function;
                 program.functions.insert(at + made, callback);
                 program.loops.callbacks.insert(id);
-                if beside_walk {
+                if around.beside_walk {
                     program.loops.beside_walks.insert(id);
                 }
                 program.bodies += 1;
@@ -122,8 +133,7 @@ fn attempt(
     iterator: &Iterator,
     mut one: Loop,
     id: FuncId,
-    receivers: &Receivers,
-    frame: u32,
+    around: &Around,
 ) -> Result<Function, Kept> {
     let zeros = iterator.zeros(function);
     iterator.remove(function)?;
@@ -135,9 +145,9 @@ fn attempt(
     if insts.any(|inst| iterator::is_step(inst) && !one.reads_turn(inst)) {
         return Err(Kept::Inner);
     }
-    let captured = Captured::new(function, &one, zeros, receivers)?;
+    let captured = Captured::new(function, &one, zeros, around)?;
     let callback = captured.callback(function, &one, id);
-    captured.call(function, &one, iterator.over, id, frame);
+    captured.call(function, &one, iterator.over, id, around.frame);
     Ok(callback)
 }
 

@@ -92,7 +92,8 @@ pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
     let mut tried = BTreeSet::new();
     let by_number = program.loops.called;
     Iterator::give_entries(&mut program.functions[at]);
-    while let Some(mut one) = next_loop(program, at + made, bodies, &mut tried) {
+    let heights = heights(&loops(&program.functions[at]));
+    while let Some(mut one) = next_loop(program, at + made, bodies, &heights, &mut tried) {
         let id = FuncId::new(program.script_functions + program.bodies);
         if !one.take_ends(&mut program.functions[at + made]) {
             continue;
@@ -112,17 +113,38 @@ pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
     made
 }
 
-fn next_loop(program: &Program, at: usize, bodies: Bodies, tried: &mut BTreeSet<Block>) -> Option<Loop> {
+/// How many loops are within each other in a loop, itself counted; by header.
+fn heights(loops: &[Loop]) -> BTreeMap<Block, u32> {
+    let mut heights = BTreeMap::new();
+    // Inner ones come before those around them.
+    for one in loops {
+        let inner = heights.iter().filter(|(header, _)| one.blocks.contains(header));
+        let height = inner.map(|(_, height)| *height).max().unwrap_or(0) + 1;
+        heights.insert(one.header, height);
+    }
+    heights
+}
+
+fn next_loop(
+    program: &Program,
+    at: usize,
+    bodies: Bodies,
+    heights: &BTreeMap<Block, u32>,
+    tried: &mut BTreeSet<Block>,
+) -> Option<Loop> {
     let function = &program.functions[at];
-    let found = loops(function);
-    let asking: Vec<Block> = found.iter().map(|one| one.header).collect();
-    let wanted = |one: &Loop| match bodies {
-        Bodies::All => true,
-        Bodies::NoWalks => !one.is_walk(),
-        Bodies::Innermost => !asking.iter().any(|header| one.blocks.contains(header)),
-        Bodies::None => false,
+    let wanted = |one: &Loop| {
+        let height = heights.get(&one.header).copied().unwrap_or(1);
+        match bodies {
+            Bodies::All => true,
+            Bodies::NoWalks => !one.is_walk(),
+            Bodies::EveryOther => height % 2 == 0,
+            Bodies::Innermost => height == 1,
+            Bodies::None => false,
+        }
     };
-    let mut large = found.into_iter().filter(|one| wanted(one) && is_large(program, function, &one.blocks));
+    let mut large =
+        loops(function).into_iter().filter(|one| wanted(one) && is_large(program, function, &one.blocks));
     large.find(|one| tried.insert(one.header))
 }
 
