@@ -1,4 +1,4 @@
-//! Numbers of which the verifier may know that single bits are set, such as `x | 3`.
+//! Numbers of which the verifier may know that single bits are set or clear, such as `x | 3` and `x << 4`.
 //!
 //! What it knows of a number's bits and between which bounds the number is can contradict each other: on a way that no run
 //! takes, `x | 3` is at least 4 and below 7. It goes on there, and takes the number for the constant that fits the bits,
@@ -7,92 +7,196 @@
 //! Source: kernel/bpf/verifier.c, `__reg_bound_offset`, `reg_bounds_sanity_check` and `adjust_scalar_min_max_vals`, v6.1 to
 //! v6.18.
 //!
-//! Bits above all that are unknown say no more than the bounds do, and are not counted here.
+//! One upper bound alone contradicts nothing: the least number that the verifier thinks of has such bits. So nothing is done
+//! for an offset in a packet that is only compared with how far packets reach. Bits above all that are unknown say no more
+//! than the bounds do, and are not counted here.
 
-use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Inst, Op, Origin, Type, Value};
+use std::ops::BitOr;
 
-/// Bits of each value that the verifier may know while it does not know some that are above them.
-pub(super) struct Patterns(IndexVec<Value, u64>);
+use crate::index::{FastMap, IndexVec};
+use crate::kernel::mir::{
+    BinaryOp, Block, Callee, Condition, Function, Inst, Op, Origin, Terminator, Type, Value,
+};
+use crate::kernel::pass::names::Names;
 
-/// Where the bits may have come to be anywhere.
-const ANY: u64 = u64::MAX;
+/// What the verifier may know of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Number {
+    /// Bits, while it does not know some that are above them.
+    known: u64,
+    /// Whether the least that it can be is not that of its bits alone, but has such bits.
+    raised: bool,
+    /// Whether the least that it can be may have other bits.
+    cut: bool,
+}
+
+impl Number {
+    const ANY: Number = Number { known: u64::MAX, raised: true, cut: true };
+
+    fn with(self, known: u64) -> Number {
+        Number { known, ..self }
+    }
+}
+
+/// What may be so of either.
+impl BitOr for Number {
+    type Output = Number;
+
+    fn bitor(self, other: Number) -> Number {
+        Number {
+            known: self.known | other.known,
+            raised: self.raised || other.raised,
+            cut: self.cut || other.cut,
+        }
+    }
+}
+
+/// What the verifier may know of the numbers of a function that are to be kept below limits.
+pub(super) struct Patterns {
+    numbers: IndexVec<Value, Number>,
+    limits: Limits,
+}
 
 impl Patterns {
-    /// Nothing is found out for a function that has no number to keep below a limit.
-    pub(super) fn new(function: &Function, order: &[Block]) -> Patterns {
+    /// None for a function that has no such number.
+    pub(super) fn new(function: &Function, order: &[Block]) -> Option<Patterns> {
         let insts = || order.iter().flat_map(|block| &function.blocks[*block].insts);
-        let mut found = IndexVec::filled(function.values.len(), 0);
         if !insts().any(|inst| matches!(inst.op, Op::Below { .. })) {
-            return Patterns(found);
+            return None;
         }
+        let numbers = IndexVec::filled(function.values.len(), Number::default());
+        let mut patterns = Patterns { numbers, limits: Limits::new(function, order) };
         // What other functions leave the verifier follows, too.
         let calls = |inst: &Inst| matches!(inst.op, Op::Call { callee: Callee::Function(_), .. });
         if !function.is_program {
-            function.blocks[function.entry()].params.iter().for_each(|param| found[*param] = ANY);
+            let params = &function.blocks[function.entry()].params;
+            params.iter().for_each(|param| patterns.numbers[*param] = Number::ANY);
         }
         for result in insts().filter(|inst| calls(inst)).filter_map(|inst| inst.result) {
-            found[result] = ANY;
+            patterns.numbers[result] = Number::ANY;
         }
         let is_alone = function.is_program && !insts().any(calls);
-        let mut stored = if is_alone { 0 } else { ANY };
+        patterns.follow(function, order, if is_alone { Number::default() } else { Number::ANY });
+        Some(patterns)
+    }
+
+    /// Whether what the verifier knows of a number's bits may contradict that it is between two others.
+    pub(super) fn contradict(&self, value: Value) -> bool {
+        let number = self.numbers[value];
+        number.known != 0 && (number.cut || self.limits.of(value) == Some(Limit::Several))
+    }
+
+    /// Follows the numbers until there is nothing new; `stored` is what may be on the stack.
+    fn follow(&mut self, function: &Function, order: &[Block], mut stored: Number) {
         let ops = function.definitions();
         let mut changed = true;
         while changed {
             changed = false;
-            let mut join = |known: &mut u64, other: u64| {
+            let mut join = |known: &mut Number, other: Number| {
                 let both = *known | other;
                 changed |= *known != both;
                 *known = both;
             };
-            for inst in insts() {
+            for inst in order.iter().flat_map(|block| &function.blocks[*block].insts) {
                 match (&inst.op, inst.result) {
                     (Op::Store { base, value, .. }, _) if is_on_stack(function, *base) => {
-                        join(&mut stored, found[*value]);
+                        join(&mut stored, self.numbers[*value]);
                     }
                     (Op::Load { base, .. }, Some(result)) if is_on_stack(function, *base) => {
-                        join(&mut found[result], stored);
+                        join(&mut self.numbers[result], stored);
                     }
                     (op, Some(result)) => {
-                        let made = made(op, &ops, &found);
-                        join(&mut found[result], made);
+                        let made = self.made(op, &ops);
+                        join(&mut self.numbers[result], made);
                     }
                     (_, None) => {}
                 }
             }
             for target in order.iter().flat_map(|block| function.blocks[*block].term.targets()) {
                 for (param, arg) in function.blocks[target.block].params.iter().zip(&target.args) {
-                    let passed = found[*arg];
-                    join(&mut found[*param], passed);
+                    let passed = self.numbers[*arg];
+                    join(&mut self.numbers[*param], passed);
                 }
             }
         }
-        Patterns(found)
     }
 
-    /// Whether what the verifier knows of a number's bits may contradict that it is between two others.
-    pub(super) fn contradict(&self, value: Value) -> bool {
-        self.0[value] != 0
+    /// What is known of what an instruction makes.
+    fn made(&self, op: &Op, ops: &IndexVec<Value, Option<&Op>>) -> Number {
+        match op {
+            Op::Binary(op, a, b) => self.binary(*op, (*a, constant(ops, *a)), (*b, constant(ops, *b))),
+            Op::ZeroExtend(value) | Op::Below { value, .. } => self.numbers[*value],
+            Op::Truncate(value) => {
+                let number = self.numbers[*value];
+                number.with(number.known & u64::from(u32::MAX))
+            }
+            Op::SignExtend(value) => self.operand(*value),
+            Op::Narrow { value, bits, .. } => {
+                let number = self.operand(*value);
+                number.with(number.known & ((1 << bits) - 1))
+            }
+            Op::SwapBytes { value, .. } => {
+                let number = self.operand(*value);
+                number.with(spread(number.known))
+            }
+            _ => Number::default(),
+        }
+    }
+
+    /// A number that another is made of. What was compared may be at least anything.
+    fn operand(&self, value: Value) -> Number {
+        let number = self.numbers[value];
+        Number { cut: number.cut || self.limits.of(value).is_some(), ..number }
+    }
+
+    fn binary(&self, op: BinaryOp, a: (Value, Option<u64>), b: (Value, Option<u64>)) -> Number {
+        let either = self.operand(a.0) | self.operand(b.0);
+        match op {
+            // A number that is no constant here may be one on some way. The result is at least what either is.
+            BinaryOp::Or => Number {
+                known: either.known | a.1.or(b.1).unwrap_or(u64::MAX),
+                cut: either.cut || either.raised,
+                ..either
+            },
+            BinaryOp::And => either.with(match a.1.or(b.1) {
+                Some(mask) => {
+                    let below_top = u64::MAX.checked_shr(mask.leading_zeros()).unwrap_or(0);
+                    (either.known & mask) | (below_top & !mask)
+                }
+                None => u64::MAX,
+            }),
+            BinaryOp::Add | BinaryOp::Sub => {
+                Number { known: self.known_in_both(a.0, b.0), raised: true, ..either }
+            }
+            BinaryOp::Xor => either.with(self.known_in_both(a.0, b.0)),
+            BinaryOp::Shl | BinaryOp::Mul => {
+                let zeros = match (op, b.1) {
+                    (BinaryOp::Shl, Some(amount)) => Some(amount & 63),
+                    (BinaryOp::Mul, Some(factor)) if factor.is_power_of_two() => {
+                        Some(factor.trailing_zeros().into())
+                    }
+                    _ => None,
+                };
+                either.with(zeros.map_or(u64::MAX, |zeros| either.known << zeros | ((1 << zeros) - 1)))
+            }
+            BinaryOp::LShr | BinaryOp::AShr => {
+                either.with(b.1.map_or(spread(either.known), |amount| either.known >> (amount & 63)))
+            }
+            BinaryOp::UDiv | BinaryOp::URem | BinaryOp::SDiv | BinaryOp::SRem => Number::default(),
+        }
+    }
+
+    /// Bits that are known in both, or in one where nothing is known of the other, which may be a constant.
+    fn known_in_both(&self, a: Value, b: Value) -> u64 {
+        match (self.numbers[a].known, self.numbers[b].known) {
+            (known, 0) | (0, known) => known,
+            (a, b) => a & b,
+        }
     }
 }
 
 fn is_on_stack(function: &Function, base: Value) -> bool {
     matches!(function.values[base], Type::Ptr(Origin::Stack | Origin::Memory))
-}
-
-/// What is known of the bits that an instruction makes.
-fn made(op: &Op, ops: &IndexVec<Value, Option<&Op>>, found: &IndexVec<Value, u64>) -> u64 {
-    match op {
-        Op::Binary(op, a, b) => {
-            let number = |value: Value| Number { known: found[value], constant: constant(ops, value) };
-            binary(*op, number(*a), number(*b))
-        }
-        Op::ZeroExtend(value) | Op::SignExtend(value) | Op::Below { value, .. } => found[*value],
-        Op::Truncate(value) => found[*value] & u64::from(u32::MAX),
-        Op::Narrow { value, bits, .. } => found[*value] & ((1 << bits) - 1),
-        Op::SwapBytes { value, .. } => spread(found[*value]),
-        _ => 0,
-    }
 }
 
 fn constant(ops: &IndexVec<Value, Option<&Op>>, value: Value) -> Option<u64> {
@@ -102,45 +206,67 @@ fn constant(ops: &IndexVec<Value, Option<&Op>>, value: Value) -> Option<u64> {
     }
 }
 
+/// Where the bits may have come to be anywhere.
 fn spread(known: u64) -> u64 {
-    if known == 0 { 0 } else { ANY }
+    if known == 0 { 0 } else { u64::MAX }
 }
 
-/// An operand.
-#[derive(Clone, Copy)]
-struct Number {
-    known: u64,
-    constant: Option<u64>,
+/// What numbers are compared with.
+struct Limits {
+    names: Names,
+    /// By the values that stand for numbers.
+    limits: FastMap<Value, Limit>,
 }
 
-fn binary(op: BinaryOp, a: Number, b: Number) -> u64 {
-    let either = a.known | b.known;
-    match op {
-        // A number that is no constant here may be one on some way.
-        BinaryOp::Or => either | a.constant.or(b.constant).unwrap_or(ANY),
-        BinaryOp::And => match a.constant.or(b.constant) {
-            Some(mask) => {
-                let below_top = u64::MAX.checked_shr(mask.leading_zeros()).unwrap_or(0);
-                (either & mask) | (below_top & !mask)
-            }
-            None => ANY,
-        },
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Xor if a.known != 0 && b.known != 0 => a.known & b.known,
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Xor => either,
-        BinaryOp::Shl | BinaryOp::Mul => {
-            let zeros = match (op, b.constant) {
-                (BinaryOp::Shl, Some(amount)) => Some(amount & 63),
-                (BinaryOp::Mul, Some(factor)) if factor.is_power_of_two() => {
-                    Some(factor.trailing_zeros().into())
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// Whether they are below this alone.
+    One(u64),
+    Several,
+}
+
+impl Limits {
+    fn new(function: &Function, order: &[Block]) -> Limits {
+        let mut limits = Limits { names: Names::new(function), limits: FastMap::default() };
+        let ops = function.definitions();
+        for block in order.iter().map(|block| &function.blocks[*block]) {
+            for inst in &block.insts {
+                match &inst.op {
+                    Op::Below { value, bound } => limits.add(*value, Limit::One(*bound)),
+                    Op::Compare(condition, a, b) => {
+                        limits.add(*a, below(*condition, constant(&ops, *b)));
+                        limits.add(*b, Limit::Several);
+                    }
+                    // What it is compared with there the verifier knows here, too.
+                    Op::Call { callee: Callee::Function(_), args } => {
+                        args.iter().for_each(|arg| limits.add(*arg, Limit::Several));
+                    }
+                    _ => {}
                 }
-                _ => None,
-            };
-            zeros.map_or(ANY, |zeros| either << zeros | ((1 << zeros) - 1))
+            }
+            if let Terminator::Branch { cond, .. } = block.term {
+                limits.add(cond, Limit::Several);
+            }
         }
-        BinaryOp::LShr | BinaryOp::AShr => match b.constant {
-            Some(amount) => either >> (amount & 63),
-            None => spread(either),
-        },
-        BinaryOp::UDiv | BinaryOp::URem | BinaryOp::SDiv | BinaryOp::SRem => 0,
+        limits
+    }
+
+    fn add(&mut self, value: Value, limit: Limit) {
+        let all = self.limits.entry(self.names.number(value)).or_insert(limit);
+        if *all != limit {
+            *all = Limit::Several;
+        }
+    }
+
+    fn of(&self, value: Value) -> Option<Limit> {
+        self.limits.get(&self.names.number(value)).copied()
+    }
+}
+
+fn below(condition: Condition, with: Option<u64>) -> Limit {
+    match (condition, with) {
+        (Condition::Lt | Condition::Ge, Some(limit)) => Limit::One(limit),
+        (Condition::Le | Condition::Gt, Some(limit)) => Limit::One(limit.saturating_add(1)),
+        _ => Limit::Several,
     }
 }

@@ -86,7 +86,8 @@ struct Selector<'a> {
     ops: IndexVec<Value, Option<&'a Op>>,
     registers: IndexVec<Value, Option<VReg>>,
     uses: Uses,
-    patterns: Patterns,
+    /// Of numbers that are to be kept below limits; none if there are none.
+    patterns: Option<Patterns>,
     cpu: Cpu,
     /// Registers that hold addresses of global variables here; no call comes in between.
     addresses: Addresses,
@@ -321,7 +322,7 @@ impl Selector<'_> {
             Op::Below { value, bound } => {
                 let mut src = self.register(*value);
                 let (width, dst) = (self.width(result), self.define(result));
-                if self.patterns.contradict(*value) {
+                if self.patterns.as_ref().is_some_and(|patterns| patterns.contradict(*value)) {
                     let unknown = self.fresh();
                     self.push(Kind::Alu { op: AluOp::Div, width, dst: unknown, lhs: src, rhs: Rhs::Imm(1) });
                     src = unknown;

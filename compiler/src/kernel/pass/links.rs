@@ -10,9 +10,10 @@
 //! on one way or in one turn, is added to a number from which 0 was subtracted: an instruction more, which is there only
 //! if both the number and the sum are compared.
 
+use super::names::Names;
 use super::{constants, insert};
 use crate::index::{FastMap, IndexVec};
-use crate::kernel::mir::{BinaryOp, Callee, Function, Inst, Op, Slot, Terminator, Type, Value};
+use crate::kernel::mir::{BinaryOp, Callee, Function, Inst, Op, Terminator, Type, Value};
 
 /// Runs the pass; gives whether anything changed. It must be run when nothing folds constants any more.
 pub fn run(function: &mut Function) -> bool {
@@ -81,38 +82,15 @@ fn sums(function: &Function) -> FastMap<Value, Sum> {
 
 /// Which numbers may be compared, by whatever name.
 struct Compared {
-    /// Names of one number: each leads to the one that stands for them.
-    same: IndexVec<Value, Value>,
+    names: Names,
     /// Of the values that stand for a number.
     compared: IndexVec<Value, bool>,
 }
 
 impl Compared {
     fn new(function: &Function) -> Compared {
-        let values = function.values.len();
-        let same = function.values.ids().collect();
-        let mut found = Compared { same, compared: IndexVec::filled(values, false) };
-        let mut in_slots: FastMap<(Slot, i64), Value> = FastMap::default();
-        let ops = function.definitions();
-        for inst in function.insts() {
-            let (base, offset, kept) = match (&inst.op, inst.result) {
-                (Op::ZeroExtend(value) | Op::Truncate(value) | Op::Below { value, .. }, Some(result)) => {
-                    found.join(*value, result);
-                    continue;
-                }
-                (Op::Load { base, offset, .. }, Some(result)) => (*base, *offset, result),
-                (Op::Store { base, offset, value, .. }, _) => (*base, *offset, *value),
-                _ => continue,
-            };
-            if let Some(Op::StackAddr { slot, offset: start }) = ops[base] {
-                let first = *in_slots.entry((*slot, i64::from(*start) + i64::from(offset))).or_insert(kept);
-                found.join(first, kept);
-            }
-        }
-        for target in function.blocks.iter().flat_map(|data| data.term.targets()) {
-            let params = function.blocks[target.block].params.iter();
-            params.zip(&target.args).for_each(|(param, arg)| found.join(*param, *arg));
-        }
+        let compared = IndexVec::filled(function.values.len(), false);
+        let mut found = Compared { names: Names::new(function), compared };
         found.mark(function);
         found
     }
@@ -139,24 +117,12 @@ impl Compared {
             }
         }
         for value in compared {
-            let number = self.number(value);
+            let number = self.names.number(value);
             self.compared[number] = true;
         }
     }
 
-    fn number(&self, mut value: Value) -> Value {
-        while self.same[value] != value {
-            value = self.same[value];
-        }
-        value
-    }
-
-    fn join(&mut self, a: Value, b: Value) {
-        let (a, b) = (self.number(a), self.number(b));
-        self.same[a.max(b)] = a.min(b);
-    }
-
     fn is(&self, value: Value) -> bool {
-        self.compared[self.number(value)]
+        self.compared[self.names.number(value)]
     }
 }

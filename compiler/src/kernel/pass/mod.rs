@@ -17,6 +17,7 @@ mod inline;
 mod links;
 mod loads;
 mod merges;
+pub(super) mod names;
 mod outline;
 mod params;
 mod places;
