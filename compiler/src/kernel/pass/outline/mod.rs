@@ -275,10 +275,17 @@ impl Plan {
         let passed = self.context.into_iter().chain(self.pointers.keys().copied());
         let code = caller.call(turn, id, self.base, passed, by_number);
         let mut at = turn;
+        // What only the body knew is read behind ways out alone.
+        if exits.len() > 1 {
+            caller.function.blocks[turn].insts.extend_from_slice(&self.remade);
+        }
         for (index, exit) in exits.iter().enumerate() {
             let number = caller.make(at, Type::I32, Op::Const(index as u64 + 1));
             let cond = caller.make(at, Type::I32, Op::Compare(Condition::Eq, code, number));
             let (way, next) = (caller.block(), caller.block());
+            if exits.len() == 1 {
+                caller.function.blocks[way].insts.extend_from_slice(&self.remade);
+            }
             let tested = shown.test_again(self.exits[index], way, next, &mut caller);
             let args = exit.args.iter().map(|arg| self.reread(&mut caller, tested, *arg)).collect();
             caller.function.blocks[tested].term = Terminator::Jump(Target { block: exit.block, args });
@@ -348,13 +355,7 @@ impl Plan {
                     None => again,
                 }
             }
-            None => match self.remade.get(&value) {
-                Some(inst) => {
-                    let ty = caller.function.values[value];
-                    caller.make(block, ty, inst.clone())
-                }
-                None => value,
-            },
+            None => value,
         }
     }
 

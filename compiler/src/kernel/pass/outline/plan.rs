@@ -29,8 +29,8 @@ pub struct Plan {
     pub incoming: BTreeMap<Value, Place>,
     /// Numbers that the body makes and others read.
     pub outgoing: BTreeMap<Value, Place>,
-    /// Addresses, and tests of pointers, that the body makes and others read, who make them again.
-    pub remade: BTreeMap<Value, Op>,
+    /// Addresses, and tests of pointers, that the body makes and others read, who make them again in this order.
+    pub remade: Vec<Inst>,
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
     /// For each parameter of the header, how it comes from one turn to the next.
@@ -103,7 +103,7 @@ impl Plan {
             pointers: BTreeMap::new(),
             incoming: BTreeMap::new(),
             outgoing: BTreeMap::new(),
-            remade: BTreeMap::new(),
+            remade: Vec::new(),
             bounds: BTreeMap::new(),
             carried: Vec::new(),
             addresses: Vec::new(),
@@ -323,27 +323,33 @@ impl Plan {
         let carried = read.iter().filter_map(|value| Some((*value, self.carried_at(function, one, *value)?)));
         self.outgoing = carried.collect();
         let ops = function.definitions();
-        let is_outside = |value: &Value| !made.contains(value);
         for value in read.intersection(made).filter(|value| !known.contains(value)) {
-            match (function.values[*value], ops[*value]) {
-                (Type::Ptr(_), Some(op)) => {
-                    let is_address = op.is_leaf() || matches!(op, Op::PtrAdd(..) | Op::PacketEdge { .. });
-                    if !is_address || !op.operands().iter().all(is_outside) {
-                        return None;
-                    }
-                    self.remade.insert(*value, op.clone());
-                }
-                (_, Some(Op::IsNull(pointer))) if is_outside(pointer) => {
-                    self.remade.insert(*value, Op::IsNull(*pointer));
-                }
-                (ty, _) => {
-                    ty.bits()?;
-                    let place = self.place();
-                    self.outgoing.insert(*value, place);
-                }
+            let ty = function.values[*value];
+            let is_test = ops[*value].is_some_and(|op| matches!(op, Op::IsNull(_) | Op::Within { .. }));
+            if (is_test || ty.bits().is_none()) && is_made_again(&ops, made, *value) {
+                self.remake(function, &ops, made, *value);
+            } else {
+                ty.bits()?;
+                let place = self.place();
+                self.outgoing.insert(*value, place);
             }
         }
         Some(())
+    }
+
+    /// Lets others make a value again, and what it is made of.
+    fn remake(
+        &mut self,
+        function: &Function,
+        ops: &IndexVec<Value, Option<&Op>>,
+        made: &BTreeSet<Value>,
+        value: Value,
+    ) {
+        let Some(op) = ops[value].filter(|_| made.contains(&value)) else { return };
+        if self.remade.iter().all(|inst| inst.result != Some(value)) {
+            op.operands().into_iter().for_each(|operand| self.remake(function, ops, made, operand));
+            self.remade.push(Inst { result: Some(value), op: op.clone(), span: function.span });
+        }
     }
 
     /// Whether turns take a pointer for tested and do not test it themselves: no turn begins without it.
@@ -389,6 +395,16 @@ impl Plan {
         }
         self.slots.is_disjoint(&others).then_some(())
     }
+}
+
+/// Whether others have a value that the body makes, or can make it again.
+fn is_made_again(ops: &IndexVec<Value, Option<&Op>>, made: &BTreeSet<Value>, value: Value) -> bool {
+    let can_be = |op: &Op| match op {
+        Op::PtrAdd(..) | Op::PacketEdge { .. } | Op::IsNull(_) | Op::Within { .. } => true,
+        op => op.is_leaf(),
+    };
+    let of_such = |op: &Op| op.operands().iter().all(|operand| is_made_again(ops, made, *operand));
+    !made.contains(&value) || ops[value].is_some_and(|op| can_be(op) && of_such(op))
 }
 
 /// The address of the function's scratch slot: what a program claims, or the parameter of a function.

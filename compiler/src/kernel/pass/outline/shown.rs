@@ -107,7 +107,7 @@ fn is_any_taken_for_tested(function: &Function, one: &Loop) -> bool {
     insts.any(|inst| matches!(inst.op, Op::InPacket { .. } | Op::NonNull(_)))
 }
 
-/// The pointers from outside that code behind the loop takes for tested, where only turns lead.
+/// The pointers that there are outside, and that code behind the loop takes for tested, where only turns lead.
 fn tested_before(
     function: &Function,
     one: &Loop,
@@ -123,7 +123,9 @@ fn tested_before(
     });
     let mut found: BTreeSet<Value> = found.collect();
     let made = one.made_inside(function);
-    found.retain(|pointer| !made.contains(pointer));
+    let ops = function.definitions();
+    // The bounds of a packet others ask for again.
+    found.retain(|pointer| !made.contains(pointer) || matches!(ops[*pointer], Some(Op::PacketEdge { .. })));
     found
 }
 
