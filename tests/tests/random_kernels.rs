@@ -4,6 +4,8 @@
 //! The scripts are those of `compiler/tests/random`, and the cases that the tests of the kernel back end keep. A large run is
 //! `make random-kernels SCRIPTS=500`; `KS_RANDOM_SEED=7` starts at that seed.
 
+#[path = "../../compiler/tests/random/bits.rs"]
+mod bits;
 #[path = "../../compiler/tests/random/object.rs"]
 mod object;
 #[path = "../../compiler/tests/random/script/mod.rs"]
@@ -72,7 +74,7 @@ fn scripts_load(kernel: Kernel) {
 fn compile(kernel: Kernel, seeds: std::ops::Range<u64>, folder: &Folder) -> Vec<u64> {
     let mut refused = Vec::new();
     for seed in seeds {
-        let script = script::items::script(seed, true).text();
+        let script = bits::script(seed).text();
         if !written(kernel, &seed.to_string(), &script, folder) {
             refused.push(seed);
         }

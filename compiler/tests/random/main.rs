@@ -13,11 +13,13 @@
 //! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
 //! refused for it; `tests/tests/random_kernels.rs` loads such scripts there.
 //!
-//! What scripts are made of are the productions in `script/`.
+//! What scripts are made of are the productions in `script/`, and a program of `bits`.
 
 #[path = "../object/bpffs.rs"]
 #[expect(dead_code, reason = "shared with the tests of objects, which need more of it")]
 mod bpffs;
+
+mod bits;
 mod kernel;
 mod object;
 mod script;
@@ -54,7 +56,7 @@ fn root_random_scripts_load() {
             let (failures, progress) = (&failures, &progress);
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let script = script::items::script(*seed, true);
+                    let script = bits::script(*seed);
                     let machine = machine(*seed);
                     if std::env::var_os("KS_RANDOM_PRINT").is_some() {
                         println!("{}", script.text());

@@ -10,4 +10,4 @@ mod places;
 mod scope;
 mod stmts;
 pub mod tree;
-mod types;
+pub mod types;

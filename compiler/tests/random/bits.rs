@@ -1,0 +1,159 @@
+//! Programs that use numbers as indices of which single bits are known, such as `x | 3` and `x << 4`, between comparisons.
+//!
+//! Other random scripts seldom have a number whose bits contradict its bounds: it takes two limits close together.
+
+use crate::script::items;
+use crate::script::numbers::Numbers;
+use crate::script::tree::{Node, Piece};
+use crate::script::types::{Ty, U32};
+
+/// What a program needs beside it.
+const AROUND: &str = "\
+struct BitsPart { a: u8[9], b: u32 }
+var bits_x: u32
+var bits_y: u32
+var bits_out: u32
+var bits_table: u16[11]
+@helper fn bits_at(i: u32) -> u32 {
+    if (i >= 3) {
+        return bits_table[i]
+    }
+    for (n in 0..(bits_x & 63)) {
+        if (bits_table[i] == 4) {
+            return n
+        }
+    }
+    return bits_y
+}";
+
+const CONSTANTS: &[u32] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 24, 31, 33, 64, 127, 128, 255];
+const WIDTHS: &[&str] = &["u32", "u32", "u64", "u16", "u8"];
+const CONDITIONS: &[&str] = &[">=", ">", "<", "<=", "!=", "=="];
+
+/// The script of a seed with such a program beside its own, to be loaded: packets are what no interpreter has.
+pub fn script(seed: u64) -> Node {
+    let mut script = items::script(seed, true);
+    // `bpftool` loads all programs of an object as one kind where it is told what they are.
+    let header = match script.text().contains("@tc(") {
+        true => "@tc(\"ingress\") fn bits(ctx: *__sk_buff) -> i32 $",
+        false => "@xdp fn bits(ctx: *xdp_md) -> xdp_action $",
+    };
+    script.pieces.extend(program(seed, header).into_iter().map(Piece::Node));
+    script
+}
+
+/// The items of a program of the seed.
+fn program(seed: u64, header: &str) -> Vec<Node> {
+    let mut bits = Bits { numbers: Numbers::new(!seed), size: 0 };
+    bits.size = 1 + bits.numbers.below(19);
+    let element = *bits.numbers.pick(&["u8", "u16", "u32", "u64"]);
+    let map = format!("var bits_map: array<u32, {element}[{}]>(4)", bits.size);
+    let body = bits.body();
+    vec![
+        Node::stmt(AROUND, Vec::new()),
+        Node::stmt(&map, Vec::new()),
+        Node::stmt(header, vec![Node::block(body)]),
+    ]
+}
+
+struct Bits {
+    numbers: Numbers,
+    /// Elements of an entry of the map.
+    size: usize,
+}
+
+impl Bits {
+    fn body(&mut self) -> Vec<Node> {
+        let width = *self.numbers.pick(WIDTHS);
+        let mut stmts = vec![
+            Node::stmt(&format!("var entry = bits_map[{}]", self.numbers.below(4)), Vec::new()),
+            Node::stmt(&format!("var i: {width} = ($ as {width})"), vec![self.number(3, false)]),
+        ];
+        if self.numbers.one_in(2) {
+            let limit = self.numbers.below(9);
+            let changed = Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, true)]);
+            stmts.push(Node::stmt(&format!("if (bits_y > {limit}) $"), vec![Node::block(vec![changed])]));
+        }
+        if self.numbers.one_in(3) {
+            let turns = *self.numbers.pick(&["3", "bits_y & 7", "9"]);
+            let changed = Node::stmt(&format!("i = ($ as {width})"), vec![self.number(2, true)]);
+            let read = self.guarded("bits_out += (entry[i] as u32)");
+            stmts.push(Node::stmt(
+                &format!("for (k in 0..({turns})) $"),
+                vec![Node::block(vec![changed, read])],
+            ));
+        }
+        stmts.push(self.guarded("bits_out = (entry[i] as u32)"));
+        for _ in 0..self.numbers.below(4) {
+            stmts.push(self.read());
+        }
+        stmts.push(Node::stmt("return 2", Vec::new()));
+        stmts
+    }
+
+    /// A statement where the entry is there and the number between limits.
+    fn guarded(&mut self, stmt: &str) -> Node {
+        let mut all = String::from("entry != null");
+        for _ in 0..self.numbers.below(4) {
+            let condition = *self.numbers.pick(CONDITIONS);
+            all.push_str(&format!(" && i {condition} {}", self.numbers.below(self.size + 3)));
+        }
+        Node::stmt(&format!("if ({all}) $"), vec![Node::block(vec![Node::stmt(stmt, Vec::new())])])
+    }
+
+    fn read(&mut self) -> Node {
+        match self.numbers.below(5) {
+            0 => Node::stmt("bits_out += bits_table[$]", vec![self.number(2, true)]),
+            1 => Node::stmt("bits_out += bits_at($)", vec![self.number(2, true)]),
+            2 => {
+                let at = *self.numbers.pick(&["1", "i", "i & 7"]);
+                let read = format!("if (((ctx->data + $) as *BitsPart)->a[{at}] > 3) $");
+                let then = Node::block(vec![Node::stmt("bits_out += 1", Vec::new())]);
+                Node::stmt(&read, vec![self.number(2, true), then])
+            }
+            3 => {
+                let filled = Node::stmt("near[i] = 5", Vec::new());
+                let read = Node::stmt("bits_out += near[$]", vec![self.number(2, true)]);
+                let near = Node::stmt("var near: u16[9] = []", Vec::new());
+                Node::stmt("if (bits_x > 1) $", vec![Node::block(vec![near, filled, read])])
+            }
+            _ => {
+                let condition = *self.numbers.pick(&[">=", ">", "!="]);
+                let limit = 1 + self.numbers.below(self.size);
+                let other = Node::stmt("var j: u32 = $", vec![self.number(2, true)]);
+                let text = format!("if (entry != null && j {condition} {limit}) $");
+                let write = Node::block(vec![Node::stmt("entry[j] = 1", Vec::new())]);
+                let written = Node::stmt(&text, vec![write]);
+                Node::stmt("if (bits_y != 1) $", vec![Node::block(vec![other, written])])
+            }
+        }
+    }
+
+    /// An expression of 32 bits; also of the index where there is one.
+    fn number(&mut self, depth: u32, is_index: bool) -> Node {
+        let ty = Ty::Int(U32);
+        if depth == 0 || self.numbers.one_in(7) {
+            let names = ["bits_x", "bits_y", "(i as u32)"];
+            let known = if is_index { 3 } else { 2 };
+            return Node::expr(&ty, names[self.numbers.below(known)], Vec::new());
+        }
+        let inner = self.number(depth - 1, is_index);
+        let constant = *self.numbers.pick(CONSTANTS);
+        let template = match self.numbers.below(12) {
+            0..=3 => format!("($ | {constant})"),
+            4 => format!("($ & {constant})"),
+            5 => format!("($ + {constant})"),
+            6 => format!("($ ^ {constant})"),
+            7 => format!("($ << {})", 1 + self.numbers.below(5)),
+            8 => format!("($ * {})", self.numbers.pick(&[2, 3, 4, 8, 12])),
+            9 => format!("($ >> {})", 1 + self.numbers.below(5)),
+            10 => format!("($ - {constant})"),
+            _ => {
+                let operator = *self.numbers.pick(&["|", "&", "+", "^", "-"]);
+                let other = self.number(depth - 1, is_index);
+                return Node::expr(&ty, &format!("($ {operator} $)"), vec![inner, other]);
+            }
+        };
+        Node::expr(&ty, &template, vec![inner])
+    }
+}
