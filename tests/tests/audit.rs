@@ -172,10 +172,10 @@ fn main() -> i32 {
 fn root_a_program_above_its_budget_is_detached_and_told() {
     let folder = Folder::new();
     let waits = BUSY.replace("WAIT", "sleep(1600)");
-    // No call of the host, and no end but the time: the budget is looked at all the same.
+    // No call of the host, and no end for some seconds: the budget, looked at once in a second, is looked at all the same.
     let computes = BUSY.replace(
         "WAIT",
-        "sleep(100)\n var turns: u64 = 0\n var rest: u64 = 1\n while (turns < 400000000) {\n  turns += 1\n  rest = (rest * 31 + turns) % (turns | 1)\n  if (ksbudn == 0) {\n   return 9\n  }\n }\n if (rest == turns) {\n  return 9\n }",
+        "sleep(100)\n var turns: u64 = 0\n var rest: u64 = 1\n while (turns < 1200000000) {\n  turns += 1\n  rest = (rest * 31 + turns) % (turns | 1)\n  if (ksbudn == 0) {\n   return 9\n  }\n }\n if (rest == turns) {\n  return 9\n }",
     );
     for (name, script) in [("ksbudw", &waits), ("ksbudc", &computes)] {
         let plugin = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);
