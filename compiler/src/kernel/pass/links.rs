@@ -6,9 +6,9 @@
 //! and refuses the number in an address. Only 64-bit additions of what the verifier knows to be a positive constant link
 //! (source: kernel/bpf/verifier.c, `adjust_reg_min_max_vals` and `sync_linked_regs`, v6.12).
 //!
-//! So constants are subtracted instead, with the other sign. What the verifier may know to be one although it is none here,
-//! on one way or in one turn, is added to a number from which 0 was subtracted: an instruction more, which is there only
-//! if both the number and the sum are compared.
+//! So constants are subtracted instead, with the other sign; late 6.18 links those as well, and no script is known that it
+//! refuses for that. What the verifier may know to be one although it is none here, on one way or in one turn, is added to a
+//! number from which 0 was subtracted: an instruction more, which is there only if both the number and the sum are compared.
 
 use super::names::Names;
 use super::{constants, insert};

@@ -22,6 +22,7 @@ mod outline;
 mod params;
 mod places;
 mod promote;
+mod remade;
 mod repair;
 mod stores;
 #[cfg(test)]

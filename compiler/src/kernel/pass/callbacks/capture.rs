@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::bounds;
 use super::super::decide::deciding;
 use super::super::outline::{Loop, Place};
+use super::super::remade::{Remaking, is_test};
 use super::Around;
 use super::stack::Pointers;
 use crate::index::IndexVec;
@@ -31,7 +32,7 @@ pub struct Captured {
     /// What numbers that are handed over are below, where that shows only from how they are made.
     pub bounds: BTreeMap<Value, u64>,
     /// What a turn makes that others make again, in order.
-    pub leaves: Vec<Inst>,
+    pub remade: Vec<Inst>,
     /// Slots of which only the turns know.
     pub slots: BTreeSet<Slot>,
     /// The ways out: from where, and which of the targets.
@@ -63,7 +64,7 @@ impl Captured {
             carried: Vec::new(),
             outgoing: BTreeMap::new(),
             bounds: BTreeMap::new(),
-            leaves: Vec::new(),
+            remade: Vec::new(),
             slots: own_slots(function, one),
             exits: exits(function, one),
             code: None,
@@ -227,9 +228,11 @@ impl Captured {
         for (block, number) in &self.exits {
             read.extend(&function.blocks[*block].term.targets()[*number].args);
         }
+        let remaking = Remaking { function, ops, made };
         for value in read.intersection(made) {
-            if ops[*value].is_some_and(|op| op.is_leaf() || is_test(op)) && is_made_again(ops, made, *value) {
-                self.leave(function, ops, made, *value);
+            let is_asked = ops[*value].is_some_and(|op| op.is_leaf() || is_test(op));
+            if is_asked && remaking.is_possible(*value) {
+                remaking.append(*value, &mut self.remade);
             } else if function.values[*value].bits().is_none() {
                 return Err(Kept::Pointer);
             } else {
@@ -239,28 +242,6 @@ impl Captured {
         }
         Ok(())
     }
-
-    /// Lets others make a value again, and what it is made of.
-    fn leave(
-        &mut self,
-        function: &Function,
-        ops: &IndexVec<Value, Option<&Op>>,
-        made: &BTreeSet<Value>,
-        value: Value,
-    ) {
-        let Some(op) = ops[value].filter(|_| made.contains(&value)) else { return };
-        if self.leaves.iter().all(|inst| inst.result != Some(value)) {
-            op.operands().into_iter().for_each(|operand| self.leave(function, ops, made, operand));
-            self.leaves.push(Inst { result: Some(value), op: op.clone(), span: function.span });
-        }
-    }
-}
-
-/// Whether others have a value that a turn makes, or can make it again.
-fn is_made_again(ops: &IndexVec<Value, Option<&Op>>, made: &BTreeSet<Value>, value: Value) -> bool {
-    let can_be = |op: &Op| op.is_leaf() || is_test(op) || matches!(op, Op::PacketEdge { .. });
-    let of_such = |op: &Op| op.operands().iter().all(|operand| is_made_again(ops, made, *operand));
-    !made.contains(&value) || ops[value].is_some_and(|op| can_be(op) && of_such(op))
 }
 
 /// Whether what the verifier must see of a number is made of checks: they are made again.
@@ -272,11 +253,6 @@ fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether this tests a pointer: as a number that was handed over it would say nothing about it to the verifier.
-fn is_test(op: &Op) -> bool {
-    matches!(op, Op::IsNull(_) | Op::Within { .. })
 }
 
 /// In a callback no record can be given back that was reserved outside, and no program goes on in another.

@@ -242,10 +242,10 @@ impl Captured {
                 None => code = own,
             }
         }
-        for leaf in &self.leaves {
-            if let Some(value) = leaf.result {
+        for inst in &self.remade {
+            if let Some(value) = inst.result {
                 let ty = caller.function.values[value];
-                let mut op = leaf.op.clone();
+                let mut op = inst.op.clone();
                 op.map_operands(&mut |operand| found.get(&operand).copied().unwrap_or(operand));
                 found.insert(value, caller.make(behind, ty, op));
             }

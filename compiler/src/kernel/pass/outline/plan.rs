@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bounds;
 use super::super::decide::deciding;
+use super::super::remade::{Remaking, is_test};
 use super::Place;
 use super::loops::Loop;
 use super::packets::Tested;
@@ -138,12 +139,12 @@ impl Plan {
         let known: BTreeSet<Value> = plan.before.iter().filter_map(|inst| inst.result).collect();
         plan.order_before(function, &ops, &made);
         let (owned, blocks) = (OnceCell::new(), OnceCell::new());
-        let is_test = |value: &Value| match ops[*value] {
+        let tests_needed = |value: &Value| match ops[*value] {
             Some(Op::IsNull(pointer) | Op::Within { pointer, .. }) => needed.contains(pointer),
             _ => false,
         };
         let outside = needed.iter().filter(|value| !made.contains(value) || known.contains(value));
-        let (tests, others): (Vec<Value>, Vec<Value>) = outside.copied().partition(is_test);
+        let (tests, others): (Vec<Value>, Vec<Value>) = outside.copied().partition(tests_needed);
         let outside = Outside { function, ops: &ops, header: one.header, tested: OnceCell::new() };
         for value in others {
             if plan.bring(&outside, value).is_none() {
@@ -323,11 +324,12 @@ impl Plan {
         let carried = read.iter().filter_map(|value| Some((*value, self.carried_at(function, one, *value)?)));
         self.outgoing = carried.collect();
         let ops = function.definitions();
+        let remaking = Remaking { function, ops: &ops, made };
         for value in read.intersection(made).filter(|value| !known.contains(value)) {
             let ty = function.values[*value];
-            let is_test = ops[*value].is_some_and(|op| matches!(op, Op::IsNull(_) | Op::Within { .. }));
-            if (is_test || ty.bits().is_none()) && is_made_again(&ops, made, *value) {
-                self.remake(function, &ops, made, *value);
+            let is_asked = ty.bits().is_none() || ops[*value].is_some_and(is_test);
+            if is_asked && remaking.is_possible(*value) {
+                remaking.append(*value, &mut self.remade);
             } else {
                 ty.bits()?;
                 let place = self.place();
@@ -335,21 +337,6 @@ impl Plan {
             }
         }
         Some(())
-    }
-
-    /// Lets others make a value again, and what it is made of.
-    fn remake(
-        &mut self,
-        function: &Function,
-        ops: &IndexVec<Value, Option<&Op>>,
-        made: &BTreeSet<Value>,
-        value: Value,
-    ) {
-        let Some(op) = ops[value].filter(|_| made.contains(&value)) else { return };
-        if self.remade.iter().all(|inst| inst.result != Some(value)) {
-            op.operands().into_iter().for_each(|operand| self.remake(function, ops, made, operand));
-            self.remade.push(Inst { result: Some(value), op: op.clone(), span: function.span });
-        }
     }
 
     /// Whether turns take a pointer for tested and do not test it themselves: no turn begins without it.
@@ -395,16 +382,6 @@ impl Plan {
         }
         self.slots.is_disjoint(&others).then_some(())
     }
-}
-
-/// Whether others have a value that the body makes, or can make it again.
-fn is_made_again(ops: &IndexVec<Value, Option<&Op>>, made: &BTreeSet<Value>, value: Value) -> bool {
-    let can_be = |op: &Op| match op {
-        Op::PtrAdd(..) | Op::PacketEdge { .. } | Op::IsNull(_) | Op::Within { .. } => true,
-        op => op.is_leaf(),
-    };
-    let of_such = |op: &Op| op.operands().iter().all(|operand| is_made_again(ops, made, *operand));
-    !made.contains(&value) || ops[value].is_some_and(|op| can_be(op) && of_such(op))
 }
 
 /// The address of the function's scratch slot: what a program claims, or the parameter of a function.
