@@ -231,6 +231,40 @@ pub fn helper_number(name: &str) -> Option<u32> {
     u32::try_from(index + 1).ok()
 }
 
+/// The helpers after which pointers into a packet are void.
+/// Source: net/core/filter.c, `bpf_helper_changes_pkt_data`, v6.18.
+const CHANGES_PACKET: &[&str] = &[
+    "bpf_skb_store_bytes",
+    "bpf_l3_csum_replace",
+    "bpf_l4_csum_replace",
+    "bpf_tail_call",
+    "bpf_clone_redirect",
+    "bpf_skb_vlan_push",
+    "bpf_skb_vlan_pop",
+    "bpf_skb_change_proto",
+    "bpf_skb_change_tail",
+    "bpf_skb_pull_data",
+    "bpf_skb_change_head",
+    "bpf_xdp_adjust_head",
+    "bpf_skb_adjust_room",
+    "bpf_xdp_adjust_meta",
+    "bpf_xdp_adjust_tail",
+    "bpf_lwt_push_encap",
+    "bpf_lwt_seg6_store_bytes",
+    "bpf_lwt_seg6_adjust_srh",
+    "bpf_lwt_seg6_action",
+    "bpf_msg_pull_data",
+    "bpf_msg_push_data",
+    "bpf_msg_pop_data",
+    "bpf_store_hdr_opt",
+];
+
+/// Whether the helper with this number changes where the packet starts or ends, or where its bytes are.
+#[must_use]
+pub fn changes_packet(number: u32) -> bool {
+    helper_name(number).is_some_and(|name| CHANGES_PACKET.contains(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

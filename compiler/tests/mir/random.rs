@@ -2,6 +2,8 @@
 //!
 //! `KS_SEED=N` runs one seed and prints what failed; `KS_SEEDS=N` runs so many instead of the usual number.
 
+use std::collections::BTreeSet;
+
 use ks_compiler::hir::MapKind;
 use ks_compiler::hir::{FuncId, GlobalId, MapId};
 use ks_compiler::index::{Id, IndexVec};
@@ -420,6 +422,7 @@ fn program(seed: u64) -> Program {
         functions: (0..FUNCTIONS).map(make).collect(),
         scratch_bytes: 0,
         arrays: Vec::new(),
+        packet_changers: BTreeSet::new(),
         script_functions: FUNCTIONS,
         bodies: 0,
         loops: Loops::default(),

@@ -32,7 +32,7 @@ impl Lowerer<'_> {
         if !self.reads_packets(id) {
             return Ok(());
         }
-        let there = self.early_length(self.active.source.span)?;
+        let there = self.piece_length(self.active.source.span)?;
         let whole = self.length_in(context);
         let partly = self.builder.compare(Condition::Lt, there, whole);
         let (pull, go_on) = (self.builder.block(), self.builder.block());

@@ -51,6 +51,7 @@ use super::machine::Machine;
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
+use crate::bpf::changes_packet;
 use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Function, Hir, LocalId, ProgramKind, Target};
@@ -114,7 +115,19 @@ pub fn lower(
         let context = context_of(hir, &functions);
         let arrays = program.arrays;
         let loops = mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() };
-        Ok(mir::Program { functions, scratch_bytes, script_functions, bodies: 0, loops, context, arrays })
+        let changers =
+            hir.externs.iter_enumerated().filter(|(_, one)| one.helper.is_some_and(changes_packet));
+        let packet_changers = changers.map(|(id, _)| id).collect();
+        Ok(mir::Program {
+            functions,
+            scratch_bytes,
+            script_functions,
+            bodies: 0,
+            loops,
+            context,
+            arrays,
+            packet_changers,
+        })
     } else {
         Err(errors)
     }

@@ -26,9 +26,11 @@ pub use self::loops::{Kept, Loops};
 pub use self::op::{BinaryOp, Condition, Count, Lost, MapSymbol, Op, Operands};
 /// Bytes of a memory access: 1, 2, 4 or 8.
 pub use crate::bpf::Size;
+use std::collections::BTreeSet;
+
 use smallvec::{SmallVec, smallvec};
 
-use crate::hir::FuncId;
+use crate::hir::{ExternId, FuncId};
 use crate::id_type;
 use crate::index::{IndexVec, Lists};
 use crate::source::Span;
@@ -380,6 +382,8 @@ pub struct Program {
     pub context: Option<&'static str>,
     /// The programs that tail calls lead to: those of one array are of one kind.
     pub arrays: Vec<Vec<FuncId>>,
+    /// Helpers named by the script after which pointers into the packet are void.
+    pub packet_changers: BTreeSet<ExternId>,
 }
 
 impl Program {

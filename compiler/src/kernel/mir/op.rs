@@ -196,14 +196,14 @@ pub enum Op {
         bytes: u32,
     },
     /// Where the packet starts or ends, or its metadata starts: 4 bytes of the context, which the kernel replaces by a
-    /// load of the pointer. It is the same at each point of the program but where the packet is brought into one piece.
+    /// load of the pointer. It is the same until a call moves or cuts the packet.
     PacketEdge {
         /// The context.
         context: Value,
         /// The member's place.
         offset: i16,
-        /// Before that.
-        early: bool,
+        /// Which packet it is of: `pass::versions` tells those before and after such a call apart.
+        version: u32,
     },
     /// `value`, about which the verifier knows nothing any more: `zero` is the result of [`Kfunc::IterNumNew`] or the upper
     /// half of a callback's index, 0 in fact and anything to the verifier. A number that a loop changes would otherwise be a new constant in each turn, and

@@ -121,8 +121,9 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             format!("within {} + {bytes}, {}", Name(*pointer), Name(*end))
         }
         Op::InPacket { pointer, bytes } => format!("in_packet {bytes} {}", Name(*pointer)),
-        Op::PacketEdge { context, offset, early } => {
-            format!("{}packet_edge {} + {offset}", if *early { "early_" } else { "" }, Name(*context))
+        Op::PacketEdge { context, offset, version } => {
+            let version = if *version == 0 { String::new() } else { format!(" of {version}") };
+            format!("packet_edge {} + {offset}{version}", Name(*context))
         }
         Op::Opaque { value, zero } => format!("opaque {}, {}", Name(*value), Name(*zero)),
         Op::StackAddr { slot, offset } => format!("stack_addr s{} + {offset}", slot.index()),

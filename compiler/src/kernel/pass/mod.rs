@@ -33,6 +33,7 @@ mod twins;
 mod unroll;
 mod values;
 mod verdicts;
+mod versions;
 
 pub use callbacks::{has_iterator, refusals as walks_refused};
 pub(super) use fold::{evaluate, holds, narrowed, swapped};
@@ -46,6 +47,7 @@ use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
 use crate::index::IndexVec;
 use changes::Changes;
 use flow::Flow;
+use versions::Changing;
 
 /// A pass that is run again when others have changed something.
 struct Pass {
@@ -328,6 +330,7 @@ fn improve(
     };
     let passes: Vec<_> = PASSES.iter().enumerate().filter(|(_, pass)| wanted(pass.name)).collect();
     let all = passes.iter().fold(0, |all, (bit, _)| all | 1 << bit);
+    let changing = Changing::of(program);
     let mut flow = None;
     for (bit, pass) in passes.iter().cycle().take(MAX_ROUNDS * passes.len()) {
         if *settled & all == all {
@@ -337,9 +340,12 @@ fn improve(
         if *settled & 1 << bit != 0 {
             continue;
         }
-        let function = &mut program.functions[at];
-        let ways = flow.get_or_insert_with(|| Flow::new(function));
-        let changes = (pass.run)(function, ways);
+        let ways = flow.get_or_insert_with(|| {
+            let flow = Flow::new(&program.functions[at]);
+            changing.number(program, at, &flow);
+            flow
+        });
+        let changes = (pass.run)(&mut program.functions[at], ways);
         *settled |= 1 << bit;
         if changes.any() {
             let again = PASSES.iter().enumerate().filter(|(_, other)| other.after.meet(changes));

@@ -1,5 +1,7 @@
 //! What the passes make of small functions.
 
+use std::collections::BTreeSet;
+
 use super::flow::Flow;
 use super::{Checks, Effort, PASSES, improve, run};
 use crate::hir::FuncId;
@@ -39,6 +41,7 @@ fn optimised(function: Function) -> Function {
         functions: vec![function],
         scratch_bytes: 0,
         arrays: Vec::new(),
+        packet_changers: BTreeSet::new(),
         script_functions: 2,
         bodies: 0,
         loops: Loops::default(),
@@ -523,6 +526,7 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         functions: vec![callee.finish(), caller],
         scratch_bytes: 0,
         arrays: Vec::new(),
+        packet_changers: BTreeSet::new(),
         script_functions: 2,
         bodies: 0,
         loops: Loops::default(),

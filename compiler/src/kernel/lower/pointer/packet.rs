@@ -40,10 +40,7 @@ impl Lowerer<'_> {
     pub(super) fn packet_pointer(&mut self, member: MemberType, span: Span) -> Lower<Pointer> {
         let (part, offset) = match member {
             MemberType::PacketEnd if self.reads_far() => (Part::Data, Bytes::Value(self.whole_length(span)?)),
-            MemberType::PacketEnd => {
-                let (start, end) = (self.edge(MemberType::PacketStart, span)?, self.edge(member, span)?);
-                (Part::Data, Bytes::Value(self.builder.value(Type::I64, Op::PtrDiff(end, start))))
-            }
+            MemberType::PacketEnd => (Part::Data, Bytes::Value(self.piece_length(span)?)),
             MemberType::PacketMeta => (Part::Meta, Bytes::Known(0)),
             _ => (Part::Data, Bytes::Known(0)),
         };
@@ -54,17 +51,6 @@ impl Lowerer<'_> {
 
     /// Where the packet starts or ends, or its metadata starts.
     pub(super) fn edge(&mut self, member: MemberType, span: Span) -> Lower<Value> {
-        self.edge_at(member, false, span)
-    }
-
-    /// How many bytes of the packet lie in one piece, before all of them are brought there.
-    pub(in super::super) fn early_length(&mut self, span: Span) -> Lower<Value> {
-        let start = self.edge_at(MemberType::PacketStart, true, span)?;
-        let end = self.edge_at(MemberType::PacketEnd, true, span)?;
-        Ok(self.builder.value(Type::I64, Op::PtrDiff(end, start)))
-    }
-
-    fn edge_at(&mut self, member: MemberType, early: bool, span: Span) -> Lower<Value> {
         let Some((context, structure)) = self.context else {
             return impossible(span, "a pointer into a packet where there is no context");
         };
@@ -73,7 +59,14 @@ impl Lowerer<'_> {
             return impossible(span, "a pointer into this packet");
         };
         let origin = if member == MemberType::PacketEnd { Origin::PacketEnd } else { Origin::Packet };
-        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, early }))
+        Ok(self.builder.value(Type::Ptr(origin), Op::PacketEdge { context, offset, version: 0 }))
+    }
+
+    /// How many bytes of the packet lie in one piece.
+    pub(in super::super) fn piece_length(&mut self, span: Span) -> Lower<Value> {
+        let start = self.edge(MemberType::PacketStart, span)?;
+        let end = self.edge(MemberType::PacketEnd, span)?;
+        Ok(self.builder.value(Type::I64, Op::PtrDiff(end, start)))
     }
 
     fn edges(&mut self, part: Part, span: Span) -> Lower<(Value, Value)> {

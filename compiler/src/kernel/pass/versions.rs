@@ -1,0 +1,113 @@
+//! Versions of the packet: where a packet starts and ends is the same until a helper of the kernel moves or cuts it.
+//!
+//! After such a call the verifier takes no pointer that was made before, and what was tested of one says nothing of the next. So
+//! each [`Op::PacketEdge`] has the version of the packet that it is taken from. Edges of one version are one pointer, for every
+//! pass; those of two are different operations. A version begins at the function's start, behind a call that changes the packet,
+//! and in a block to which ways with different versions lead: also at the start of a loop that changes it.
+//!
+//! Versions are counted anew whenever control goes other ways: turns of a loop that are written out would have the same ones.
+
+use std::collections::BTreeSet;
+
+use super::flow::Flow;
+use crate::hir::FuncId;
+use crate::index::{Id, IndexVec};
+use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Op, Program};
+
+/// What changes packets in a program.
+#[derive(Default)]
+pub struct Changing {
+    /// Its functions that lead to a call of such a helper.
+    functions: BTreeSet<FuncId>,
+}
+
+impl Changing {
+    pub fn of(program: &Program) -> Changing {
+        let mut changing = Changing::default();
+        loop {
+            let before = changing.functions.len();
+            for function in &program.functions {
+                if function.insts().any(|inst| changing.has(program, inst)) {
+                    changing.functions.insert(function.id);
+                }
+            }
+            if changing.functions.len() == before {
+                return changing;
+            }
+        }
+    }
+
+    /// Whether an instruction changes the packet, or what the kernel calls for it does.
+    fn has(&self, program: &Program, inst: &Inst) -> bool {
+        match &inst.op {
+            Op::Call { callee: Callee::Helper(Helper::SkbPullData), .. } => true,
+            Op::Call { callee: Callee::External(id), .. } => program.packet_changers.contains(id),
+            Op::Call { callee: Callee::Function(id), .. } | Op::FunctionAddr(id) => {
+                self.functions.contains(id)
+            }
+            _ => false,
+        }
+    }
+
+    /// Numbers the versions in one of the program's functions.
+    pub fn number(&self, program: &mut Program, at: usize, flow: &Flow) {
+        if !self.functions.contains(&program.functions[at].id) {
+            return;
+        }
+        let changes: Vec<(Block, usize)> = {
+            let function = &program.functions[at];
+            let calls = |block: &Block| {
+                let insts = function.blocks[*block].insts.iter().enumerate();
+                let changing = insts.filter(|(_, inst)| self.has(program, inst));
+                changing.map(|(position, _)| (*block, position)).collect::<Vec<_>>()
+            };
+            flow.order.iter().flat_map(calls).collect()
+        };
+        number(&mut program.functions[at], &changes, flow);
+    }
+}
+
+/// The version at the function's start.
+const FIRST: u32 = 0;
+
+/// Numbers the versions, given the calls that change the packet: block by block, by their positions.
+fn number(function: &mut Function, changes: &[(Block, usize)], flow: &Flow) {
+    let blocks = function.blocks.len() as u32;
+    // Blocks have the numbers behind the first, calls those behind the blocks'.
+    let joined = |block: Block| 1 + block.index() as u32;
+    let called = |call: usize| 1 + blocks + call as u32;
+    let mut last: IndexVec<Block, Option<u32>> = IndexVec::filled(function.blocks.len(), None);
+    for (call, (block, _)) in changes.iter().enumerate() {
+        last[*block] = Some(called(call));
+    }
+    let mut starts: IndexVec<Block, Option<u32>> = IndexVec::filled(function.blocks.len(), None);
+    starts[function.entry()] = Some(FIRST);
+    loop {
+        let mut changed = false;
+        for block in flow.order.iter().skip(1) {
+            let mut ends = flow.ways_in[*block].iter().filter_map(|from| last[*from].or(starts[*from]));
+            let Some(first) = ends.next() else { continue };
+            let start = if ends.all(|other| other == first) { first } else { joined(*block) };
+            // Once ways were seen to differ they do.
+            if starts[*block] != Some(start) && starts[*block] != Some(joined(*block)) {
+                starts[*block] = Some(start);
+                changed = true;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    let mut calls = changes.iter().enumerate().peekable();
+    for block in &flow.order {
+        let mut now = starts[*block].unwrap_or(FIRST);
+        for (position, inst) in function.blocks[*block].insts.iter_mut().enumerate() {
+            if let Op::PacketEdge { version, .. } = &mut inst.op {
+                *version = now;
+            }
+            if let Some((call, _)) = calls.next_if(|(_, (other, at))| other == block && *at == position) {
+                now = called(call);
+            }
+        }
+    }
+}
