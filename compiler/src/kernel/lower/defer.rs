@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mir::Type;
 use super::super::mir::builder::Variable;
-use super::{Lower, Lowerer};
+use super::{Lower, Lowerer, inline};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::visit_mut::{self, VisitorMut};
 use crate::hir::{
@@ -16,7 +16,7 @@ use crate::hir::{
 };
 use crate::index::{Id, IndexVec};
 use crate::split::Split;
-use crate::types::TypeId;
+use crate::types::{TypeId, TypeKind, Types};
 
 /// A deferred call.
 #[derive(Clone)]
@@ -45,8 +45,11 @@ impl Lowerer<'_> {
         self.active.defers.push(Deferred { call: call.clone(), flag });
     }
 
-    /// Makes the calls that were deferred on the way here, the last one first.
+    /// Makes the calls that were deferred on the way here, the last one first. They may give back what is still held, and
+    /// are within all that holds it.
     pub(super) fn run_deferred(&mut self) -> Lower<()> {
+        let depth = self.records.deepest();
+        let outer = std::mem::replace(&mut self.records.depth, depth);
         for deferred in self.active.defers.clone().into_iter().rev() {
             let flag = self.builder.get(deferred.flag);
             let (run, join) = (self.builder.block(), self.builder.block());
@@ -56,6 +59,7 @@ impl Lowerer<'_> {
             self.builder.jump(join);
             self.builder.switch_to_sealed(join);
         }
+        self.records.depth = outer;
         Ok(())
     }
 }
@@ -83,21 +87,37 @@ pub(super) fn temporaries(hir: &Hir, id: FuncId, function: &Function) -> BTreeSe
 /// The functions that defer calls, with the arguments of those in variables.
 pub(super) fn rewritten(hir: &Hir, split: &Split) -> BTreeMap<FuncId, Function> {
     let deferring = split.kernel.iter().filter(|id| count(&hir.functions[**id]) > 0);
-    deferring.map(|id| (*id, rewrite(hir.functions[*id].clone(), hir.types.common().bool))).collect()
+    deferring.map(|id| (*id, rewrite(hir.functions[*id].clone(), &hir.types))).collect()
 }
 
-fn rewrite(mut function: Function, bool: TypeId) -> Function {
+fn rewrite(mut function: Function, types: &Types) -> Function {
     let first = function.locals.len();
-    let mut rewriter = Rewriter { locals: std::mem::take(&mut function.locals), first, bool };
+    let lasting = lasting_parameters(&function, types);
+    let bool = types.common().bool;
+    let mut rewriter = Rewriter { locals: std::mem::take(&mut function.locals), first, lasting, bool };
     visit_mut::block(&mut rewriter, &mut function.body);
     function.locals = rewriter.locals;
     function
+}
+
+/// The parameters that keep what the call gave them. What the verifier knows of a context or an object of the kernel holds for
+/// the parameter, and not for a variable that only some ways set.
+fn lasting_parameters(function: &Function, types: &Types) -> BTreeSet<LocalId> {
+    let (set_once, exposed) = (inline::set_once(function), inline::exposed(function));
+    let is_one_value = |id: &LocalId| {
+        let ty = function.locals[*id].ty;
+        types.scalar(ty).is_some() || matches!(types.kind(ty), TypeKind::Ptr(_))
+    };
+    let params = function.params.iter().filter(|id| set_once.contains(id) && !exposed.contains(id));
+    params.filter(|id| is_one_value(id)).copied().collect()
 }
 
 struct Rewriter {
     locals: IndexVec<LocalId, Local>,
     /// The first variable that was added.
     first: usize,
+    /// Parameters that have at the end what they have anywhere.
+    lasting: BTreeSet<LocalId>,
     bool: TypeId,
 }
 
@@ -130,7 +150,9 @@ impl Rewriter {
     fn keeps_its_value(&self, argument: &Expr) -> bool {
         match &argument.kind {
             ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::Function(_) => true,
-            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => local.index() >= self.first,
+            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => {
+                local.index() >= self.first || self.lasting.contains(local)
+            }
             _ => false,
         }
     }

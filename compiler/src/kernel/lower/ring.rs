@@ -84,6 +84,11 @@ impl Records {
         self.known.get(site).or(self.found.get(site)).copied().unwrap_or(self.depth)
     }
 
+    /// The innermost scope that something belongs to which may still be held.
+    pub(super) fn deepest(&self) -> usize {
+        self.open.iter().map(|site| self.scope(*site)).fold(self.depth, usize::max)
+    }
+
     /// A scope has ended, with those in it.
     pub(super) fn end(&mut self, scope: usize) {
         let ended: Vec<_> = self.open.iter().copied().filter(|site| self.scope(*site) >= scope).collect();
