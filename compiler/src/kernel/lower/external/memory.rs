@@ -3,7 +3,7 @@
 //! The verifier wants to know that it is there and, of helpers that are told a size, that they stay inside. What is not
 //! known when the script is compiled is tested before the call, which is made only if all of it holds.
 
-use super::super::super::mir::{BinaryOp, Block, Type, Value};
+use super::super::super::mir::{BinaryOp, Block, Condition, Type, Value};
 use super::super::memory::{Addr, Base};
 use super::super::pointer::{Bytes, Pointer};
 use super::super::{Lower, Lowerer, arithmetic};
@@ -64,7 +64,9 @@ impl Lowerer<'_> {
         let objects = self.objects(pointer);
         let plain = |address| std::iter::once(address).chain(size.map(|(size, _)| size)).collect();
         if objects.is_empty() && (place.may_be_null() || place.is_in(ADDRESSES)) {
-            return Ok(plain(self.builder.constant(Type::I64, 0)));
+            let null = self.builder.constant(Type::I64, 0);
+            let none = size.map(|(size, _)| self.no_bytes(size, refused));
+            return Ok(std::iter::once(null).chain(none).collect());
         }
         if !self.addresses(pointer).is_empty()
             || (place.is_in(ADDRESSES) && self.surely_there(pointer, 1).is_none())
@@ -79,6 +81,8 @@ impl Lowerer<'_> {
         }
         let left = |at| objects.iter().map(move |object| object.extent.saturating_sub(at));
         let (least, most) = match pointer.offset {
+            // Null: of what is not there any number of bytes is not there.
+            _ if objects.is_empty() => (Some(1), None),
             Bytes::Known(at) => (left(at).min(), left(at).max()),
             Bytes::Value(_) => (None, None),
         };
@@ -128,6 +132,18 @@ impl Lowerer<'_> {
             self.dereference(pointer, u32::try_from(bytes).unwrap_or(u32::MAX), miss)
         });
         self.pointer(addr)
+    }
+
+    /// The size of no memory: the kernel takes null with no other one.
+    fn no_bytes(&mut self, size: Value, refused: &mut Option<Block>) -> Value {
+        if self.builder.known(size) != Some(0) {
+            let miss = *refused.get_or_insert_with(|| self.builder.block());
+            let none = self.builder.block();
+            let some = self.builder.compare_const(Condition::Ne, size, 0);
+            self.builder.branch(some, miss, none);
+            self.builder.switch_to_sealed(none);
+        }
+        self.builder.constant(self.builder.ty(size), 0)
     }
 
     /// A size from 1 to `most`. The verifier must see both ends of the range.
