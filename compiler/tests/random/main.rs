@@ -25,6 +25,7 @@ mod object;
 mod script;
 mod shrink;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bpffs::BpfFs;
 use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
 use ks_wit::section::Arch;
-use object::Failure;
+use object::{Compiled, Failure};
 use script::tree::Node;
 
 /// Scripts of a plain test run: their seeds never change, so that a change of the compiler alone can make it fail.
@@ -44,7 +45,7 @@ const MAX_FAILURES: usize = 10;
 #[test]
 fn root_random_scripts_load() {
     let seeds = seeds();
-    let (next, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<String, usize>::new()));
     let failures = Mutex::new(Vec::new());
     let progress = Mutex::new(Instant::now());
     let fs = BpfFs::mount();
@@ -62,8 +63,10 @@ fn root_random_scripts_load() {
                         println!("{}", script.text());
                     }
                     match attempt(fs, &name, &script, machine) {
-                        Ok(true) => {}
-                        Ok(false) => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                        Ok(None) => {}
+                        Ok(Some(code)) => {
+                            *refused.lock().expect("no thread panics").entry(code).or_insert(0) += 1;
+                        }
                         Err(failure) => {
                             let script = match failure.kind == kernel::DEADLY {
                                 true => {
@@ -99,7 +102,8 @@ fn root_random_scripts_load() {
             });
         }
     });
-    println!("{} scripts, {} refused for the target", seeds.len(), refused.into_inner());
+    let refused = refused.into_inner().expect("no thread panics");
+    println!("{} scripts, refused for the target: {refused:?}", seeds.len());
     let failures = failures.into_inner().expect("no thread panics");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -127,11 +131,11 @@ fn machine(seed: u64) -> Machine {
     Machine { kernel, cpu: levels[(seed % levels.len() as u64) as usize], ..Arch::X86_64.into() }
 }
 
-/// Whether a script loads, or else is refused for the target.
-fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<bool, Failure> {
+/// The code with which a script is refused for the target, if it is; else it loads.
+fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<Option<String>, Failure> {
     match object::compile(&script.text(), machine)? {
-        Some(object) => kernel::load(fs, name, &object).map(|()| true),
-        None => Ok(false),
+        Compiled::Object(object) => kernel::load(fs, name, &object).map(|()| None),
+        Compiled::Refused(code) => Ok(Some(code)),
     }
 }
 

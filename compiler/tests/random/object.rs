@@ -1,9 +1,11 @@
 //! The kernel half of a script as an object, or why there is none.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, LazyLock};
 
 use ks_compiler::diag::{Diagnostic, Severity};
 use ks_compiler::kernel::{self, Machine};
+use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::{pipeline, refused, split};
 
 /// What is no defect of the compiler.
@@ -16,11 +18,16 @@ pub struct Failure {
     pub text: String,
 }
 
+/// What a script becomes.
+pub enum Compiled {
+    Object(Vec<u8>),
+    /// Refused with this code: the target's kernel lacks what it would need (KS1005), or no kernel runs a walk through a map
+    /// that leaves a pointer behind (KS0719).
+    Refused(String),
+}
+
 /// The kernel half of a script as an object.
-///
-/// `None`: the compiler says that the target's kernel lacks what it would need (KS1005), or that no kernel runs a walk
-/// through a map that leaves a pointer behind (KS0719).
-pub fn compile(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failure> {
+pub fn compile(script: &str, machine: Machine) -> Result<Compiled, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(|| object(script, machine))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -29,10 +36,10 @@ pub fn compile(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failur
     })
 }
 
-fn object(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failure> {
-    let checked = pipeline::parse("random.ks", script.as_bytes(), pipeline::Options::new("random"))
-        .expect("scripts are short")
-        .check();
+fn object(script: &str, machine: Machine) -> Result<Compiled, Failure> {
+    let options = pipeline::Options { kernel: types(), ..pipeline::Options::new("random") };
+    let checked =
+        pipeline::parse("random.ks", script.as_bytes(), options).expect("scripts are short").check();
     let errors: Vec<_> =
         checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect();
     let Some(hir) = checked.hir else { return Err(refused("check", &errors)) };
@@ -42,10 +49,24 @@ fn object(script: &str, machine: Machine) -> Result<Option<Vec<u8>>, Failure> {
         return Err(refused("hidden pointers", &hidden));
     }
     match kernel::compile(&hir, &split, &checked.sources, machine) {
-        Ok(object) => Ok(Some(object.elf().to_vec())),
-        Err(errors) if errors.iter().all(|one| REFUSALS.contains(&one.code.to_string().as_str())) => Ok(None),
-        Err(errors) => Err(refused("compile", &errors)),
+        Ok(object) => Ok(Compiled::Object(object.elf().to_vec())),
+        Err(errors) => {
+            let codes: Vec<String> = errors.iter().map(|one| one.code.to_string()).collect();
+            match codes.iter().all(|code| REFUSALS.contains(&code.as_str())) {
+                true => Ok(Compiled::Refused(codes[0].clone())),
+                false => Err(refused("compile", &errors)),
+            }
+        }
     }
+}
+
+/// The running kernel's types, read once.
+fn types() -> Arc<KernelTypes> {
+    static TYPES: LazyLock<Arc<KernelTypes>> = LazyLock::new(|| {
+        let btf = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has types");
+        Arc::new(KernelTypes::from_btf(btf).expect("the kernel's types can be read"))
+    });
+    TYPES.clone()
 }
 
 fn refused(stage: &str, errors: &[Diagnostic]) -> Failure {

@@ -1,9 +1,9 @@
 //! Productions of expressions. Adding one is adding a function to the table.
 
-use super::forms::{self, Program};
-use super::scope::{Gen, MAX_FRAMES};
+use super::scope::Gen;
 use super::tree::Node;
 use super::types::{I64, Int, Ty, U32, U64, enumerator};
+use super::{calls, forms, state, texts};
 
 /// Each gives an expression of exactly the type, or nothing if it has none of that type.
 type Production = fn(&mut Gen, &Ty) -> Option<Node>;
@@ -22,14 +22,20 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (2, not),
     (2, presence),
     (2, letter),
-    (2, call),
+    (2, calls::call),
     (1, selection),
     (1, builtin),
+    (2, member),
     (1, slot),
     (1, struct_literal),
     (3, forms::packet),
     (1, forms::address),
     (2, forms::pointers_compared),
+    (2, calls::kernel),
+    (2, state::taken),
+    (1, state::maybe_added),
+    (1, texts::length),
+    (1, texts::swapped),
 ];
 
 /// Most expressions within each other.
@@ -117,9 +123,7 @@ impl Gen {
             return made;
         }
         place(self, ty).unwrap_or_else(|| match ty {
-            Ty::Str(_) if self.program == Program::PerfEvent => {
-                Node::expr(&Ty::Str(16), "comm()", Vec::new())
-            }
+            Ty::Str(_) if self.program.has_task => Node::expr(&Ty::Str(16), "comm()", Vec::new()),
             Ty::Str(_) => Node::expr(&Ty::Str(3), "match (cpu()) { 0: \"ab\", default: \"cd\" }", Vec::new()),
             _ => Node::expr(ty, &format!("(cpu() as {})", ty.name()), Vec::new()),
         })
@@ -133,6 +137,7 @@ impl Gen {
                 let exact = if int.combine(other).is_some() { other } else { *int };
                 self.expr(&Ty::Int(exact))
             }
+            Ty::Str(_) if self.numbers.one_in(5) => texts::joined(self),
             Ty::Str(_) if self.numbers.one_in(3) => {
                 let other = Ty::Str(*self.numbers.pick(&[1, 3, 4, 8, 13, 16]));
                 self.expr(&other)
@@ -192,29 +197,6 @@ impl Gen {
             Ty::Int(int) if *int != U32 => Node::constant(ty, format!("({number} as {})", ty.name())),
             _ => Node::constant(ty, number.to_string()),
         }
-    }
-
-    /// A call, with its value.
-    pub fn call_of(&mut self, ret: Option<&Ty>) -> Option<Node> {
-        let can_throw = self.function.can_throw;
-        let fits = |helper: &super::scope::Helper| {
-            helper.frames < MAX_FRAMES
-                && (!helper.throws || can_throw)
-                && ret.is_none_or(|ty| helper.ret.as_ref() == Some(ty))
-        };
-        let all = self.helpers.iter().chain(&self.function.values);
-        let helpers: Vec<super::scope::Helper> = all.filter(|one| fits(one)).cloned().collect();
-        if helpers.is_empty() {
-            return None;
-        }
-        let helper = self.numbers.pick(&helpers).clone();
-        self.function.frames = self.function.frames.max(helper.frames + 1);
-        self.function.calls_values |= helper.calls_values;
-        let params = helper.params;
-        let args: Vec<Node> = params.iter().map(|param| self.fitting(param)).collect();
-        let places = vec!["$"; args.len()].join(", ");
-        let ty = helper.ret.unwrap_or(Ty::Bool);
-        Some(Node::expr(&ty, &format!("{}({places})", helper.name), args))
     }
 
     /// A pattern for values of a type, and the type's number of them.
@@ -372,10 +354,6 @@ fn letter(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, "$[$]", vec![text, index]))
 }
 
-fn call(generator: &mut Gen, ty: &Ty) -> Option<Node> {
-    generator.call_of(Some(ty))
-}
-
 /// A `match` with a value.
 fn selection(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     if matches!(ty, Ty::Array(..) | Ty::Struct(_)) {
@@ -412,11 +390,7 @@ impl Gen {
 }
 
 fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
-    let members = generator.program.members(ty);
-    if generator.function.is_program && !members.is_empty() && generator.numbers.one_in(2) {
-        return Some(Node::expr(ty, generator.numbers.pick::<&str>(members), Vec::new()));
-    }
-    let has_task = generator.program == Program::PerfEvent;
+    let has_task = generator.program.has_task;
     let calls: &[&str] = match ty {
         Ty::Int(U64) if has_task => &["time_ns()", "cgroup_id()"],
         Ty::Int(U64) => &["time_ns()"],
@@ -427,6 +401,16 @@ fn builtin(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     };
     let call = *generator.numbers.pick(calls);
     Some(Node::expr(ty, call, Vec::new()))
+}
+
+/// A number that the program's parameters lead to.
+fn member(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let fits = |(int, _): &&(Int, &str)| *ty == Ty::Int(*int);
+    let members: Vec<&str> = generator.program.numbers.iter().filter(fits).map(|(_, text)| *text).collect();
+    if !generator.function.has_context || members.is_empty() {
+        return None;
+    }
+    Some(Node::expr(ty, generator.numbers.pick::<&str>(&members), Vec::new()))
 }
 
 /// The slot of a histogram.

@@ -1,70 +1,12 @@
 //! Productions of what is not compared between the halves: pointers, function values, packets, ring buffers, configs.
 
 use super::exprs::MAX_DEPTH;
-use super::scope::{Gen, Helper, MAX_FRAMES, Ring, Var};
+use super::kinds::Packet;
+use super::scope::{Gen, Helper, Ring, Var};
 use super::tree::Node;
-use super::types::{I32, Ty, U8, U32, U64};
-
-/// What the kernel runs.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub enum Program {
-    #[default]
-    PerfEvent,
-    Xdp,
-    Tc,
-    Cgroup,
-    Timer,
-}
-
-impl Program {
-    const ALL: [Program; 5] =
-        [Program::PerfEvent, Program::Xdp, Program::Tc, Program::Cgroup, Program::Timer];
-
-    /// The header of a program, with `$` for its body.
-    pub fn header(self) -> &'static str {
-        match self {
-            Program::PerfEvent => "@perf_event fn watch(ctx: *bpf_perf_event_data) -> i32 $",
-            Program::Xdp => "@xdp fn watch(ctx: *xdp_md) -> xdp_action $",
-            Program::Tc => "@tc(\"ingress\") fn watch(ctx: *__sk_buff) -> i32 $",
-            Program::Cgroup => "@cgroup(\"egress\") fn watch(ctx: *__sk_buff) -> i32 $",
-            Program::Timer => "@timer(\"10ms\") fn watch() -> void $",
-        }
-    }
-
-    /// What it gives.
-    pub fn result(self) -> Option<Ty> {
-        match self {
-            Program::Xdp => Some(Ty::Int(U32)),
-            Program::Timer => None,
-            _ => Some(Ty::Int(I32)),
-        }
-    }
-
-    /// Numbers of the context, with their types.
-    pub fn members(self, ty: &Ty) -> &'static [&'static str] {
-        match (self, ty) {
-            (Program::PerfEvent, Ty::Int(U64)) => &["ctx->sample_period", "ctx->addr", "ctx->regs.ip"],
-            (Program::Xdp, Ty::Int(U32)) => &["ctx->ingress_ifindex", "ctx->rx_queue_index"],
-            (Program::Xdp | Program::Tc | Program::Cgroup, Ty::Int(U64)) => &["(ctx->data_end - ctx->data)"],
-            (Program::Tc | Program::Cgroup, Ty::Int(U32)) => &["ctx->len", "ctx->mark", "ctx->protocol"],
-            _ => &[],
-        }
-    }
-
-    fn has_packet(self) -> bool {
-        !matches!(self, Program::PerfEvent | Program::Timer)
-    }
-}
+use super::types::{Ty, U8, U32, U64};
 
 impl Gen {
-    /// A kind of program.
-    pub fn program_kind(&mut self) -> Program {
-        match self.kernel_only {
-            true => *self.numbers.pick(&Program::ALL),
-            false => Program::PerfEvent,
-        }
-    }
-
     /// A config block, whose fields are like variables that nobody writes.
     pub fn config(&mut self) -> Node {
         let name = self.name("c");
@@ -106,10 +48,10 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         _ => Ty::Struct(generator.numbers.below(generator.structs.len())),
     };
     let name = generator.name("q");
-    let in_packet = generator.program.has_packet() && generator.function.is_program;
+    let in_packet = generator.program.has_packet() && generator.function.has_context;
     let mut writable = true;
     let stmt = if in_packet && matches!(ty, Ty::Struct(_)) && generator.numbers.one_in(2) {
-        writable = generator.program != Program::Cgroup;
+        writable = generator.program.packet == Packet::Write;
         let start = generator.expr(&Ty::Int(U32));
         Node::stmt(&format!("var {name} = (ctx->data + $) as *{}", ty.name()), vec![start])
     } else if generator.numbers.one_in(8) {
@@ -181,7 +123,7 @@ pub fn pointers_compared(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 /// A byte of the packet.
 pub fn packet(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     let function = &generator.function;
-    let usable = function.is_program && generator.program.has_packet() && *ty == Ty::Int(U8);
+    let usable = function.has_context && generator.program.has_packet() && *ty == Ty::Int(U8);
     if !generator.kernel_only || !usable || function.depth >= MAX_DEPTH {
         return None;
     }
@@ -194,18 +136,15 @@ pub fn function_value(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only {
         return None;
     }
-    let fits = |one: &&Helper| !one.throws && !one.calls_values && one.frames < MAX_FRAMES;
-    let usable: Vec<&Helper> = generator.helpers.iter().filter(fits).collect();
+    let usable: Vec<&Helper> = generator.helpers.iter().filter(|one| one.is_value()).collect();
     if usable.is_empty() {
         return None;
     }
-    let helper = *generator.numbers.pick(&usable);
-    let types: Vec<String> = helper.params.iter().map(Ty::name).collect();
-    let ret = helper.ret.as_ref().map_or("void".into(), Ty::name);
-    let (text, copy) = (format!("fn({}) -> {ret} = {}", types.join(", "), helper.name), helper.clone());
+    let helper = (*generator.numbers.pick(&usable)).clone();
     let name = generator.name("f");
-    generator.function.values.push(Helper { name: name.clone(), calls_values: true, ..copy });
-    Some(Node::stmt(&format!("var {name}: {text}"), Vec::new()))
+    let text = format!("var {name}: {} = {}", helper.value_type(), helper.name);
+    generator.function.values.push(Helper { name, calls_values: true, ..helper });
+    Some(Node::stmt(&text, Vec::new()))
 }
 
 /// A record of a ring buffer, from its reservation to its end.

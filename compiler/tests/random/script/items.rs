@@ -1,15 +1,20 @@
 //! Whole scripts: types, maps, variables, helpers and a program.
 
-use super::scope::{Function, Gen, Helper, Map, Var};
+use super::kinds::PROGRAMS;
+use super::scope::{Function, Gen, Helper, Key, Map, Param, Var};
 use super::tree::Node;
 use super::types::{Ty, enumerator};
 
-const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
+const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash", "lru_percpu_hash"];
+/// Kinds that the userspace half of a test has, too.
+const SHARED_MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 
 /// The script of a seed; with what only the kernel half has, or for both.
 pub fn script(seed: u64, kernel_only: bool) -> Node {
     let mut generator = Gen::new(seed, kernel_only);
-    generator.program = generator.program_kind();
+    if kernel_only {
+        generator.program = generator.numbers.pick(PROGRAMS);
+    }
     let mut items = Vec::new();
     for _ in 0..generator.numbers.below(3) {
         items.push(generator.enumeration());
@@ -30,11 +35,24 @@ pub fn script(seed: u64, kernel_only: bool) -> Node {
         for _ in 0..generator.numbers.below(3) {
             items.extend(generator.ring());
         }
+        if generator.numbers.one_in(3) {
+            items.push(generator.queue());
+        }
+        if generator.numbers.one_in(3) {
+            items.push(generator.object_map());
+        }
+        if generator.numbers.one_in(2) {
+            items.extend(generator.storage());
+        }
     }
     for _ in 0..generator.numbers.below(4) {
         items.push(generator.helper());
     }
-    items.push(generator.program());
+    if kernel_only && generator.program.has_tail_calls && generator.numbers.one_in(3) {
+        items.push(generator.program("after"));
+        generator.next = Some("after".into());
+    }
+    items.push(generator.program("watch"));
     Node::script(items)
 }
 
@@ -74,7 +92,8 @@ impl Gen {
     }
 
     fn map(&mut self) -> Node {
-        let kind = *self.numbers.pick(MAP_KINDS);
+        let kinds = if self.kernel_only { MAP_KINDS } else { SHARED_MAP_KINDS };
+        let kind = *self.numbers.pick(kinds);
         let key = match self.numbers.below(4) {
             _ if kind.ends_with("array") => Ty::Int(self.int_type()),
             0 => self.any_type(),
@@ -85,7 +104,7 @@ impl Gen {
         let size = 1 + self.numbers.below(64) as u32;
         let name = self.name("m");
         let text = format!("var {name}: {kind}<{}, {}>({size})", key.name(), value.name());
-        self.maps.push(Map { name, kind, key, value, size });
+        self.maps.push(Map { name, kind, key: Key::Value(key), value, size });
         Node::stmt(&text, Vec::new())
     }
 
@@ -116,7 +135,9 @@ impl Gen {
 
     fn helper(&mut self) -> Node {
         let name = self.name("h");
-        let params: Vec<Ty> = (0..self.numbers.below(5)).map(|_| self.any_type()).collect();
+        let count = if self.numbers.one_in(6) { 8 } else { self.numbers.below(5) };
+        let params: Vec<Param> = (0..count).map(|_| self.param()).collect();
+        let has_context = self.kernel_only && self.numbers.one_in(3);
         let ret = match self.numbers.below(6) {
             0 => None,
             1 if !self.structs.is_empty() => Some(Ty::Struct(self.numbers.below(self.structs.len()))),
@@ -128,15 +149,19 @@ impl Gen {
             ret: ret.clone(),
             named_return: ret.is_some() && self.numbers.one_in(4),
             can_throw: throws,
+            has_context,
             fuel: *self.numbers.pick(&[10, 25, 50]),
             stack: 48,
             ..Function::default()
         };
         let mut texts = Vec::new();
-        for ty in &params {
-            let param = self.name("p");
-            texts.push(format!("{param}: {}", ty.name()));
-            self.declare(&param, ty, true);
+        if has_context && !self.program.params.is_empty() {
+            texts.push(self.program.params.to_owned());
+        }
+        for param in &params {
+            let name = self.name("p");
+            texts.push(format!("{name}: {}", param.type_name()));
+            self.declare_param(name, param);
         }
         let result = self.name("r");
         let returns = match &ret {
@@ -150,21 +175,37 @@ impl Gen {
         let body = self.function_body(5);
         let Function { frames, calls_values, .. } = self.function;
         let header = format!("@helper fn {name}({}){returns} $", texts.join(", "));
-        self.helpers.push(Helper { name, params, ret, throws, frames, calls_values });
+        self.helpers.push(Helper { name, has_context, params, ret, throws, frames, calls_values });
         Node::stmt(&header, vec![body])
     }
 
-    fn program(&mut self) -> Node {
+    fn declare_param(&mut self, name: String, param: &Param) {
+        match param {
+            Param::Value(ty) => self.declare(&name, ty, true),
+            Param::Pointer(ty) => {
+                self.function.pointers.push(Var { name, ty: ty.clone(), writable: true });
+            }
+            Param::Function { ty, frames } => {
+                let fits = |one: &&Helper| one.is_value() && one.value_type() == *ty;
+                let model = self.helpers.iter().find(fits).expect("its type is that of a helper").clone();
+                let value = Helper { name, calls_values: true, frames: *frames, ..model };
+                self.function.values.push(value);
+            }
+        }
+    }
+
+    fn program(&mut self, name: &str) -> Node {
         let program = self.program;
         self.function = Function {
-            ret: program.result(),
+            ret: program.result.map(Ty::Int),
             is_program: true,
+            has_context: true,
             fuel: *self.numbers.pick(&[30, 60, 90, 150]),
             stack: 128,
             ..Function::default()
         };
         let body = self.function_body(12);
-        Node::stmt(program.header(), vec![body])
+        Node::stmt(&program.header(name), vec![body])
     }
 
     fn function_body(&mut self, most: usize) -> Node {

@@ -1,13 +1,18 @@
 //! Random well-typed scripts: the productions of all statement and expression forms, and what they draw from.
 //!
-//! A new form is a function in `exprs.rs`, `stmts.rs` or `forms.rs` and a line in a table there.
+//! A new form is a function in `exprs.rs`, `stmts.rs` or a module for what belongs together, and a line in the table of
+//! `exprs.rs` or `stmts.rs`. A new kind of program is an entry of `kinds.rs`.
 
+mod calls;
 mod exprs;
 pub mod forms;
 pub mod items;
+mod kinds;
 pub mod numbers;
 mod places;
 mod scope;
+mod state;
 mod stmts;
+mod texts;
 pub mod tree;
 pub mod types;

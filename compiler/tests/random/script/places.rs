@@ -1,9 +1,9 @@
 //! Places that a script may read and write: variables and map elements, and parts of them.
 
 use super::exprs::MAX_DEPTH;
-use super::scope::Gen;
+use super::scope::{Gen, Key};
 use super::tree::Node;
-use super::types::{Ty, U32};
+use super::types::{Ty, U32, U64};
 
 /// A place as text with a `$` for each index.
 struct Path {
@@ -26,9 +26,21 @@ impl Gen {
         self.place_of(ty, paths)
     }
 
+    /// A variable or a map element of exactly this type that may be written, not a part of one.
+    pub fn whole(&mut self, ty: &Ty) -> Option<Node> {
+        let vars =
+            self.function.locals.iter().chain(&self.globals).filter(|var| var.writable && var.ty == *ty);
+        let names: Vec<String> = vars.map(|var| var.name.clone()).collect();
+        if names.is_empty() || self.numbers.one_in(3) {
+            return self.element(ty);
+        }
+        Some(Node::expr(ty, self.numbers.pick::<String>(&names), Vec::new()))
+    }
+
     /// A map element of exactly this type, not a part of one.
     pub fn element(&mut self, ty: &Ty) -> Option<Node> {
-        let maps = (0..self.maps.len()).filter(|map| self.maps[*map].value == *ty);
+        let maps =
+            (0..self.maps.len()).filter(|map| self.maps[*map].value == *ty && self.can_name_entries(*map));
         let paths = maps.map(|map| self.map_path(map)).collect();
         self.place_of(ty, paths)
     }
@@ -46,6 +58,10 @@ impl Gen {
             });
         }
         Some(Node::expr(ty, &path.template, children))
+    }
+
+    fn can_name_entries(&self, map: usize) -> bool {
+        self.function.has_context || !self.maps[map].is_storage()
     }
 
     fn map_path(&self, map: usize) -> Path {
@@ -78,7 +94,7 @@ impl Gen {
         }
         // Maps only while there is room: a key may hold another element.
         if self.has_room() {
-            for (number, map) in self.maps.iter().enumerate() {
+            for (number, map) in self.maps.iter().enumerate().filter(|(map, _)| self.can_name_entries(*map)) {
                 self.parts(self.map_path(number), &map.value, ty, &mut found);
             }
         }
@@ -124,7 +140,10 @@ impl Gen {
 
     /// A key of a map.
     pub fn key(&mut self, map: usize) -> Node {
-        let key = self.maps[map].key.clone();
+        let key = match &self.maps[map].key {
+            Key::Value(key) => key.clone(),
+            Key::Object(object) => return Node::constant(&Ty::Int(U64), (*object).into()),
+        };
         if self.maps[map].is_array() {
             let size = self.maps[map].size;
             let key = self.fitting(&key);

@@ -1,6 +1,6 @@
 //! What a generator knows while it writes a script: names and their types, and how much may still be written.
 
-use super::forms::Program;
+use super::kinds::{PROGRAMS, Program};
 use super::numbers::Numbers;
 use super::tree::Node;
 use super::types::Ty;
@@ -15,15 +15,42 @@ pub struct Var {
 pub struct Map {
     pub name: String,
     pub kind: &'static str,
-    pub key: Ty,
+    pub key: Key,
     pub value: Ty,
     pub size: u32,
+}
+
+/// What tells entries of a map apart.
+pub enum Key {
+    Value(Ty),
+    /// An object of the kernel, which only a function that is given the program's parameters can name.
+    Object(&'static str),
 }
 
 impl Map {
     pub fn is_array(&self) -> bool {
         self.kind.ends_with("array")
     }
+
+    pub fn is_storage(&self) -> bool {
+        matches!(self.key, Key::Object(_))
+    }
+}
+
+/// A queue, a stack or a filter.
+#[derive(Clone)]
+pub struct Queue {
+    pub name: String,
+    pub kind: &'static str,
+    pub value: Ty,
+}
+
+/// A map that owns objects.
+#[derive(Clone)]
+pub struct ObjectMap {
+    pub name: String,
+    pub key: Ty,
+    pub value: Ty,
 }
 
 /// A ring buffer.
@@ -37,13 +64,56 @@ pub struct Ring {
 #[derive(Clone)]
 pub struct Helper {
     pub name: String,
-    pub params: Vec<Ty>,
+    /// It is given the parameters of the program, before its own.
+    pub has_context: bool,
+    pub params: Vec<Param>,
     pub ret: Option<Ty>,
     pub throws: bool,
     /// How many frames a call needs.
     pub frames: u32,
     /// A call may lead to any function that is a value somewhere.
     pub calls_values: bool,
+}
+
+/// A parameter of a helper.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Param {
+    Value(Ty),
+    /// A pointer to a writable value.
+    Pointer(Ty),
+    /// A function of this type, with at most so many frames.
+    Function {
+        ty: String,
+        frames: u32,
+    },
+}
+
+impl Param {
+    pub fn type_name(&self) -> String {
+        match self {
+            Param::Value(ty) => ty.name(),
+            Param::Pointer(ty) => format!("*{}", ty.name()),
+            Param::Function { ty, .. } => ty.clone(),
+        }
+    }
+}
+
+impl Helper {
+    /// Whether it may be a value.
+    pub fn is_value(&self) -> bool {
+        let plain = |param: &Param| matches!(param, Param::Value(_));
+        !self.has_context
+            && !self.throws
+            && !self.calls_values
+            && self.frames < MAX_FRAMES
+            && self.params.iter().all(plain)
+    }
+
+    /// Its type as a value.
+    pub fn value_type(&self) -> String {
+        let params: Vec<String> = self.params.iter().map(Param::type_name).collect();
+        format!("fn({}) -> {}", params.join(", "), self.ret.as_ref().map_or("void".into(), Ty::name))
+    }
 }
 
 /// The function that is being written.
@@ -53,6 +123,8 @@ pub struct Function {
     pub ret: Option<Ty>,
     pub named_return: bool,
     pub is_program: bool,
+    /// It is given the parameters of the program.
+    pub has_context: bool,
     /// Pointers, with the types of what they point to.
     pub pointers: Vec<Var>,
     /// Variables that hold functions.
@@ -80,7 +152,7 @@ pub const MAX_FRAMES: u32 = 3;
 pub struct Gen {
     /// The script is for the kernel half alone.
     pub kernel_only: bool,
-    pub program: Program,
+    pub program: &'static Program,
     pub numbers: Numbers,
     /// The types of the fields `f0`, `f1`, …
     pub structs: Vec<Vec<Ty>>,
@@ -89,6 +161,10 @@ pub struct Gen {
     pub globals: Vec<Var>,
     pub maps: Vec<Map>,
     pub rings: Vec<Ring>,
+    pub queues: Vec<Queue>,
+    pub object_maps: Vec<ObjectMap>,
+    /// A program that may take the place of the one that is written.
+    pub next: Option<String>,
     pub helpers: Vec<Helper>,
     pub function: Function,
     names: u32,
@@ -98,13 +174,16 @@ impl Gen {
     pub fn new(seed: u64, kernel_only: bool) -> Gen {
         Gen {
             kernel_only,
-            program: Program::default(),
+            program: &PROGRAMS[0],
             numbers: Numbers::new(seed),
             structs: Vec::new(),
             enums: Vec::new(),
             globals: Vec::new(),
             maps: Vec::new(),
             rings: Vec::new(),
+            queues: Vec::new(),
+            object_maps: Vec::new(),
+            next: None,
             helpers: Vec::new(),
             function: Function::default(),
             names: 0,

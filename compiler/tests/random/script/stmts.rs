@@ -1,9 +1,9 @@
 //! Productions of statements. Adding one is adding a function to the table.
 
-use super::forms::{self, Program};
-use super::scope::Gen;
+use super::scope::{Gen, Key};
 use super::tree::Node;
-use super::types::{I32, Int, Ty, U32};
+use super::types::{I32, I64, Int, Ty, U32};
+use super::{calls, forms, state, texts};
 
 /// Each gives a statement, or nothing where it is not allowed.
 type Production = fn(&mut Gen) -> Option<Node>;
@@ -32,6 +32,14 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (1, forms::repointed),
     (1, forms::function_value),
     (1, forms::record),
+    (1, calls::next_program),
+    (2, texts::printed),
+    (2, state::removed),
+    (2, state::added),
+    (2, state::object),
+    (2, state::owned),
+    (1, state::open_record),
+    (1, kernel_call),
 ];
 
 /// Most blocks within each other.
@@ -60,7 +68,7 @@ impl Gen {
         (0..count).filter_map(|_| self.stmt()).collect()
     }
 
-    fn body(&mut self) -> Node {
+    pub fn body(&mut self) -> Node {
         self.block(|generator| generator.stmts(4))
     }
 
@@ -271,7 +279,8 @@ fn walk_map(generator: &mut Gen) -> Option<Node> {
         return None;
     }
     let map = &generator.maps[generator.numbers.below(generator.maps.len())];
-    let (map, key, value) = (map.name.clone(), map.key.clone(), map.value.clone());
+    let Key::Value(key) = &map.key else { return None };
+    let (map, key, value) = (map.name.clone(), key.clone(), map.value.clone());
     if !generator.claim(&key) || !generator.claim(&value) {
         return None;
     }
@@ -341,6 +350,11 @@ fn call(generator: &mut Gen) -> Option<Node> {
     Some(Node::stmt("$", vec![generator.call_of(None)?]))
 }
 
+/// A call of one of the kernel's helpers, for what it does.
+fn kernel_call(generator: &mut Gen) -> Option<Node> {
+    Some(Node::stmt("$", vec![calls::kernel(generator, &Ty::Int(I64))?]))
+}
+
 /// A `return` on a condition.
 fn leave(generator: &mut Gen) -> Option<Node> {
     let inside = generator.leaving();
@@ -359,7 +373,7 @@ impl Gen {
                 Node::stmt("return", Vec::new())
             }
             // A number that is no `u32` is no action.
-            Some(ty) if self.function.is_program && self.program == Program::Xdp => {
+            Some(ty) if self.function.is_program && self.program.is_action => {
                 Node::stmt("return $", vec![self.expr(&ty)])
             }
             Some(ty) => Node::stmt("return $", vec![self.fitting(&ty)]),

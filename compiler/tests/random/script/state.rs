@@ -1,0 +1,162 @@
+//! Productions of state beside maps of values: entries that are deleted, queues, stacks, filters, objects and the maps that
+//! own them, records that stay open.
+
+use super::scope::{Gen, Key, Map, ObjectMap, Queue, Var};
+use super::tree::Node;
+use super::types::Ty;
+
+impl Gen {
+    /// A queue, a stack or a filter.
+    pub fn queue(&mut self) -> Node {
+        let kind = *self.numbers.pick(&["queue", "stack", "bloom"]);
+        let value = match self.any_type() {
+            Ty::Array(element, _) => *element,
+            other => other,
+        };
+        let name = self.name("q");
+        let text = format!("var {name}: {kind}<{}>({})", value.name(), 1 + self.numbers.below(16));
+        self.queues.push(Queue { name, kind, value });
+        Node::stmt(&text, Vec::new())
+    }
+
+    /// Values of objects of the kernel.
+    pub fn storage(&mut self) -> Option<Node> {
+        let (kind, object) = self.program.storage?;
+        let value = self.any_type();
+        let name = self.name("l");
+        let text = format!("var {name}: {kind}<{}>", value.name());
+        self.maps.push(Map { name, kind, key: Key::Object(object), value, size: 0 });
+        Some(Node::stmt(&text, Vec::new()))
+    }
+
+    /// A map of pointers.
+    pub fn object_map(&mut self) -> Node {
+        let (key, value) = (self.scalar_type(), self.pointed_type());
+        let name = self.name("o");
+        let kind = *self.numbers.pick(&["hash", "lru_hash"]);
+        let text = format!("var {name}: {kind}<{}, *{}>(16)", key.name(), value.name());
+        self.object_maps.push(ObjectMap { name, key, value });
+        Node::stmt(&text, Vec::new())
+    }
+}
+
+/// `delete m[k]`
+pub fn removed(generator: &mut Gen) -> Option<Node> {
+    let function = &generator.function;
+    let fits = |map: &usize| {
+        let map = &generator.maps[*map];
+        !map.is_array() && (!map.is_storage() || function.has_context)
+    };
+    let maps: Vec<usize> = (0..generator.maps.len()).filter(fits).collect();
+    if maps.is_empty() {
+        return None;
+    }
+    let map = *generator.numbers.pick(&maps);
+    let key = generator.key(map);
+    Some(Node::stmt(&format!("delete {}[$]", generator.maps[map].name), vec![key]))
+}
+
+/// `q.push(e)`, `b.add(e)`
+pub fn added(generator: &mut Gen) -> Option<Node> {
+    if generator.queues.is_empty() {
+        return None;
+    }
+    let queue = generator.numbers.pick(&generator.queues).clone();
+    let method = if queue.kind == "bloom" { "add" } else { "push" };
+    let value = generator.fitting(&queue.value);
+    Some(Node::stmt(&format!("{}.{method}($)", queue.name), vec![value]))
+}
+
+/// `q.pop()`, `q.peek()`
+pub fn taken(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let fits = |queue: &&Queue| queue.kind != "bloom" && queue.value == *ty;
+    let queues: Vec<&Queue> = generator.queues.iter().filter(fits).collect();
+    if queues.is_empty() {
+        return None;
+    }
+    let name = &generator.numbers.pick(&queues).name;
+    let method = *generator.numbers.pick(&["pop", "peek"]);
+    Some(Node::expr(ty, &format!("{name}.{method}()"), Vec::new()))
+}
+
+/// `b.has(e)`
+pub fn maybe_added(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    let filters: Vec<&Queue> = generator.queues.iter().filter(|queue| queue.kind == "bloom").collect();
+    if *ty != Ty::Bool || filters.is_empty() {
+        return None;
+    }
+    let filter = (*generator.numbers.pick(&filters)).clone();
+    let value = generator.fitting(&filter.value);
+    Some(Node::expr(ty, &format!("{}.has($)", filter.name), vec![value]))
+}
+
+/// `var o = new T()`; the compiler takes it away if nothing else does.
+pub fn object(generator: &mut Gen) -> Option<Node> {
+    if !generator.kernel_only || generator.function.loops > 1 {
+        return None;
+    }
+    let ty = generator.pointed_type();
+    let name = generator.name("n");
+    let start = Node::stmt(&format!("var {name} = new {}()", ty.name()), Vec::new());
+    generator.function.pointers.push(Var { name: name.clone(), ty, writable: true });
+    if generator.numbers.one_in(2) {
+        return Some(start);
+    }
+    let used = generator.stmts(2);
+    generator.function.pointers.retain(|one| one.name != name);
+    let ended = Node::stmt(&format!("delete {name}"), Vec::new());
+    let places = "$\n".repeat(used.len());
+    let children = std::iter::once(start).chain(used).chain([ended]).collect();
+    Some(Node::stmt(&format!("$\n{places}$"), children))
+}
+
+/// `m[k] = new T()`, `m[k] = p`, `delete m[k]`, `var p = m[k]` of a map that owns objects.
+pub fn owned(generator: &mut Gen) -> Option<Node> {
+    if generator.object_maps.is_empty() || generator.function.loops > 1 {
+        return None;
+    }
+    let map = generator.numbers.pick(&generator.object_maps).clone();
+    let key = generator.fitting(&map.key);
+    let (owner, target) = (map.name, map.value.name());
+    match generator.numbers.below(5) {
+        0 => Some(Node::stmt(&format!("{owner}[$] = new {target}()"), vec![key])),
+        1 => Some(Node::stmt(&format!("delete {owner}[$]"), vec![key])),
+        2 => {
+            let name = generator.name("n");
+            let text = format!("var {name} = new {target}()\n{owner}[$] = {name}");
+            generator.function.pointers.push(Var { name, ty: map.value, writable: true });
+            Some(Node::stmt(&text, vec![key]))
+        }
+        _ => {
+            let name = generator.name("n");
+            let text = format!("var {name} = {owner}[$]");
+            generator.function.pointers.push(Var { name, ty: map.value, writable: true });
+            Some(Node::stmt(&text, vec![key]))
+        }
+    }
+}
+
+/// `var e = r.reserve()`; the compiler gives it back if nothing else does.
+pub fn open_record(generator: &mut Gen) -> Option<Node> {
+    if generator.rings.is_empty() || generator.function.loops > 1 {
+        return None;
+    }
+    let ring = generator.numbers.pick(&generator.rings).clone();
+    let name = generator.name("e");
+    let text = format!("var {name} = {}.reserve()", ring.name);
+    let ty = Ty::Struct(ring.record);
+    generator.function.pointers.push(Var { name: name.clone(), ty, writable: true });
+    if generator.numbers.one_in(3) {
+        return Some(Node::stmt(&text, Vec::new()));
+    }
+    let condition = generator.unknown(&Ty::Bool);
+    let submitted = Node::block(vec![Node::stmt(&format!("{}.submit({name})", ring.name), Vec::new())]);
+    let used = generator.body();
+    let text = match generator.numbers.below(3) {
+        0 => format!("{text}\nif ($) $ else $"),
+        1 => format!("{text}\nif ({name} == null || $) $ else $"),
+        _ => format!("{text}\nif ({name} != null && $) $ else $"),
+    };
+    generator.function.pointers.retain(|one| one.name != name);
+    Some(Node::stmt(&text, vec![condition, used, submitted]))
+}

@@ -1,0 +1,70 @@
+//! Productions about text: what is printed, strings that are joined, their length, and the order of bytes.
+
+use super::exprs::MAX_DEPTH;
+use super::scope::Gen;
+use super::tree::Node;
+use super::types::{Int, Ty, U32, U64};
+
+/// Most values of a line.
+const MAX_VALUES: usize = 5;
+
+/// `print`
+pub fn printed(generator: &mut Gen) -> Option<Node> {
+    if !generator.kernel_only {
+        return None;
+    }
+    let mut format = String::from("at");
+    let mut values = Vec::new();
+    for _ in 0..generator.numbers.below(MAX_VALUES + 1) {
+        let ty = match generator.numbers.below(3) {
+            0 => Ty::Str(*generator.numbers.pick(&[4, 8, 16])),
+            _ => generator.scalar_type(),
+        };
+        let conversions: &[&str] = match ty {
+            Ty::Int(_) => &["%d", "%u", "%5llu", "%-8d", "%08x", "%X", "%o", "{}"],
+            Ty::Char => &["%c", "{}"],
+            Ty::Str(_) => &["%s", "%-12s", "{}"],
+            _ => &["%d", "{}"],
+        };
+        format.push(' ');
+        format.push_str(generator.numbers.pick::<&str>(conversions));
+        values.push(generator.unknown(&ty));
+    }
+    let places = ", $".repeat(values.len());
+    Some(Node::stmt(&format!("print(\"{format}\"{places})"), values))
+}
+
+/// `a + b`, where a string is wanted.
+pub fn joined(generator: &mut Gen) -> Node {
+    let mut parts = Vec::new();
+    for _ in 0..2 + generator.numbers.below(2) {
+        let ty = Ty::Str(*generator.numbers.pick(&[3, 4, 8, 13]));
+        parts.push(generator.unknown(&ty));
+    }
+    let template = vec!["$"; parts.len()].join(" + ");
+    Node::expr(&Ty::Str(16), &format!("({template})"), parts)
+}
+
+/// `len`
+pub fn length(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if *ty != Ty::Int(U32) {
+        return None;
+    }
+    let text = Ty::Str(*generator.numbers.pick(&[4, 8, 13, 16]));
+    let place = generator.place(&text, false)?;
+    Some(Node::expr(ty, "len($)", vec![place]))
+}
+
+/// A number with its bytes in the other order.
+pub fn swapped(generator: &mut Gen, ty: &Ty) -> Option<Node> {
+    if generator.function.depth >= MAX_DEPTH {
+        return None;
+    }
+    let call = match ty {
+        Ty::Int(Int { bits: 16, signed: false }) => "ntohs($)",
+        Ty::Int(int) if *int == U32 => "htonl($)",
+        Ty::Int(int) if *int == U64 => "ntohll($)",
+        _ => return None,
+    };
+    Some(Node::expr(ty, call, vec![generator.unknown(ty)]))
+}
