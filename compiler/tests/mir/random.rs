@@ -423,6 +423,7 @@ fn program(seed: u64) -> Program {
         scratch_bytes: 0,
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
+        changes_packets: false,
         script_functions: FUNCTIONS,
         bodies: 0,
         loops: Loops::default(),

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::mir::{Callee, Condition, Helper, Op, Size, Type, Value};
+use super::super::mir::{self, Callee, Condition, Helper, Op, Size, Type, Value};
 use super::{Lower, Lowerer, impossible};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{FuncId, Function, Place, ProgramKind};
@@ -20,6 +20,12 @@ use crate::source::Span;
 
 /// Where `struct __sk_buff` has the bytes of the whole packet. Source: include/uapi/linux/bpf.h, v6.12.
 const WHOLE_LENGTH: i16 = 0;
+
+/// Whether a function starts with that.
+pub(super) fn brings_into_one_piece(function: &mir::Function) -> bool {
+    let pull = Callee::Helper(Helper::SkbPullData);
+    function.insts().any(|inst| matches!(&inst.op, Op::Call { callee, .. } if *callee == pull))
+}
 
 impl Lowerer<'_> {
     /// At the start of a tc program that reads packets.

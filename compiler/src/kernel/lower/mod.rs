@@ -117,7 +117,9 @@ pub fn lower(
         let loops = mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() };
         let changers =
             hir.externs.iter_enumerated().filter(|(_, one)| one.helper.is_some_and(changes_packet));
-        let packet_changers = changers.map(|(id, _)| id).collect();
+        let packet_changers: BTreeSet<_> = changers.map(|(id, _)| id).collect();
+        let changes_packets =
+            !packet_changers.is_empty() || functions.iter().any(linear::brings_into_one_piece);
         Ok(mir::Program {
             functions,
             scratch_bytes,
@@ -127,6 +129,7 @@ pub fn lower(
             context,
             arrays,
             packet_changers,
+            changes_packets,
         })
     } else {
         Err(errors)

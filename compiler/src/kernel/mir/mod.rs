@@ -384,6 +384,8 @@ pub struct Program {
     pub arrays: Vec<Vec<FuncId>>,
     /// Helpers named by the script after which pointers into the packet are void.
     pub packet_changers: BTreeSet<ExternId>,
+    /// Some function calls one of them, or brings the packet into one piece.
+    pub changes_packets: bool,
 }
 
 impl Program {

@@ -24,17 +24,21 @@ pub struct Changing {
 impl Changing {
     pub fn of(program: &Program) -> Changing {
         let mut changing = Changing::default();
-        loop {
-            let before = changing.functions.len();
-            for function in &program.functions {
-                if function.insts().any(|inst| changing.has(program, inst)) {
-                    changing.functions.insert(function.id);
-                }
-            }
-            if changing.functions.len() == before {
-                return changing;
+        if program.changes_packets {
+            while changing.add_callers(program) {}
+        }
+        changing
+    }
+
+    /// Adds what leads to a call of a helper, or of a function that was found before. Gives whether there was any.
+    fn add_callers(&mut self, program: &Program) -> bool {
+        let before = self.functions.len();
+        for function in &program.functions {
+            if function.insts().any(|inst| self.has(program, inst)) {
+                self.functions.insert(function.id);
             }
         }
+        self.functions.len() > before
     }
 
     /// Whether an instruction changes the packet, or what the kernel calls for it does.
