@@ -15,6 +15,9 @@ const MAX_FRAMES: u32 = 8;
 /// The verifier rounds each frame up to this. Source: kernel/bpf/verifier.c, `round_up_stack_depth`, v6.12.
 const FRAME_ROUNDING: u32 = 32;
 
+/// What is refused, and the function that it is about.
+pub type Refusal = (FuncId, Diagnostic);
+
 /// The programs whose chain of calls needs more stack than there is, frames as they were allocated.
 pub fn overfull(hir: &Hir, functions: &[Function], frames: &BTreeMap<FuncId, u32>) -> BTreeSet<FuncId> {
     let calls = Calls::new(hir, functions, frames);
@@ -23,7 +26,7 @@ pub fn overfull(hir: &Hir, functions: &[Function], frames: &BTreeMap<FuncId, u32
 }
 
 /// Refuses programs whose chain of calls needs more stack or frames than there are.
-pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Diagnostic> {
+pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Refusal> {
     let functions = &program.functions;
     let calls = Calls::new(hir, functions, frames);
     let mut errors = Vec::new();
@@ -45,9 +48,9 @@ pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Ve
             };
             let hint =
                 format!("the kernel allows {STACK_BYTES}; keep large values in a map or a global variable");
-            errors.push(error.help(hint));
+            errors.push((one.id, error.help(hint)));
         } else if chain.frames > MAX_FRAMES {
-            errors.push(too_deep(one, chain.frames, program));
+            errors.push((one.id, too_deep(one, chain.frames, program)));
         }
     }
     errors

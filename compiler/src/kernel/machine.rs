@@ -1,16 +1,16 @@
 //! What the kernel half is compiled for: an architecture, an instruction set, and the oldest kernel that must take it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ks_wit::section::Arch;
 
+use super::limits::Refusal;
 use super::mir::{Callee, Function, Helper, Inst, Kfunc, Op, Program};
-use super::scratch::callees;
+use super::scratch::reached;
 use crate::builtins::helpers::{Caller, later};
 use crate::diag::Diagnostic;
 use crate::hir::{Hir, Target};
 use crate::kernel_version::KernelVersion;
-use crate::source::Span;
 
 /// A version of the BPF instruction set, as compilers number them.
 /// Source: Documentation/bpf/standardization/instruction-set.rst, v6.12, and `-mcpu` of LLVM's BPF target.
@@ -109,55 +109,49 @@ impl Machine {
     }
 
     /// What of a program the kernel lacks, each call once.
-    pub(super) fn refusals(self, hir: &Hir, program: &Program) -> Vec<Diagnostic> {
+    pub(super) fn refusals(self, hir: &Hir, program: &Program) -> Vec<Refusal> {
         let Some(kernel) = self.kernel else { return Vec::new() };
-        let insts = program.functions.iter().flat_map(Function::insts);
-        let mut found: Vec<Diagnostic> = insts.filter_map(|inst| too_new(inst, kernel, program)).collect();
+        let mut found: Vec<Refusal> = Vec::new();
+        for function in &program.functions {
+            let refused = function.insts().filter_map(|inst| too_new(inst, kernel, program));
+            found.extend(refused.map(|refusal| (function.id, refusal)));
+        }
         found.extend(helpers_too_new(hir, program, kernel));
         if kernel < TIMERS_SINCE {
-            found.extend(timers(hir, program).map(|span| {
+            found.extend(timers(hir, program).map(|timer| {
                 let text = format!("a timer needs Linux {TIMERS_SINCE}, and this is compiled for {kernel}");
-                Diagnostic::error(1005, span, text)
+                (timer.id, Diagnostic::error(1005, timer.span, text))
             }));
         }
         let mut reported = BTreeSet::new();
-        found.retain(|one| reported.insert(one.primary.span));
+        found.retain(|(_, one)| reported.insert(one.primary.span));
         found
     }
 }
 
 /// The calls of helpers that the kernel does not give yet to what gets there.
-fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<Diagnostic> {
-    let functions: BTreeMap<_, _> = program.functions.iter().map(|one| (one.id, one)).collect();
+fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<Refusal> {
     let mut found = Vec::new();
     for entry in program.functions.iter().filter(|one| one.is_program) {
         let Some(caller) = Caller::of(&hir.functions[entry.id]) else { continue };
-        let mut reached = BTreeSet::new();
-        let mut open = vec![entry];
-        while let Some(function) = open.pop() {
-            if !reached.insert(function.id) {
-                continue;
-            }
-            open.extend(callees(function).filter_map(|id| functions.get(&id).copied()));
-            for inst in function.insts() {
-                let Some((number, name)) = helper(hir, inst) else { continue };
-                let Some(since) = later(number, caller).filter(|since| kernel < *since) else {
-                    continue;
-                };
-                let text = format!("this needs Linux {since}, and this is compiled for {kernel}");
-                let note = format!("it calls {}, which older kernels refuse to {}", name, caller.plural());
-                found.push(Diagnostic::error(1005, inst.span, text).note(note));
-            }
+        let reached = reached(&program.functions, [&entry.id]);
+        let functions = program.functions.iter().filter(|one| reached.contains(&one.id));
+        for inst in functions.flat_map(Function::insts) {
+            let Some((number, name)) = helper(hir, inst) else { continue };
+            let Some(since) = later(number, caller).filter(|since| kernel < *since) else { continue };
+            let text = format!("this needs Linux {since}, and this is compiled for {kernel}");
+            let note = format!("it calls {}, which older kernels refuse to {}", name, caller.plural());
+            found.push((entry.id, Diagnostic::error(1005, inst.span, text).note(note)));
         }
     }
     found
 }
 
-/// The places of programs that are timers.
-fn timers(hir: &Hir, program: &Program) -> impl Iterator<Item = Span> {
+/// The programs that are timers.
+fn timers<'a>(hir: &'a Hir, program: &'a Program) -> impl Iterator<Item = &'a Function> {
     let functions = program.functions.iter().filter(|one| one.is_program);
     let is_timer = |one: &&Function| matches!(hir.functions[one.id].target, Target::Period { .. });
-    functions.filter(is_timer).map(|one| one.span)
+    functions.filter(is_timer)
 }
 
 /// The first kernel with `bpf_for_each_map_elem`.

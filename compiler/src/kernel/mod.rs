@@ -19,6 +19,7 @@ mod pass;
 mod regalloc;
 mod scratch;
 mod section;
+mod tries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +27,15 @@ pub use crate::kernel_version::KernelVersion;
 pub use machine::{Checks, Cpu, Listings, Machine};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
-pub use pass::{Apart, Bodies, Effort, Watch, names as pass_names, run as run_passes};
+pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
 
 use crate::diag::Diagnostic;
 use crate::hir::{FuncId, Hir};
 use crate::source::{SourceMap, Span};
 use crate::split::Split;
+use limits::Refusal;
 use scratch::Plan;
+use tries::Tries;
 
 /// The kernel half in SSA form, after all passes.
 pub struct Mir<'a> {
@@ -73,17 +76,6 @@ impl Object {
     }
 }
 
-/// What is tried in turn where the frames are too large: slots from so many bytes on go to scratch memory, first those
-/// that are worth it; in the end also functions within others and values kept for later, which take more of a frame, are
-/// given up.
-const WITH_SCRATCH: &[(u32, Effort)] =
-    &[(128, Effort::Full), (32, Effort::Full), (1, Effort::Full), (1, Effort::SmallFrames)];
-
-/// What is tried in turn where programs have large loops, until the frames have room for it; each first with functions
-/// within others.
-const BODIES_APART: [Bodies; 5] =
-    [Bodies::All, Bodies::NoWalks, Bodies::EveryOther, Bodies::Innermost, Bodies::None];
-
 /// Compiles the kernel half for a machine.
 ///
 /// # Errors
@@ -95,67 +87,47 @@ pub fn compile(
     machine: impl Into<Machine>,
 ) -> Result<Object, Vec<Diagnostic>> {
     let machine = machine.into();
-    let mir = lower_with(hir, split, machine, Effort::Full, None, &mut |_, _| {})?;
+    let silent: Watch<'_> = &mut |_, _| {};
+    let mut mir = lower_with(hir, split, machine, &BTreeMap::new(), None, silent)?;
     let refused = machine.refusals(hir, &mir.program);
     if !refused.is_empty() && !machine.calls_loops() {
-        return Err(refused);
+        return Err(diagnostics(refused));
     }
     let looping = programs_with_large_loops(&mir.program);
-    // Where they are refused, the loops around them are apart below: more of the frame is elsewhere then.
-    let mut errors = pass::walks_refused(&mir.program);
-    let no_walk_is_refused = errors.is_empty();
-    if !looping.is_empty() {
-        let plain = lower::lower(hir, split, machine, None)?.functions;
-        let plan = Plan::whole(&plain, &looping);
-        let tries = BODIES_APART
-            .into_iter()
-            .flat_map(|bodies| [false, true].map(|functions| Apart { bodies, functions }));
-        for apart in tries {
-            let apart = lower_with(hir, split, machine, Effort::Apart(apart), Some(&plan), &mut |_, _| {})?;
-            let refused = pass::walks_refused(&apart.program);
-            if !refused.is_empty() {
-                errors = refused;
-                continue;
-            }
-            let code = apart.code(split, sources)?;
-            let refused = apart.refusals(&code);
-            if refused.is_empty() && apart.program.scratch_bytes <= scratch::MAX_BYTES {
-                return object(&apart, code);
-            }
-            if errors.is_empty() {
-                errors = refused;
+    let mut tries = Tries::new(&looping);
+    let mut errors = Vec::new();
+    let mut plain = None;
+    let mut is_chosen = looping.is_empty();
+    loop {
+        if !is_chosen {
+            let functions = match &mut plain {
+                Some(functions) => functions,
+                None => plain.insert(lower::lower(hir, split, machine, None)?.functions),
+            };
+            let (efforts, plan) = tries.chosen(functions);
+            mir = lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?;
+        }
+        is_chosen = false;
+        let mut refused = pass::walks_refused(&mir.program);
+        if refused.is_empty() {
+            let code = mir.code(split, sources)?;
+            refused = mir.refusals(&code);
+            if refused.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
+                return object(&mir, code);
             }
         }
-    }
-    if !no_walk_is_refused {
-        return Err(errors);
-    }
-    let code = mir.code(split, sources)?;
-    let own = mir.refusals(&code);
-    if own.is_empty() {
-        return object(&mir, code);
-    }
-    if errors.is_empty() {
-        errors = own;
-    }
-    let overfull = limits::overfull(hir, &mir.program.functions, &code.frames);
-    let plain = lower::lower(hir, split, machine, None)?;
-    for (least, effort) in WITH_SCRATCH {
-        let Some(plan) = Plan::new(&plain.functions, &overfull, *least) else { continue };
-        let mir = lower_with(hir, split, machine, *effort, Some(&plan), &mut |_, _| {})?;
-        if !pass::walks_refused(&mir.program).is_empty() {
-            continue;
+        let functions = refused.iter().map(|(function, _)| *function).collect();
+        if !refused.is_empty() {
+            errors = refused;
         }
-        let code = mir.code(split, sources)?;
-        let left = mir.refusals(&code);
-        if left.is_empty() && mir.program.scratch_bytes <= scratch::MAX_BYTES {
-            return object(&mir, code);
-        }
-        if !left.is_empty() {
-            errors = left;
+        if !tries.next(&mir.program.functions, &functions) {
+            return Err(diagnostics(errors));
         }
     }
-    Err(errors)
+}
+
+fn diagnostics(refused: Vec<Refusal>) -> Vec<Diagnostic> {
+    refused.into_iter().map(|(_, diagnostic)| diagnostic).collect()
 }
 
 /// The programs that run a loop which the verifier should look at on its own, or one that needs the frame elsewhere.
@@ -192,7 +164,7 @@ pub fn lower_watched<'a>(
     machine: impl Into<Machine>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
-    lower_with(hir, split, machine.into(), Effort::Full, None, watch)
+    lower_with(hir, split, machine.into(), &BTreeMap::new(), None, watch)
 }
 
 /// The same with the bodies of all large loops as functions of their own, as [`compile`] does it where there are some.
@@ -208,21 +180,20 @@ pub fn lower_apart_watched<'a>(
     let machine = machine.into();
     let plain = lower::lower(hir, split, machine, None)?.functions;
     let programs = plain.iter().filter(|one| one.is_program).map(|one| one.id).collect();
-    let plan = Plan::whole(&plain, &programs);
-    let apart = Apart { bodies: Bodies::All, functions: false };
-    lower_with(hir, split, machine, Effort::Apart(apart), Some(&plan), watch)
+    let (efforts, plan) = Tries::new(&programs).chosen(&plain);
+    lower_with(hir, split, machine, &efforts, plan.as_ref(), watch)
 }
 
 fn lower_with<'a>(
     hir: &'a Hir,
     split: &Split,
     machine: Machine,
-    effort: Effort,
+    efforts: &BTreeMap<FuncId, Effort>,
     plan: Option<&Plan>,
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let mut program = lower::lower(hir, split, machine, plan)?;
-    pass::run(&mut program, effort, machine.checks, watch).map_err(|error| {
+    pass::run(&mut program, efforts, machine.checks, watch).map_err(|error| {
         let broken = program.functions.iter().find(|one| one.name == error.function);
         mistake(broken.map(|one| one.span), &error)
     })?;
@@ -236,7 +207,7 @@ impl<'a> Mir<'a> {
     }
 
     /// What the machine's kernel would not take.
-    fn refusals(&self, code: &Code<'_>) -> Vec<Diagnostic> {
+    fn refusals(&self, code: &Code<'_>) -> Vec<Refusal> {
         let refused = self.machine.refusals(self.hir, &self.program);
         if refused.is_empty() { limits::stack(self.hir, &self.program, &code.frames) } else { refused }
     }

@@ -38,8 +38,25 @@ pub const MAX_BYTES: u32 = 32 << 10;
 #[derive(Debug, Clone)]
 pub struct Plan {
     users: BTreeSet<FuncId>,
-    candidates: BTreeSet<FuncId>,
-    least: u32,
+    moves: BTreeMap<FuncId, Moves>,
+}
+
+/// What of a frame goes to scratch memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moves {
+    /// Slots of at least so many bytes.
+    From(u32),
+    /// All slots, and what passes hand over to functions that they make of this one.
+    Whole,
+}
+
+impl Moves {
+    fn least(self) -> u32 {
+        match self {
+            Moves::From(bytes) => bytes,
+            Moves::Whole => 1,
+        }
+    }
 }
 
 /// Where a function finds its scratch slot.
@@ -52,51 +69,21 @@ pub struct Base {
 }
 
 impl Plan {
-    /// Moves slots of at least so many bytes out of the frames of programs that need too much stack, and of all that they
-    /// call. `None` if there is no such slot.
-    pub fn new(functions: &[Function], overfull: &BTreeSet<FuncId>, least: u32) -> Option<Plan> {
-        let callees: BTreeMap<_, BTreeSet<FuncId>> =
-            functions.iter().map(|one| (one.id, callees(one).collect())).collect();
-        let mut candidates = BTreeSet::new();
-        let mut open: Vec<_> = overfull.iter().copied().collect();
-        while let Some(id) = open.pop() {
-            if candidates.insert(id) {
-                open.extend(callees.get(&id).into_iter().flatten());
-            }
-        }
-        let moves = |one: &&Function| candidates.contains(&one.id) && !movable(one, least, None).is_empty();
-        let mut users: BTreeSet<_> = functions.iter().filter(moves).map(|one| one.id).collect();
-        if users.is_empty() {
-            return None;
-        }
-        loop {
-            let calls_user = |id: &FuncId| callees[id].iter().any(|callee| users.contains(callee));
-            let more: Vec<_> =
-                callees.keys().filter(|id| !users.contains(id) && calls_user(id)).copied().collect();
-            if more.is_empty() {
-                return Some(Plan { users, candidates, least });
-            }
-            users.extend(more);
-        }
-    }
-
-    /// Moves all slots out of the frames of some programs, and of all that they call.
-    pub fn whole(functions: &[Function], programs: &BTreeSet<FuncId>) -> Plan {
-        let mut candidates = BTreeSet::new();
-        let mut open: Vec<_> = programs.iter().copied().collect();
-        while let Some(id) = open.pop() {
-            if candidates.insert(id) {
-                open.extend(functions.iter().filter(|one| one.id == id).flat_map(callees));
-            }
-        }
+    /// Moves slots out of the frames of functions. `None` if there is no such slot.
+    pub fn new(functions: &[Function], moves: BTreeMap<FuncId, Moves>) -> Option<Plan> {
+        let is_moved = |one: &&Function| match moves.get(&one.id) {
+            Some(Moves::Whole) => true,
+            Some(Moves::From(least)) => !movable(one, *least, None).is_empty(),
+            None => false,
+        };
+        let mut users: BTreeSet<_> = functions.iter().filter(is_moved).map(|one| one.id).collect();
         let calls_user =
             |one: &&Function, users: &BTreeSet<FuncId>| callees(one).any(|id| users.contains(&id));
-        let mut users = candidates.clone();
         while let Some(one) = functions.iter().find(|one| !users.contains(&one.id) && calls_user(one, &users))
         {
             users.insert(one.id);
         }
-        Plan { users, candidates, least: 1 }
+        (!users.is_empty()).then_some(Plan { users, moves })
     }
 
     /// Whether the function gets the address of a scratch slot.
@@ -114,11 +101,8 @@ pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, pl
     // Callers come first, so that where a function's bytes start is known when its turn comes.
     for function in functions.iter().rev() {
         let Some(base) = bases.get(&function.id) else { continue };
-        let slots = if plan.candidates.contains(&function.id) {
-            movable(function, plan.least, base.before)
-        } else {
-            BTreeSet::new()
-        };
+        let moves = plan.moves.get(&function.id);
+        let slots = moves.map(|moves| movable(function, moves.least(), base.before)).unwrap_or_default();
         let start = starts.get(&function.id).copied().unwrap_or(HEAD_BYTES);
         let positions = Compact::new(function, |slot| slots.contains(&slot));
         let end = start.saturating_add(positions.bytes);
@@ -143,6 +127,19 @@ pub fn callees(function: &Function) -> impl Iterator<Item = FuncId> + '_ {
         Op::Call { callee: Callee::Function(id), .. } | Op::FunctionAddr(id) => Some(id),
         _ => None,
     })
+}
+
+/// Functions and those that they call, and so on.
+pub fn reached<'a>(functions: &[Function], from: impl IntoIterator<Item = &'a FuncId>) -> BTreeSet<FuncId> {
+    let functions: BTreeMap<FuncId, &Function> = functions.iter().map(|one| (one.id, one)).collect();
+    let mut found = BTreeSet::new();
+    let mut open: Vec<FuncId> = from.into_iter().copied().collect();
+    while let Some(id) = open.pop() {
+        if found.insert(id) {
+            open.extend(functions.get(&id).into_iter().flat_map(|function| callees(function)));
+        }
+    }
+    found
 }
 
 /// The slots of so many bytes that may be anywhere: the kernel keeps pointers, and the state of iterators, on the stack only.

@@ -2,7 +2,7 @@
 //!
 //! `KS_SEED=N` runs one seed and prints what failed; `KS_SEEDS=N` runs so many instead of the usual number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ks_compiler::hir::MapKind;
 use ks_compiler::hir::{FuncId, GlobalId, MapId};
@@ -13,7 +13,7 @@ use ks_compiler::kernel::mir::{
     BinaryOp, Callee, Condition, Function, Helper, Kfunc, Loops, MapSymbol, Op, Origin, Program, Size, Slot,
     Type, Value,
 };
-use ks_compiler::kernel::{Checks, Effort, run_passes};
+use ks_compiler::kernel::{Checks, run_passes};
 use ks_compiler::source::{SourceMap, Span};
 
 const SEEDS: u64 = 200;
@@ -448,7 +448,7 @@ fn check(seed: u64, called: bool) -> Result<bool, String> {
     program.loops.called = called;
     let mut stages = Vec::new();
     let mut keep = |name, program: &Program| stages.push((name, program.clone()));
-    run_passes(&mut program, Effort::Full, Checks::EveryStage, &mut keep)
+    run_passes(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut keep)
         .map_err(|error| error.to_string())?;
     let entered = FuncId::new(FUNCTIONS - 1);
     let outcome = |program: &Program| run(program, entered, &[None], &around(), &mut Plain, FUEL);

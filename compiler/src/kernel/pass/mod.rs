@@ -44,6 +44,7 @@ use std::collections::BTreeMap;
 use super::Checks;
 use super::mir::verify::{VerifyError, verify};
 use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
+use crate::hir::FuncId;
 use crate::index::IndexVec;
 use changes::Changes;
 use flow::Flow;
@@ -118,7 +119,7 @@ const CALLBACKS: &str = "callbacks";
 /// Looks at a program after [`LOWERING`] and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
-/// What the passes may spend of the stack to make the code smaller.
+/// What the passes may spend of the stack to make a function's code smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// All passes: functions go into those that call them, values are kept for later.
@@ -154,23 +155,31 @@ pub enum Bodies {
 }
 
 impl Effort {
-    /// What stays apart, if anything does.
-    fn apart(self) -> Option<Apart> {
+    /// What is run before loops are functions.
+    fn first(self) -> Passes {
         match self {
-            Effort::Apart(apart) => Some(apart),
-            Effort::Full | Effort::SmallFrames => None,
+            Effort::Full => Passes::All,
+            Effort::SmallFrames => Passes::SmallFrames,
+            Effort::Apart(_) => Passes::Unmixed,
         }
     }
 }
 
-/// Passes after which no value lives longer than before.
+/// Which passes are run again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    All,
+    /// Those after which no value lives longer than before.
+    SmallFrames,
+    /// All but those after which code of one loop may serve another: not before loops become functions.
+    Unmixed,
+}
+
+/// [`Passes::SmallFrames`].
 const SMALL_FRAMES: &[&str] = &["params", "fold", "accesses", "stores", "branches", "dead"];
 
-/// Passes after which code of one loop may serve another: not before loops become functions.
+/// What [`Passes::Unmixed`] leaves out.
 const MIXES_LOOPS: &[&str] = &["twins"];
-
-/// Without those passes.
-const UNMIXED: Effort = Effort::Apart(Apart { bodies: Bodies::All, functions: false });
 
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -178,13 +187,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS])
 }
 
-/// Runs all passes on all functions until nothing changes.
+/// Runs all passes on all functions until nothing changes, with full effort where nothing else is said.
 ///
 /// # Errors
 /// The pass after which a rule of MIR was found broken. A mistake of this compiler.
 pub fn run(
     program: &mut Program,
-    effort: Effort,
+    efforts: &BTreeMap<FuncId, Effort>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
@@ -193,12 +202,13 @@ pub fn run(
     for at in 0..program.functions.len() {
         check(&program.functions[at], LOWERING, checks)?;
         let function = &program.functions[at];
-        let may_unroll = effort == Effort::Full && function.is_program && unroll::has_loop(function);
-        // Code of one loop must not serve another yet.
-        let first = if may_unroll { UNMIXED } else { effort };
+        let effort = effort_for(efforts, function);
+        let passes = effort.first();
+        let may_unroll = passes == Passes::All && function.is_program && unroll::has_loop(function);
+        let first = if may_unroll { Passes::Unmixed } else { passes };
         let mut settled = 0;
         improve(program, at, first, &mut settled, checks, watch)?;
-        let keeps_functions = effort.apart().is_some_and(|apart| apart.functions);
+        let keeps_functions = matches!(effort, Effort::Apart(Apart { functions: true, .. }));
         let into_only_caller = if keeps_functions { &BTreeMap::new() } else { &calls };
         if effort != Effort::SmallFrames && inline::run(program, at, into_only_caller) {
             watch(INLINE, program);
@@ -208,18 +218,18 @@ pub fn run(
         }
         if may_unroll {
             unroll_small(program, at, &mut settled, checks, watch)?;
-            improve(program, at, effort, &mut settled, checks, watch)?;
+            improve(program, at, passes, &mut settled, checks, watch)?;
         }
     }
-    if effort != Effort::SmallFrames && inline::drop_uncalled(program, &calls) {
+    if inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
     }
-    if let Some(apart) = effort.apart() {
-        outline_all(program, apart, checks, watch)?;
+    if efforts.values().any(|effort| matches!(effort, Effort::Apart(_))) {
+        outline_all(program, efforts, checks, watch)?;
     }
     program.loops.beside_walks = callbacks::beside_walks(program);
     if program.loops.called || !program.loops.beside_walks.is_empty() {
-        call_all(program, effort, checks, watch)?;
+        call_all(program, efforts, checks, watch)?;
     }
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
@@ -233,6 +243,10 @@ pub fn run(
         program.functions.iter().try_for_each(|function| verified(function, "all passes"))?;
     }
     Ok(())
+}
+
+fn effort_for(efforts: &BTreeMap<FuncId, Effort>, function: &Function) -> Effort {
+    efforts.get(&function.id).copied().unwrap_or(Effort::Full)
 }
 
 /// Writes out the turns of small loops of a function, if it has no others and the verifier can walk all ways through it.
@@ -259,7 +273,7 @@ fn unroll_small(
     watch(UNROLL, program);
     check(&program.functions[at], UNROLL, checks)?;
     *settled = 0;
-    improve(program, at, Effort::Full, settled, checks, watch)?;
+    improve(program, at, Passes::All, settled, checks, watch)?;
     if unroll::steps(&program.functions[at]).is_none_or(|steps| steps > unroll::MAX_STEPS) {
         (program.functions[at], *settled) = before;
         watch(UNROLL, program);
@@ -267,21 +281,25 @@ fn unroll_small(
     Ok(())
 }
 
-/// Makes functions of the bodies of loops in all functions.
+/// Makes functions of the bodies of loops in all functions, and of large helpers.
 fn outline_all(
     program: &mut Program,
-    apart: Apart,
+    efforts: &BTreeMap<FuncId, Effort>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
+        let Effort::Apart(apart) = effort_for(efforts, &program.functions[at]) else {
+            at += 1;
+            continue;
+        };
         let made = outline::run(program, at, apart.bodies);
         if outline::make_apart(program, at + made) || made > 0 {
             watch(OUTLINE, program);
             for changed in at..=at + made {
                 check(&program.functions[changed], OUTLINE, checks)?;
-                improve(program, changed, Effort::Full, &mut 0, checks, watch)?;
+                improve(program, changed, Passes::All, &mut 0, checks, watch)?;
             }
         }
         at += made + 1;
@@ -292,18 +310,21 @@ fn outline_all(
 /// Makes calls of the loops in all functions.
 fn call_all(
     program: &mut Program,
-    effort: Effort,
+    efforts: &BTreeMap<FuncId, Effort>,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
     let mut at = 0;
     while at < program.functions.len() {
+        let function = &program.functions[at];
+        let effort = effort_for(efforts, function);
+        let passes = if program.is_body(function.id) { Passes::Unmixed } else { effort.first() };
         let (made, changed) = callbacks::run(program, at);
         if changed {
             watch(CALLBACKS, program);
             for changed in at..=at + made {
                 check(&program.functions[changed], CALLBACKS, checks)?;
-                improve(program, changed, effort, &mut 0, checks, watch)?;
+                improve(program, changed, passes, &mut 0, checks, watch)?;
             }
         }
         at += made + 1;
@@ -318,15 +339,15 @@ type Settled = u32;
 fn improve(
     program: &mut Program,
     at: usize,
-    effort: Effort,
+    passes: Passes,
     settled: &mut Settled,
     checks: Checks,
     watch: Watch<'_>,
 ) -> Result<(), VerifyError> {
-    let wanted = |name: &str| match effort {
-        Effort::Full => true,
-        Effort::SmallFrames => SMALL_FRAMES.contains(&name),
-        Effort::Apart(_) => !MIXES_LOOPS.contains(&name),
+    let wanted = |name: &str| match passes {
+        Passes::All => true,
+        Passes::SmallFrames => SMALL_FRAMES.contains(&name),
+        Passes::Unmixed => !MIXES_LOOPS.contains(&name),
     };
     let passes: Vec<_> = PASSES.iter().enumerate().filter(|(_, pass)| wanted(pass.name)).collect();
     let all = passes.iter().fold(0, |all, (bit, _)| all | 1 << bit);

@@ -1,9 +1,9 @@
 //! What the passes make of small functions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::Flow;
-use super::{Checks, Effort, PASSES, improve, run};
+use super::{Checks, PASSES, Passes, improve, run};
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::builder::Builder;
@@ -49,13 +49,14 @@ fn optimised(function: Function) -> Function {
         context: None,
     };
     settles(program.clone());
-    run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");
+    run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
+        .expect("the rules of MIR are kept");
     program.functions.remove(0)
 }
 
 /// Passes that were not run again, because nothing changed that they look at, would have found nothing.
 fn settles(mut program: Program) {
-    improve(&mut program, 0, Effort::Full, &mut 0, Checks::EveryStage, &mut |_, _| {})
+    improve(&mut program, 0, Passes::All, &mut 0, Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");
     for pass in PASSES {
         let mut function = program.functions[0].clone();
@@ -534,7 +535,8 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         loops: Loops::default(),
         context: None,
     };
-    run(&mut program, Effort::Full, Checks::EveryStage, &mut |_, _| {}).expect("the rules of MIR are kept");
+    run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
+        .expect("the rules of MIR are kept");
     assert_eq!(program.functions.len(), 1);
     assert_eq!(ops(&program.functions[0]), [Op::Const(14)]);
 }

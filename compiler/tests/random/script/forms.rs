@@ -3,6 +3,7 @@
 use super::exprs::MAX_DEPTH;
 use super::kinds::Packet;
 use super::scope::{Gen, Helper, Ring, Var};
+use super::state::OBJECT;
 use super::tree::Node;
 use super::types::{Ty, U8, U32, U64};
 
@@ -81,9 +82,12 @@ impl Gen {
     }
 }
 
-/// A pointer is set to an older one: what that leads to lives as long.
+/// A pointer is set to an older one: what that leads to lives as long. Not one that may be deleted (KS0613).
 pub fn repointed(generator: &mut Gen) -> Option<Node> {
     let (to, older) = generator.function.pointers.split_last()?;
+    if to.name.starts_with(OBJECT) {
+        return None;
+    }
     let fits = |from: &&Var| to.ty == from.ty && to.writable == from.writable;
     let fitting: Vec<&Var> = older.iter().filter(fits).collect();
     if fitting.is_empty() {

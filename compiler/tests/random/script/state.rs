@@ -90,13 +90,16 @@ pub fn maybe_added(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &format!("{}.has($)", filter.name), vec![value]))
 }
 
+/// How names of variables of objects start.
+pub const OBJECT: &str = "own";
+
 /// `var o = new T()`; the compiler takes it away if nothing else does.
 pub fn object(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
     }
     let ty = generator.pointed_type();
-    let name = generator.name("n");
+    let name = generator.name(OBJECT);
     let start = Node::stmt(&format!("var {name} = new {}()", ty.name()), Vec::new());
     generator.function.pointers.push(Var { name: name.clone(), ty, writable: true });
     if generator.numbers.one_in(2) {
@@ -122,13 +125,13 @@ pub fn owned(generator: &mut Gen) -> Option<Node> {
         0 => Some(Node::stmt(&format!("{owner}[$] = new {target}()"), vec![key])),
         1 => Some(Node::stmt(&format!("delete {owner}[$]"), vec![key])),
         2 => {
-            let name = generator.name("n");
+            let name = generator.name(OBJECT);
             let text = format!("var {name} = new {target}()\n{owner}[$] = {name}");
             generator.function.pointers.push(Var { name, ty: map.value, writable: true });
             Some(Node::stmt(&text, vec![key]))
         }
         _ => {
-            let name = generator.name("n");
+            let name = generator.name(OBJECT);
             let text = format!("var {name} = {owner}[$]");
             generator.function.pointers.push(Var { name, ty: map.value, writable: true });
             Some(Node::stmt(&text, vec![key]))

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::has_walk;
 use crate::diag::Diagnostic;
 use crate::hir::FuncId;
+use crate::kernel::limits::Refusal;
 use crate::kernel::mir::{Callee, Function, Kept, Kfunc, Op, Program, Walk};
-use crate::kernel::scratch::callees;
+use crate::kernel::scratch::reached;
 
 /// The functions of all programs that walk through a map: none of them may have an iterator.
 ///
@@ -19,13 +20,7 @@ pub fn beside_walks(program: &Program) -> BTreeSet<FuncId> {
     let functions: BTreeMap<FuncId, &Function> = program.functions.iter().map(|one| (one.id, one)).collect();
     let mut found = BTreeSet::new();
     for entry in program.functions.iter().filter(|one| one.is_program) {
-        let mut reached = BTreeSet::new();
-        let mut open = vec![entry.id];
-        while let Some(id) = open.pop() {
-            if reached.insert(id) {
-                open.extend(functions.get(&id).into_iter().flat_map(|function| callees(function)));
-            }
-        }
+        let reached = reached(&program.functions, [&entry.id]);
         if reached.iter().any(|id| functions.get(id).is_some_and(|function| has_walk(function))) {
             found.extend(reached);
         }
@@ -34,7 +29,7 @@ pub fn beside_walks(program: &Program) -> BTreeSet<FuncId> {
 }
 
 /// What of a program cannot be run because it is a walk still, or a loop under an iterator beside one; each once.
-pub fn refusals(program: &Program) -> Vec<Diagnostic> {
+pub fn refusals(program: &Program) -> Vec<Refusal> {
     let mut reported = BTreeSet::new();
     let mut found = Vec::new();
     for function in &program.functions {
@@ -56,12 +51,11 @@ pub fn refusals(program: &Program) -> Vec<Diagnostic> {
                     "`bpf_loop` makes in such a program",
                 ),
             };
-            found.push(
-                Diagnostic::error(719, inst.span, headline)
+            let refusal = Diagnostic::error(719, inst.span, headline)
                     .note(format!("each turn is a call that {by}, which this loop cannot be"))
                     .note(reason)
-                    .help("keep in the loop what it needs, and leave results in numbers, a global variable or a map"),
-            );
+                    .help("keep in the loop what it needs, and leave results in numbers, a global variable or a map");
+            found.push((function.id, refusal));
         }
     }
     found
