@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use super::flow::Flow;
 use crate::hir::FuncId;
 use crate::index::{Id, IndexVec};
-use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Op, Program};
+use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Op, Program, Value};
 
 /// What changes packets in a program.
 #[derive(Default)]
@@ -34,23 +34,28 @@ impl Changing {
     fn add_callers(&mut self, program: &Program) -> bool {
         let before = self.functions.len();
         for function in &program.functions {
-            if function.insts().any(|inst| self.has(program, inst)) {
+            let leads = |inst: &Inst| match inst.op {
+                Op::FunctionAddr(id) => self.functions.contains(&id),
+                _ => self.changes(program, inst, |_| None),
+            };
+            if function.insts().any(leads) {
                 self.functions.insert(function.id);
             }
         }
         self.functions.len() > before
     }
 
-    /// Whether an instruction changes the packet, or what the kernel calls for it does.
-    fn has(&self, program: &Program, inst: &Inst) -> bool {
-        match &inst.op {
-            Op::Call { callee: Callee::Helper(Helper::SkbPullData), .. } => true,
-            Op::Call { callee: Callee::External(id), .. } => program.packet_changers.contains(id),
-            Op::Call { callee: Callee::Function(id), .. } | Op::FunctionAddr(id) => {
-                self.functions.contains(id)
-            }
+    /// Whether an instruction is a call that changes the packet, or for which the kernel calls a function that does:
+    /// `named` gives the function whose address an argument is.
+    fn changes(&self, program: &Program, inst: &Inst, named: impl Fn(Value) -> Option<FuncId>) -> bool {
+        let Op::Call { callee, args } = &inst.op else { return false };
+        let changes = match callee {
+            Callee::Helper(Helper::SkbPullData) => true,
+            Callee::External(id) => program.packet_changers.contains(id),
+            Callee::Function(id) => self.functions.contains(id),
             _ => false,
-        }
+        };
+        changes || args.iter().filter_map(|arg| named(*arg)).any(|id| self.functions.contains(&id))
     }
 
     /// Numbers the versions in one of the program's functions.
@@ -60,9 +65,14 @@ impl Changing {
         }
         let changes: Vec<(Block, usize)> = {
             let function = &program.functions[at];
+            let definitions = function.definitions();
+            let named = |value: Value| match definitions[value] {
+                Some(Op::FunctionAddr(id)) => Some(*id),
+                _ => None,
+            };
             let calls = |block: &Block| {
                 let insts = function.blocks[*block].insts.iter().enumerate();
-                let changing = insts.filter(|(_, inst)| self.has(program, inst));
+                let changing = insts.filter(|(_, inst)| self.changes(program, inst, named));
                 changing.map(|(position, _)| (*block, position)).collect::<Vec<_>>()
             };
             flow.order.iter().flat_map(calls).collect()
