@@ -331,3 +331,16 @@ fn own_slots(function: &Function, one: &Loop) -> BTreeSet<Slot> {
     }
     inside.difference(&others).copied().collect()
 }
+
+/// Takes the addresses of slots that others use too out of a loop: a turn has no such slot.
+pub fn lift_addresses(function: &mut Function, one: &Loop) {
+    let own = own_slots(function, one);
+    let mut lifted = Vec::new();
+    for block in &one.blocks {
+        let is_foreign =
+            |inst: &mut Inst| matches!(inst.op, Op::StackAddr { slot, .. } if !own.contains(&slot));
+        lifted.extend(function.blocks[*block].insts.extract_if(.., is_foreign));
+    }
+    let entry = function.entry();
+    function.blocks[entry].insts.splice(..0, lifted);
+}
