@@ -32,7 +32,9 @@ use super::Bodies;
 use super::callbacks::Iterator;
 use crate::hir::FuncId;
 use crate::index::Id;
-use crate::kernel::mir::{Block, Callee, Condition, Function, Op, Program, Target, Terminator, Type, Value};
+use crate::kernel::mir::{
+    Block, Callee, Condition, Function, Inst, Op, Program, Target, Terminator, Type, Value,
+};
 pub(super) use helpers::run as make_apart;
 pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
 pub(super) use maker::{Caller, Maker, keep_only, load};
@@ -55,7 +57,8 @@ fn is_large<'b>(program: &Program, function: &Function, blocks: impl IntoIterato
 }
 
 /// How many of the blocks branch, and how many of the functions' that they call: the verifier follows calls, but for those
-/// of bodies of loops.
+/// of bodies of loops. One that leaves this constant on the stack or that one counts twice: a constant that nobody reads any
+/// more makes each later turn another one.
 fn branches<'b>(
     program: &Program,
     function: &Function,
@@ -63,8 +66,20 @@ fn branches<'b>(
     known: &mut BTreeMap<FuncId, usize>,
 ) -> usize {
     let mut found: usize = 0;
+    let definitions = function.definitions();
+    let is_left = |inst: &Inst| match inst.op {
+        Op::Store { base, value, .. } => {
+            matches!(definitions[base], Some(Op::StackAddr { .. }))
+                && matches!(definitions[value], Some(Op::Const(_)))
+        }
+        _ => false,
+    };
+    let leaves = |to: &&Target| function.blocks[to.block].insts.iter().any(is_left);
     for data in blocks.into_iter().map(|block| &function.blocks[*block]) {
-        found = found.saturating_add(usize::from(matches!(data.term, Terminator::Branch { .. })));
+        if matches!(data.term, Terminator::Branch { .. }) {
+            let differs = data.term.targets().iter().all(leaves);
+            found = found.saturating_add(1 + usize::from(differs));
+        }
         for inst in &data.insts {
             if let Op::Call { callee: Callee::Function(id), .. } = inst.op
                 && !program.is_body(id)
