@@ -35,7 +35,7 @@ use ks_wit::section::Arch;
 /// The running kernel's types.
 const OWN_TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Compilations of which the shortest counts.
-const COMPILATIONS: usize = 5;
+const COMPILATIONS: usize = 20;
 
 fn main() -> Result<()> {
     println!("machine: {}\n", Machine::here());
