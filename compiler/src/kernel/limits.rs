@@ -18,13 +18,6 @@ const FRAME_ROUNDING: u32 = 32;
 /// What is refused, and the function that it is about.
 pub type Refusal = (FuncId, Diagnostic);
 
-/// The programs whose chain of calls needs more stack than there is, frames as they were allocated.
-pub fn overfull(hir: &Hir, functions: &[Function], frames: &BTreeMap<FuncId, u32>) -> BTreeSet<FuncId> {
-    let calls = Calls::new(hir, functions, frames);
-    let programs = functions.iter().filter(|one| one.is_program).map(|one| one.id);
-    programs.filter(|program| calls.whole(*program).bytes > STACK_BYTES).collect()
-}
-
 /// Refuses programs whose chain of calls needs more stack or frames than there are.
 pub fn stack(hir: &Hir, program: &Program, frames: &BTreeMap<FuncId, u32>) -> Vec<Refusal> {
     let functions = &program.functions;

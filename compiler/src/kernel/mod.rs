@@ -88,26 +88,29 @@ pub fn compile(
 ) -> Result<Object, Vec<Diagnostic>> {
     let machine = machine.into();
     let silent: Watch<'_> = &mut |_, _| {};
-    let mut mir = lower_with(hir, split, machine, &BTreeMap::new(), None, silent)?;
+    let mir = lower_with(hir, split, machine, &BTreeMap::new(), None, silent)?;
     let refused = machine.refusals(hir, &mir.program);
     if !refused.is_empty() && !machine.calls_loops() {
         return Err(diagnostics(refused));
     }
     let looping = programs_with_large_loops(&mir.program);
     let mut tries = Tries::new(&looping);
+    // Without large loops it is what is tried first.
+    let mut first = looping.is_empty().then_some(mir);
     let mut errors = Vec::new();
     let mut plain = None;
-    let mut is_chosen = looping.is_empty();
     loop {
-        if !is_chosen {
-            let functions = match &mut plain {
-                Some(functions) => functions,
-                None => plain.insert(lower::lower(hir, split, machine, None)?.functions),
-            };
-            let (efforts, plan) = tries.chosen(functions);
-            mir = lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?;
-        }
-        is_chosen = false;
+        let mir = match first.take() {
+            Some(mir) => mir,
+            None => {
+                let functions = match &mut plain {
+                    Some(functions) => functions,
+                    None => plain.insert(lower::lower(hir, split, machine, None)?.functions),
+                };
+                let (efforts, plan) = tries.chosen(functions);
+                lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?
+            }
+        };
         let mut refused = pass::walks_refused(&mir.program);
         if refused.is_empty() {
             let code = mir.code(split, sources)?;

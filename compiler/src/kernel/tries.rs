@@ -34,7 +34,7 @@ const REST: [Try; 5] = [
 const PLAIN: usize = 2 * BODIES.len();
 const LAST: usize = PLAIN + REST.len() - 1;
 
-fn at(position: usize) -> Try {
+fn try_at(position: usize) -> Try {
     match position.checked_sub(PLAIN) {
         Some(rest) => REST[rest],
         None => {
@@ -45,7 +45,6 @@ fn at(position: usize) -> Try {
 }
 
 /// Where each program is in the row of what is tried, but for those that are as they start without large loops.
-#[derive(Default)]
 pub struct Tries {
     at: BTreeMap<FuncId, usize>,
 }
@@ -66,8 +65,9 @@ impl Tries {
                 *furthest = (*furthest).max(*at);
             }
         }
-        let efforts = furthest.iter().map(|(function, position)| (*function, at(*position).effort)).collect();
-        let moves = |(function, position): (&FuncId, &usize)| Some((*function, at(*position).moves?));
+        let efforts =
+            furthest.iter().map(|(function, position)| (*function, try_at(*position).effort)).collect();
+        let moves = |(function, position): (&FuncId, &usize)| Some((*function, try_at(*position).moves?));
         (efforts, Plan::new(functions, furthest.iter().filter_map(moves).collect()))
     }
 

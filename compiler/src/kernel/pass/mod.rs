@@ -224,9 +224,7 @@ pub fn run(
     if inline::drop_uncalled(program, &calls) {
         watch(INLINE, program);
     }
-    if efforts.values().any(|effort| matches!(effort, Effort::Apart(_))) {
-        outline_all(program, efforts, checks, watch)?;
-    }
+    outline_all(program, efforts, checks, watch)?;
     program.loops.beside_walks = callbacks::beside_walks(program);
     if program.loops.called || !program.loops.beside_walks.is_empty() {
         call_all(program, efforts, checks, watch)?;
@@ -281,7 +279,7 @@ fn unroll_small(
     Ok(())
 }
 
-/// Makes functions of the bodies of loops in all functions, and of large helpers.
+/// Makes functions of the bodies of loops in the functions of which they are to be apart, and of large helpers.
 fn outline_all(
     program: &mut Program,
     efforts: &BTreeMap<FuncId, Effort>,

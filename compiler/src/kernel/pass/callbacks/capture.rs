@@ -53,6 +53,7 @@ impl Captured {
     pub fn new(
         function: &Function,
         one: &Loop,
+        own: BTreeSet<Slot>,
         zeros: BTreeSet<Value>,
         around: &Around,
     ) -> Result<Captured, Kept> {
@@ -65,7 +66,7 @@ impl Captured {
             outgoing: BTreeMap::new(),
             bounds: BTreeMap::new(),
             remade: Vec::new(),
-            slots: own_slots(function, one),
+            slots: own,
             exits: exits(function, one),
             code: None,
             unknown: None,
@@ -332,8 +333,8 @@ fn own_slots(function: &Function, one: &Loop) -> BTreeSet<Slot> {
     inside.difference(&others).copied().collect()
 }
 
-/// Takes the addresses of slots that others use too out of a loop: a turn has no such slot.
-pub fn lift_addresses(function: &mut Function, one: &Loop) {
+/// Takes the addresses of slots that others use too out of a loop: a turn has no such slot. Gives those that it has.
+pub fn lift_addresses(function: &mut Function, one: &Loop) -> BTreeSet<Slot> {
     let own = own_slots(function, one);
     let mut lifted = Vec::new();
     for block in &one.blocks {
@@ -343,4 +344,5 @@ pub fn lift_addresses(function: &mut Function, one: &Loop) {
     }
     let entry = function.entry();
     function.blocks[entry].insts.splice(..0, lifted);
+    own
 }

@@ -145,8 +145,8 @@ fn attempt(
     if insts.any(|inst| iterator::is_step(inst) && !one.reads_turn(inst)) {
         return Err(Kept::Inner);
     }
-    capture::lift_addresses(function, &one);
-    let captured = Captured::new(function, &one, zeros, around)?;
+    let own = capture::lift_addresses(function, &one);
+    let captured = Captured::new(function, &one, own, zeros, around)?;
     let callback = captured.callback(function, &one, id);
     captured.call(function, &one, iterator.over, id, around.frame);
     Ok(callback)

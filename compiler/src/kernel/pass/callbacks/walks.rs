@@ -1,12 +1,12 @@
 //! What programs that walk through a map are apart from others, and what of them no kernel runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::has_walk;
 use crate::diag::Diagnostic;
 use crate::hir::FuncId;
 use crate::kernel::limits::Refusal;
-use crate::kernel::mir::{Callee, Function, Kept, Kfunc, Op, Program, Walk};
+use crate::kernel::mir::{Callee, Kept, Kfunc, Op, Program, Walk};
 use crate::kernel::scratch::reached;
 
 /// The functions of all programs that walk through a map: none of them may have an iterator.
@@ -17,11 +17,15 @@ use crate::kernel::scratch::reached;
 /// seen to do so. An iterator around a walk, or beside it, is not used either: functions become part of each other.
 /// Source: kernel/bpf/verifier.c, `__mark_chain_precision`, called by `propagate_precision`, v6.18.
 pub fn beside_walks(program: &Program) -> BTreeSet<FuncId> {
-    let functions: BTreeMap<FuncId, &Function> = program.functions.iter().map(|one| (one.id, one)).collect();
+    let walking: BTreeSet<FuncId> =
+        program.functions.iter().filter(|one| has_walk(one)).map(|one| one.id).collect();
     let mut found = BTreeSet::new();
+    if walking.is_empty() {
+        return found;
+    }
     for entry in program.functions.iter().filter(|one| one.is_program) {
         let reached = reached(&program.functions, [&entry.id]);
-        if reached.iter().any(|id| functions.get(id).is_some_and(|function| has_walk(function))) {
+        if !reached.is_disjoint(&walking) {
             found.extend(reached);
         }
     }
