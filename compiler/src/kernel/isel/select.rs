@@ -326,6 +326,13 @@ impl Selector<'_> {
                     let unknown = self.fresh();
                     self.push(Kind::Alu { op: AluOp::Div, width, dst: unknown, lhs: src, rhs: Rhs::Imm(1) });
                     src = unknown;
+                    // Of a number that was divided as one of 32 bits it does not know either that the others are zero.
+                    // Source: kernel/bpf/verifier.c, `adjust_scalar_min_max_vals`, `is_safe_to_compute_dst_reg_range`, v6.18.
+                    if width == Width::W32 && self.uses.wide[result] {
+                        let cut = self.fresh();
+                        self.push(Kind::Mov32 { dst: cut, src });
+                        src = cut;
+                    }
                 }
                 let bound = i32::try_from(*bound).unwrap_or(i32::MAX);
                 self.push(Kind::Below { width, dst, src, bound });
