@@ -3,7 +3,6 @@
 use super::exprs::MAX_DEPTH;
 use super::kinds::Packet;
 use super::scope::{Gen, Helper, Ring, Var};
-use super::state::OBJECT;
 use super::tree::Node;
 use super::types::{Ty, U8, U32, U64};
 
@@ -20,7 +19,7 @@ impl Gen {
                 _ => (ty, self.numbers.below(100).to_string()),
             };
             fields.push(format!("f{index}: {} = {text}", ty.name()));
-            self.globals.push(Var { name: format!("{name}.f{index}"), ty, writable: false });
+            self.globals.push(Var::new(format!("{name}.f{index}"), ty, false));
         }
         Node::stmt(&format!("config {name} {{ {} }}", fields.join(", ")), Vec::new())
     }
@@ -68,7 +67,7 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         let place = generator.place(&ty, true)?;
         Node::stmt(&format!("var {name} = &$"), vec![place])
     };
-    generator.function.pointers.push(Var { name, ty, writable });
+    generator.function.pointers.push(Var::new(name, ty, writable));
     Some(stmt)
 }
 
@@ -85,7 +84,7 @@ impl Gen {
 /// A pointer is set to an older one: what that leads to lives as long. Not one that may be deleted (KS0613).
 pub fn repointed(generator: &mut Gen) -> Option<Node> {
     let (to, older) = generator.function.pointers.split_last()?;
-    if to.name.starts_with(OBJECT) {
+    if to.owns {
         return None;
     }
     let fits = |from: &&Var| to.ty == from.ty && to.writable == from.writable;

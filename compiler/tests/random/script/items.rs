@@ -129,7 +129,7 @@ impl Gen {
         };
         let local = if self.numbers.one_in(4) { "local " } else { "" };
         let text = format!("{local}var {name}: {}{start}", ty.name());
-        self.globals.push(Var { name, ty, writable: true });
+        self.globals.push(Var::new(name, ty, true));
         Node::stmt(&text, Vec::new())
     }
 
@@ -183,7 +183,7 @@ impl Gen {
         match param {
             Param::Value(ty) => self.declare(&name, ty, true),
             Param::Pointer(ty) => {
-                self.function.pointers.push(Var { name, ty: ty.clone(), writable: true });
+                self.function.pointers.push(Var::new(name, ty.clone(), true));
             }
             Param::Function { ty, frames } => {
                 let fits = |one: &&Helper| one.is_value() && one.value_type() == *ty;

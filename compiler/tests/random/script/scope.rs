@@ -10,6 +10,19 @@ pub struct Var {
     pub name: String,
     pub ty: Ty,
     pub writable: bool,
+    /// A pointer to an object of its own, which the program may take away.
+    pub owns: bool,
+}
+
+impl Var {
+    pub fn new(name: String, ty: Ty, writable: bool) -> Var {
+        Var { name, ty, writable, owns: false }
+    }
+
+    /// A pointer to an object of its own.
+    pub fn owner(name: String, ty: Ty) -> Var {
+        Var { name, ty, writable: true, owns: true }
+    }
 }
 
 pub struct Map {
@@ -220,7 +233,7 @@ impl Gen {
     }
 
     pub fn declare(&mut self, name: &str, ty: &Ty, writable: bool) {
-        self.function.locals.push(Var { name: name.into(), ty: ty.clone(), writable });
+        self.function.locals.push(Var::new(name.into(), ty.clone(), writable));
     }
 
     /// Any type that values of this script can have.

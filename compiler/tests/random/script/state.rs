@@ -90,18 +90,15 @@ pub fn maybe_added(generator: &mut Gen, ty: &Ty) -> Option<Node> {
     Some(Node::expr(ty, &format!("{}.has($)", filter.name), vec![value]))
 }
 
-/// How names of variables of objects start.
-pub const OBJECT: &str = "own";
-
 /// `var o = new T()`; the compiler takes it away if nothing else does.
 pub fn object(generator: &mut Gen) -> Option<Node> {
     if !generator.kernel_only || generator.function.loops > 1 {
         return None;
     }
     let ty = generator.pointed_type();
-    let name = generator.name(OBJECT);
+    let name = generator.name("own");
     let start = Node::stmt(&format!("var {name} = new {}()", ty.name()), Vec::new());
-    generator.function.pointers.push(Var { name: name.clone(), ty, writable: true });
+    generator.function.pointers.push(Var::owner(name.clone(), ty));
     if generator.numbers.one_in(2) {
         return Some(start);
     }
@@ -125,15 +122,15 @@ pub fn owned(generator: &mut Gen) -> Option<Node> {
         0 => Some(Node::stmt(&format!("{owner}[$] = new {target}()"), vec![key])),
         1 => Some(Node::stmt(&format!("delete {owner}[$]"), vec![key])),
         2 => {
-            let name = generator.name(OBJECT);
+            let name = generator.name("own");
             let text = format!("var {name} = new {target}()\n{owner}[$] = {name}");
-            generator.function.pointers.push(Var { name, ty: map.value, writable: true });
+            generator.function.pointers.push(Var::owner(name, map.value));
             Some(Node::stmt(&text, vec![key]))
         }
         _ => {
-            let name = generator.name(OBJECT);
+            let name = generator.name("own");
             let text = format!("var {name} = {owner}[$]");
-            generator.function.pointers.push(Var { name, ty: map.value, writable: true });
+            generator.function.pointers.push(Var::owner(name, map.value));
             Some(Node::stmt(&text, vec![key]))
         }
     }
@@ -148,7 +145,7 @@ pub fn open_record(generator: &mut Gen) -> Option<Node> {
     let name = generator.name("e");
     let text = format!("var {name} = {}.reserve()", ring.name);
     let ty = Ty::Struct(ring.record);
-    generator.function.pointers.push(Var { name: name.clone(), ty, writable: true });
+    generator.function.pointers.push(Var::new(name.clone(), ty, true));
     if generator.numbers.one_in(3) {
         return Some(Node::stmt(&text, Vec::new()));
     }
