@@ -5,7 +5,8 @@
 //! with something, which way was taken counts: thirty branches are a thousand million ways. A number that the verifier
 //! does not know is the same on all of them.
 //!
-//! What decides whether a record of a ring buffer is given back stays known: the verifier must see that it is on every way.
+//! What decides whether a record of a ring buffer is given back stays known, and what may tell whether there is one: the
+//! verifier must see that it is given back on every way.
 //! So does what an address is made of where no check stands between: its bound is that of each number that meets there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::decide::deciding;
 use super::predecessors;
 use crate::index::IndexVec;
-use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value};
+use crate::kernel::mir::{
+    BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value, WaysIn,
+};
 use crate::source::Span;
 
 /// Branches up to which the verifier may follow all ways.
@@ -61,33 +64,84 @@ struct Merges<'a> {
     zeros: Option<Zeros>,
 }
 
+/// Whether an instruction gives a record back.
+fn is_gift(inst: &Inst) -> bool {
+    match inst.op {
+        Op::Call { callee, .. } => {
+            matches!(callee, Callee::Helper(Helper::RingSubmit | Helper::RingDiscard))
+        }
+        _ => false,
+    }
+}
+
+/// What values come from.
+struct Origins<'a> {
+    function: &'a Function,
+    definitions: IndexVec<Value, Option<&'a Op>>,
+    /// Of which block they are parameters, and which.
+    params: BTreeMap<Value, (Block, usize)>,
+    ways_in: WaysIn,
+}
+
+impl Origins<'_> {
+    fn new(function: &Function) -> Origins<'_> {
+        let mut params = BTreeMap::new();
+        for (block, data) in function.blocks.iter_enumerated() {
+            params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
+        }
+        let (definitions, ways_in) = (function.definitions(), predecessors(function));
+        Origins { function, definitions, params, ways_in }
+    }
+
+    /// Appends what a value is computed from, or what is passed for it.
+    fn append(&self, value: Value, to: &mut Vec<Value>) {
+        if let Some(op) = self.definitions[value]
+            && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
+        {
+            to.extend(op.operands());
+        }
+        let Some((block, at)) = self.params.get(&value) else { return };
+        for from in &self.ways_in[*block] {
+            let targets = self.function.blocks[*from].term.targets();
+            let to_here = targets.into_iter().filter(|target| target.block == *block);
+            to.extend(to_here.filter_map(|target| target.args.get(*at)));
+        }
+    }
+}
+
 impl Merges<'_> {
     /// Finds the values that stay known.
     fn keep(&mut self) {
+        let origins = Origins::new(self.function);
         let mut open = self.deciding_gifts();
         open.extend(self.distances());
-        let ways_in = predecessors(self.function);
-        let definitions = self.function.definitions();
-        let mut params = BTreeMap::new();
-        for (block, data) in self.function.blocks.iter_enumerated() {
-            params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
-        }
+        open.extend(self.beside_records(&origins));
         while let Some(value) = open.pop() {
-            if std::mem::replace(&mut self.kept[value], true) {
+            if !std::mem::replace(&mut self.kept[value], true) {
+                origins.append(value, &mut open);
+            }
+        }
+    }
+
+    /// What blocks are given together with a record that may be null there: it may tell whether it is.
+    fn beside_records(&self, origins: &Origins<'_>) -> Vec<Value> {
+        let gifts = self.function.insts().filter_map(|inst| match &inst.op {
+            Op::Call { args, .. } if is_gift(inst) => args.first(),
+            _ => None,
+        });
+        let mut open: Vec<Value> = gifts.copied().collect();
+        let mut records = BTreeSet::new();
+        let mut beside = Vec::new();
+        while let Some(value) = open.pop() {
+            if !records.insert(value) {
                 continue;
             }
-            if let Some(op) = definitions[value]
-                && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
-            {
-                open.extend(op.operands());
-            }
-            let Some((block, at)) = params.get(&value) else { continue };
-            for from in &ways_in[*block] {
-                let targets = self.function.blocks[*from].term.targets();
-                let to_here = targets.into_iter().filter(|target| target.block == *block);
-                open.extend(to_here.filter_map(|target| target.args.get(*at)));
+            origins.append(value, &mut open);
+            if let Some((block, _)) = origins.params.get(&value) {
+                beside.extend(&self.function.blocks[*block].params);
             }
         }
+        beside
     }
 
     /// The numbers that are added to pointers.
@@ -103,15 +157,8 @@ impl Merges<'_> {
     /// The conditions that decide whether a record is given back: of branches from which one way always leads there and
     /// the other may not.
     fn deciding_gifts(&self) -> Vec<Value> {
-        let gives = |inst: &Inst| {
-            let callee = match inst.op {
-                Op::Call { callee, .. } => callee,
-                _ => return false,
-            };
-            matches!(callee, Callee::Helper(Helper::RingSubmit | Helper::RingDiscard))
-        };
         let order = self.function.reverse_postorder();
-        let giving = order.iter().filter(|block| self.function.blocks[**block].insts.iter().any(gives));
+        let giving = order.iter().filter(|block| self.function.blocks[**block].insts.iter().any(is_gift));
         giving.flat_map(|block| self.deciding(&order, *block)).collect()
     }
 
