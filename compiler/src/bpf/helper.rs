@@ -265,6 +265,13 @@ pub fn changes_packet(number: u32) -> bool {
     helper_name(number).is_some_and(|name| CHANGES_PACKET.contains(&name))
 }
 
+/// Whether the helper with this number is given memory that must be on the stack: the state of a dynptr.
+/// Source: kernel/bpf/verifier.c, `dynptr_types`, v6.12.
+#[must_use]
+pub fn needs_stack(number: u32) -> bool {
+    helper_name(number).is_some_and(|name| name.contains("dynptr"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,7 +27,7 @@ pub use asm::{Assembler, Label, LabelError};
 pub use decode::{DecodeError, decode};
 pub use disasm::{Symbol, disasm};
 pub use encode::{EncodeError, encode, slot_offsets};
-pub use helper::{changes_packet, helper_name, helper_number};
+pub use helper::{changes_packet, helper_name, helper_number, needs_stack};
 pub use insn::{
     AluOp, AtomicOp, ByteOrder, CallTarget, FunctionRef, GlobalRef, Imm64, Insn, InsnIndex, JmpOp, KfuncRef,
     MapRef, Narrow, Operand, Reg, Size, SwapBits, Width,

@@ -103,11 +103,11 @@ pub fn compile(
         let mir = match first.take() {
             Some(mir) => mir,
             None => {
-                let functions = match &mut plain {
-                    Some(functions) => functions,
-                    None => plain.insert(lower::lower(hir, split, machine, None)?.functions),
+                let lowered = match &mut plain {
+                    Some(lowered) => lowered,
+                    None => plain.insert(lower::lower(hir, split, machine, None)?),
                 };
-                let (efforts, plan) = tries.chosen(functions);
+                let (efforts, plan) = tries.chosen(lowered);
                 lower_with(hir, split, machine, &efforts, plan.as_ref(), silent)?
             }
         };
@@ -181,8 +181,8 @@ pub fn lower_apart_watched<'a>(
     watch: Watch<'_>,
 ) -> Result<Mir<'a>, Vec<Diagnostic>> {
     let machine = machine.into();
-    let plain = lower::lower(hir, split, machine, None)?.functions;
-    let programs = plain.iter().filter(|one| one.is_program).map(|one| one.id).collect();
+    let plain = lower::lower(hir, split, machine, None)?;
+    let programs = plain.functions.iter().filter(|one| one.is_program).map(|one| one.id).collect();
     let (efforts, plan) = Tries::new(&programs).chosen(&plain);
     lower_with(hir, split, machine, &efforts, plan.as_ref(), watch)
 }

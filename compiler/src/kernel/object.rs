@@ -178,7 +178,7 @@ impl<'a> Assembly<'a> {
         let mut types = vec![scratch];
         let handed = program.loops.handed.get(&body.id).map_or(&[][..], Vec::as_slice);
         if body.params.len() > 1 + handed.len() {
-            let context = btf.structure(program.context.unwrap_or("__ctx"), 0, &[]);
+            let context = btf.structure(body.context.unwrap_or("__ctx"), 0, &[]);
             types.push(btf.ptr(context));
         }
         for bytes in handed {

@@ -15,9 +15,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mir::{
-    Block, Callee, Function, Helper, Inst, Op, Origin, Size, Slot, SlotData, Terminator, Type, Value,
+    Block, Callee, Function, Helper, Inst, Op, Origin, Program, Size, Slot, SlotData, Terminator, Type, Value,
 };
-use crate::hir::FuncId;
+use crate::hir::{ExternId, FuncId};
 use crate::index::IndexVec;
 
 /// How many runs of an object's programs can use scratch memory on one CPU at a time: an NMI within an interrupt within a
@@ -70,10 +70,11 @@ pub struct Base {
 
 impl Plan {
     /// Moves slots out of the frames of functions. `None` if there is no such slot.
-    pub fn new(functions: &[Function], moves: BTreeMap<FuncId, Moves>) -> Option<Plan> {
+    pub fn new(program: &Program, moves: BTreeMap<FuncId, Moves>) -> Option<Plan> {
+        let functions = &program.functions;
         let is_moved = |one: &&Function| match moves.get(&one.id) {
             Some(Moves::Whole) => true,
-            Some(Moves::From(least)) => !movable(one, *least, None).is_empty(),
+            Some(Moves::From(least)) => !movable(one, *least, None, &program.need_stack).is_empty(),
             None => false,
         };
         let mut users: BTreeSet<_> = functions.iter().filter(is_moved).map(|one| one.id).collect();
@@ -94,7 +95,8 @@ impl Plan {
 
 /// Moves slots from the frames of functions, helpers before those that call them, to scratch memory. Gives the bytes that
 /// a scratch slot needs; more than [`MAX_BYTES`] cannot be had.
-pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, plan: &Plan) -> u32 {
+pub fn move_slots(program: &mut Program, bases: &BTreeMap<FuncId, Base>, plan: &Plan) -> u32 {
+    let Program { functions, need_stack, .. } = program;
     let mut moved = BTreeMap::new();
     let mut starts: BTreeMap<FuncId, u32> = BTreeMap::new();
     let mut total = HEAD_BYTES;
@@ -102,7 +104,8 @@ pub fn move_slots(functions: &mut [Function], bases: &BTreeMap<FuncId, Base>, pl
     for function in functions.iter().rev() {
         let Some(base) = bases.get(&function.id) else { continue };
         let moves = plan.moves.get(&function.id);
-        let slots = moves.map(|moves| movable(function, moves.least(), base.before)).unwrap_or_default();
+        let slots = moves.map(|moves| movable(function, moves.least(), base.before, need_stack));
+        let slots = slots.unwrap_or_default();
         let start = starts.get(&function.id).copied().unwrap_or(HEAD_BYTES);
         let positions = Compact::new(function, |slot| slots.contains(&slot));
         let end = start.saturating_add(positions.bytes);
@@ -143,7 +146,12 @@ pub fn reached<'a>(functions: &[Function], from: impl IntoIterator<Item = &'a Fu
 }
 
 /// The slots of so many bytes that may be anywhere: the kernel keeps pointers, and the state of iterators, on the stack only.
-fn movable(function: &Function, least: u32, before: Option<Slot>) -> BTreeSet<Slot> {
+fn movable(
+    function: &Function,
+    least: u32,
+    before: Option<Slot>,
+    need_stack: &BTreeSet<ExternId>,
+) -> BTreeSet<Slot> {
     let large = function.slots.iter_enumerated().filter(|(_, data)| data.size >= least);
     let mut slots: BTreeSet<_> = large.map(|(slot, _)| slot).filter(|slot| Some(*slot) != before).collect();
     let definitions = function.definitions();
@@ -152,8 +160,9 @@ fn movable(function: &Function, least: u32, before: Option<Slot>) -> BTreeSet<Sl
         _ => None,
     };
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
-        // Some functions of the kernel take memory of the stack only.
-        if let Op::Call { callee: Callee::External(_), args } = &inst.op {
+        if let Op::Call { callee: Callee::External(id), args } = &inst.op
+            && need_stack.contains(id)
+        {
             for slot in args.iter().filter_map(|arg| slot_of(*arg)) {
                 slots.remove(&slot);
             }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mir::Function;
+use super::mir::{Function, Program};
 use super::pass::{Apart, Bodies, Effort};
 use super::scratch::{Moves, Plan, reached};
 use crate::hir::FuncId;
@@ -56,11 +56,11 @@ impl Tries {
     }
 
     /// What is done with each function, and what goes to scratch memory. What several programs call goes by the one that is
-    /// furthest. `functions` are as they were lowered.
-    pub fn chosen(&self, functions: &[Function]) -> (BTreeMap<FuncId, Effort>, Option<Plan>) {
+    /// furthest. The program is as it was lowered.
+    pub fn chosen(&self, lowered: &Program) -> (BTreeMap<FuncId, Effort>, Option<Plan>) {
         let mut furthest: BTreeMap<FuncId, usize> = BTreeMap::new();
         for (program, at) in &self.at {
-            for part in reached(functions, [program]) {
+            for part in reached(&lowered.functions, [program]) {
                 let furthest = furthest.entry(part).or_default();
                 *furthest = (*furthest).max(*at);
             }
@@ -68,7 +68,7 @@ impl Tries {
         let efforts =
             furthest.iter().map(|(function, position)| (*function, try_at(*position).effort)).collect();
         let moves = |(function, position): (&FuncId, &usize)| Some((*function, try_at(*position).moves?));
-        (efforts, Plan::new(functions, furthest.iter().filter_map(moves).collect()))
+        (efforts, Plan::new(lowered, furthest.iter().filter_map(moves).collect()))
     }
 
     /// Takes the next try for the programs that a refused function is a part of, or for all that are behind their start if

@@ -82,6 +82,24 @@ fn frames_that_do_not_fit_use_scratch_memory_and_others_do_not() {
 }
 
 #[test]
+fn bodies_of_large_loops_and_large_helpers_are_functions_whatever_they_use() {
+    let cases: [(&str, &[&str]); 3] = [
+        (include_str!("cases/contexts_of_programs.ks"), &["connect_loop", "connect_loop", "connect", "drop"]),
+        (include_str!("cases/memory_of_helpers_in_large_loop.ks"), &["watch_loop", "watch_loop", "watch"]),
+        (
+            include_str!("cases/six_arguments_in_large_loop.ks"),
+            &["pick_apart", "watch_loop", "watch_loop", "watch"],
+        ),
+    ];
+    for (script, functions) in cases {
+        let object = object(script);
+        let headers = object.mir().lines().filter(|line| line.ends_with('{'));
+        let names = headers.filter_map(|line| line.split(' ').nth(1));
+        assert!(names.eq(functions.iter().copied()), "{}", object.mir());
+    }
+}
+
+#[test]
 fn root_the_kernel_shows_the_scripts_lines_and_types() {
     let script = "var hits: u64 = 0
 struct Range { low: u32, high: u32 }

@@ -88,6 +88,7 @@ fn function(numbers: &mut Numbers, id: usize, callees: Vec<FuncId>) -> Function 
         is_program: callees.len() == id && id == FUNCTIONS - 1,
         is_called: callees.len() != id || id != FUNCTIONS - 1,
         is_verdict: false,
+        context: None,
         params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),
@@ -424,10 +425,10 @@ fn program(seed: u64) -> Program {
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
         changes_packets: false,
+        need_stack: BTreeSet::new(),
         script_functions: FUNCTIONS,
         bodies: 0,
         loops: Loops::default(),
-        context: None,
     }
 }
 

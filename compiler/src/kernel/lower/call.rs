@@ -1,10 +1,10 @@
 //! Calls of helpers, and how helpers find their parameters.
 //!
 //! The hidden parameters come first: the address for an aggregate result, then the address of the status word if the helper
-//! may fail (`errors`), then the scratch slot's if the helper uses it (`kernel::scratch`). Scalars are passed as they are, aggregates by the address of a copy. More than five in all:
-//! the first four go in registers, the others to a block of 8-byte words in the caller's frame, whose address is the fifth.
+//! may fail (`errors`), then the scratch slot's if the helper uses it (`kernel::scratch`). Scalars are passed as they are,
+//! aggregates by the address of a copy. For more than five in all see `pass::pack`.
 
-use super::super::mir::{Callee, Op, Origin, Size, Slot, Type, Value};
+use super::super::mir::{Callee, Origin, Type, Value};
 use super::super::scratch;
 use super::errors::Status;
 use super::memory::{Addr, Base};
@@ -14,9 +14,6 @@ use super::storage::KernelObject;
 use super::{Home, Lower, Lowerer, impossible, int_type};
 use crate::hir::{self, Expr, FuncId, PlaceKind};
 use crate::source::Span;
-
-/// Registers for arguments.
-const REGISTER_ARGS: usize = 5;
 
 /// An argument, evaluated.
 #[derive(Clone, Copy)]
@@ -59,7 +56,9 @@ impl Lowerer<'_> {
             let local = &source.locals[*local];
             params.push((&local.name, self.parameter_type(local)?));
         }
-        let mut values = self.receive(&params).into_iter();
+        let values: Vec<Value> =
+            params.into_iter().map(|(name, ty)| self.builder.function_param(name, ty)).collect();
+        let mut values = values.into_iter();
         if returns_aggregate && let Some(pointer) = values.next() {
             self.result_in(pointer);
         }
@@ -82,28 +81,6 @@ impl Lowerer<'_> {
         } else {
             Ok(Type::Ptr(Origin::Memory))
         }
-    }
-
-    /// The values of parameters of these names and types, from registers and from the block that the last register points
-    /// to.
-    fn receive(&mut self, params: &[(&str, Type)]) -> Vec<Value> {
-        if params.len() <= REGISTER_ARGS {
-            return params.iter().map(|(name, ty)| self.builder.function_param(name, *ty)).collect();
-        }
-        let (direct, packed) = params.split_at(REGISTER_ARGS - 1);
-        let mut values: Vec<_> =
-            direct.iter().map(|(name, ty)| self.builder.function_param(name, *ty)).collect();
-        let block = self.builder.function_param("__further", Type::Ptr(Origin::Memory));
-        for (index, (_, ty)) in packed.iter().enumerate() {
-            let wide = if *ty == Type::I32 { Type::I64 } else { *ty };
-            let offset = i16::try_from(8 * index).unwrap_or(i16::MAX);
-            let word = self.builder.value(wide, Op::Load { size: Size::DW, base: block, offset });
-            values.push(match ty {
-                Type::I32 => self.builder.value(Type::I32, Op::Truncate(word)),
-                _ => word,
-            });
-        }
-        values
     }
 
     pub(super) fn bind_parameter(&mut self, id: hir::LocalId, value: Value) -> Lower<()> {
@@ -162,7 +139,6 @@ impl Lowerer<'_> {
                 Argument::Pointer(_) => return impossible(span, "a pointer here"),
             });
         }
-        let values = self.pack(values);
         let ty = self.types().scalar(ret).map_or(Type::I32, int_type);
         let result = self.builder.call(ty, Callee::Function(func), values);
         if let Some(status) = status {
@@ -204,22 +180,5 @@ impl Lowerer<'_> {
             return self.read_scalar(place);
         }
         impossible(arg.span, "a context from here")
-    }
-
-    fn pack(&mut self, mut values: Vec<Value>) -> Vec<Value> {
-        if values.len() <= REGISTER_ARGS {
-            return values;
-        }
-        let packed = values.split_off(REGISTER_ARGS - 1);
-        let slot: Slot = self.builder.slot(8 * packed.len() as u32);
-        for (index, value) in packed.into_iter().enumerate() {
-            let word = match self.builder.ty(value) {
-                Type::I32 => self.builder.value(Type::I64, Op::ZeroExtend(value)),
-                _ => value,
-            };
-            self.store(Addr::of(Base::Slot(slot)).plus(8 * index as u32), Size::DW, word);
-        }
-        values.push(self.pointer(Addr::of(Base::Slot(slot))));
-        values
     }
 }

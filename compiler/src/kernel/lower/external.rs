@@ -5,15 +5,12 @@
 
 mod memory;
 
-use super::super::mir::{BinaryOp, Block, Callee, Condition, Op, Type, Value};
+use super::super::mir::{BinaryOp, Block, Callee, Condition, MAX_ARGS, Op, Type, Value};
 use super::pointer::Pointer;
 use super::{Lower, Lowerer, arithmetic, impossible};
 use crate::hir::{Expr, ExprKind, ExternId};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
-
-/// Most arguments: one for each register of a call.
-const MAX_ARGS: usize = 5;
 
 /// What the kernel leaves in the register of a result.
 const REGISTER: IntType = IntType { bits: 64, signed: false };

@@ -7,7 +7,7 @@
 //! - Scalar locals are variables of the builder; strings, arrays and structs are stack slots, reserved for the block that
 //!   declares them. A struct or array that may be bound to a map entry is a pointer besides: to the entry or to the slot.
 //! - A helper takes strings, arrays and structs by the address of a copy in the caller's frame, and gives them through an
-//!   address that the caller passes first. What does not fit five registers goes to a block in the caller's frame.
+//!   address that the caller passes first.
 //! - A loop whose end the verifier could not see otherwise runs under an iterator of the kernel (`loops`).
 //! - A helper that may throw, or end the program because a loop reached its limit, tells through a status word (`errors`).
 
@@ -51,10 +51,10 @@ use super::machine::Machine;
 use super::mir::builder::{Builder, Variable};
 use super::mir::{self, Origin, Type, Value};
 use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
-use crate::bpf::changes_packet;
+use crate::bpf::{changes_packet, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
-use crate::hir::{FuncId, Function, Hir, LocalId, ProgramKind, Target};
+use crate::hir::{ExternId, FuncId, Function, Hir, LocalId, ProgramKind, Target};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
@@ -109,49 +109,44 @@ pub fn lower(
             Err(diagnostic) => errors.push(*diagnostic),
         }
     }
-    let scratch_bytes = plan.map_or(0, |plan| move_slots(&mut functions, &bases, plan));
-    let script_functions = hir.functions.len();
-    if errors.is_empty() {
-        let context = context_of(hir, &functions);
-        let arrays = program.arrays;
-        let loops = mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() };
-        let changers =
-            hir.externs.iter_enumerated().filter(|(_, one)| one.helper.is_some_and(changes_packet));
-        let packet_changers: BTreeSet<_> = changers.map(|(id, _)| id).collect();
-        let changes_packets =
-            !packet_changers.is_empty() || functions.iter().any(linear::brings_into_one_piece);
-        Ok(mir::Program {
-            functions,
-            scratch_bytes,
-            script_functions,
-            bodies: 0,
-            loops,
-            context,
-            arrays,
-            packet_changers,
-            changes_packets,
-        })
-    } else {
-        Err(errors)
+    if !errors.is_empty() {
+        return Err(errors);
     }
+    let packet_changers = externs(hir, |helper| helper.is_some_and(changes_packet));
+    let changes_packets = !packet_changers.is_empty() || functions.iter().any(linear::brings_into_one_piece);
+    let mut lowered = mir::Program {
+        functions,
+        scratch_bytes: 0,
+        script_functions: hir.functions.len(),
+        bodies: 0,
+        loops: mir::Loops { called: machine.calls_loops(), ..mir::Loops::default() },
+        arrays: program.arrays,
+        packet_changers,
+        changes_packets,
+        need_stack: externs(hir, |helper| helper.is_none_or(needs_stack)),
+    };
+    if let Some(plan) = plan {
+        lowered.scratch_bytes = move_slots(&mut lowered, &bases, plan);
+    }
+    Ok(lowered)
+}
+
+/// The functions of the kernel that the script names, helpers by their numbers and others, of which something is true.
+fn externs(hir: &Hir, is: impl Fn(Option<u32>) -> bool) -> BTreeSet<ExternId> {
+    hir.externs.iter_enumerated().filter(|(_, one)| is(one.helper)).map(|(id, _)| id).collect()
 }
 
 /// What programs are given whose global functions may be given the same.
 /// Source: kernel/bpf/btf.c, `btf_is_prog_ctx_type`, v6.12.
-const CONTEXTS: &[&str] = &["bpf_perf_event_data", "xdp_md", "__sk_buff"];
+const CONTEXTS: &[&str] = &["bpf_perf_event_data", "xdp_md", "__sk_buff", "bpf_sock_addr"];
 
-/// The context's type, if all programs have the same.
-fn context_of(hir: &Hir, functions: &[mir::Function]) -> Option<&'static str> {
-    let mut found = functions.iter().filter(|one| one.is_program).map(|one| {
-        let function = &hir.functions[one.id];
-        let TypeKind::Ptr(to) = hir.types.kind(function.locals[*function.params.first()?].ty) else {
-            return None;
-        };
-        let TypeKind::Struct(id) = hir.types.kind(*to) else { return None };
-        CONTEXTS.iter().copied().find(|name| *name == hir.types.struct_def(*id).name)
-    });
-    let first = found.next()??;
-    found.all(|other| other == Some(first)).then_some(first)
+/// The struct behind a function's context, if it is one of [`CONTEXTS`].
+fn context_of(hir: &Hir, function: &Function) -> Option<&'static str> {
+    let mut types = function.params.iter().map(|param| function.locals[*param].ty);
+    let context = types.find(|ty| hir.types.is_context_pointer(*ty))?;
+    let TypeKind::Ptr(to) = hir.types.kind(context) else { return None };
+    let TypeKind::Struct(id) = hir.types.kind(*to) else { return None };
+    CONTEXTS.iter().copied().find(|name| *name == hir.types.struct_def(*id).name)
 }
 
 /// A function, and its scratch slot if it has one.
@@ -279,6 +274,7 @@ impl<'a> Lowerer<'a> {
             is_program,
             is_called: !is_program || matches!(source.target, Target::Period { .. }),
             is_verdict: is_program && Self::program_kind(source.kind) == Some(ProgramKind::Cgroup),
+            context: context_of(program.hir, source),
             params: Vec::new(),
             ret,
             values: IndexVec::new(),

@@ -99,6 +99,9 @@ impl Origin {
     }
 }
 
+/// Registers for arguments. Source: include/uapi/linux/bpf.h, `BPF_REG_1` to `BPF_REG_5`, v6.12.
+pub const MAX_ARGS: usize = 5;
+
 /// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
@@ -288,13 +291,15 @@ pub struct Function {
     pub is_called: bool,
     /// The verifier must see that the result is 0 or 1: a program on a cgroup.
     pub is_verdict: bool,
+    /// The struct behind its context, if it has one that functions may be given which the verifier looks at on their own.
+    pub context: Option<&'static str>,
     /// The names of the parameters. Those that the script does not have begin with `__`.
     pub params: Vec<String>,
     /// The type of the result.
     pub ret: Type,
     /// The types of all values.
     pub values: IndexVec<Value, Type>,
-    /// Block 0 is the entry; its parameters are the function's, at most five.
+    /// Block 0 is the entry; its parameters are the function's, at most [`MAX_ARGS`] from `pass::pack` on.
     pub blocks: IndexVec<Block, BlockData>,
     /// Stack slots.
     pub slots: IndexVec<Slot, SlotData>,
@@ -378,14 +383,14 @@ pub struct Program {
     pub bodies: usize,
     /// How loops run whose turns the verifier does not walk one by one.
     pub loops: Loops,
-    /// The context's type if it is the same for all programs, and one that a global function may be given.
-    pub context: Option<&'static str>,
     /// The programs that tail calls lead to: those of one array are of one kind.
     pub arrays: Vec<Vec<FuncId>>,
     /// Helpers named by the script after which pointers into the packet are void.
     pub packet_changers: BTreeSet<ExternId>,
     /// Some function calls one of them, or brings the packet into one piece.
     pub changes_packets: bool,
+    /// Functions of the kernel of which some want memory of the stack: kfuncs, of which only the kernel knows, and helpers.
+    pub need_stack: BTreeSet<ExternId>,
 }
 
 impl Program {

@@ -8,7 +8,7 @@ use super::core::{CoreField, CoreQuestion};
 use super::{Callee, Size, Slot, Value};
 use crate::hir::{ConfigId, CounterId, FuncId, GlobalId, MapId, RingId};
 
-/// Values that an operation reads, in order: a call has at most five.
+/// Values that an operation reads, in order: most calls have at most five.
 pub type Operands = SmallVec<[Value; 5]>;
 
 /// Arithmetic. Both operands and the result have one type.
@@ -283,7 +283,7 @@ pub enum Op {
         /// How much.
         value: Value,
     },
-    /// A call with at most five arguments.
+    /// A call with at most [`MAX_ARGS`](super::MAX_ARGS) arguments, or more for a function, until `pass::pack`.
     Call {
         /// What.
         callee: Callee,

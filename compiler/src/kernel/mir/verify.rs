@@ -12,11 +12,11 @@
 //!    through an iterator's counter; no atomics through the context and into packets; constant offsets within a stack
 //!    slot.
 //! 6. Only pointers into memory and packets are moved, by a 64-bit number; the result may be a pointer to any memory.
-//! 7. Calls have at most five arguments and the callee's result type.
-//! 8. A program has the context as its only parameter; a function at most five. A return has the result's type.
+//! 7. Calls have the callee's result type, and at most [`MAX_ARGS`] arguments, but for functions, which `pass::pack` sees to.
+//! 8. A program has the context as its only parameter. A return has the result's type.
 
 use super::dominators::Dominators;
-use super::{Block, Callee, Function, Inst, Op, Origin, Size, Target, Terminator, Type, Value};
+use super::{Block, Callee, Function, Inst, MAX_ARGS, Op, Origin, Size, Target, Terminator, Type, Value};
 use crate::index::{Id, IndexVec};
 
 /// What is wrong, in words that name blocks and values as the printer does.
@@ -62,7 +62,6 @@ fn require(holds: bool, what: impl FnOnce() -> String) -> Check {
 
 fn signature(function: &Function) -> Check {
     let entry = function.blocks.get(function.entry()).ok_or("no entry block")?;
-    require(entry.params.len() <= 5, || "more than five parameters".into())?;
     let types: Vec<_> = entry.params.iter().map(|value| function.values.get(*value)).collect();
     require(!function.is_program || types == [Some(&Type::Ptr(Origin::Context))], || {
         "a program's parameter is the context".into()
@@ -301,7 +300,8 @@ impl Checker<'_> {
     }
 
     fn call(&self, callee: Callee, args: usize, result: Option<Type>) -> Check {
-        require(args <= 5, || "a call has at most five arguments".into())?;
+        let is_function = matches!(callee, Callee::Function(_));
+        require(is_function || args <= MAX_ARGS, || "a call has at most five arguments".into())?;
         let expected = match callee {
             Callee::Helper(helper) => Some(helper.result()),
             Callee::Kfunc(kfunc) => kfunc.result(),

@@ -19,6 +19,7 @@ mod loads;
 mod merges;
 pub(super) mod names;
 mod outline;
+mod pack;
 mod params;
 mod places;
 mod promote;
@@ -116,6 +117,9 @@ const OUTLINE: &str = "outline";
 /// The pass that makes calls of loops: once, before the last.
 const CALLBACKS: &str = "callbacks";
 
+/// The pass that hands over what has no register: once, on all functions together, before the last.
+const PACK: &str = "pack";
+
 /// Looks at a program after [`LOWERING`] and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
@@ -184,7 +188,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().map(|pass| pass.name).chain(LAST.iter().map(|(name, _)| *name));
-    std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS])
+    std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS, PACK])
 }
 
 /// Runs all passes on all functions until nothing changes, with full effort where nothing else is said.
@@ -228,6 +232,10 @@ pub fn run(
     program.loops.beside_walks = callbacks::beside_walks(program);
     if program.loops.called || !program.loops.beside_walks.is_empty() {
         call_all(program, efforts, checks, watch)?;
+    }
+    if pack::run(program) {
+        watch(PACK, program);
+        program.functions.iter().try_for_each(|function| check(function, PACK, checks))?;
     }
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {

@@ -27,6 +27,7 @@ fn builder() -> Builder {
         is_program: false,
         is_called: true,
         is_verdict: false,
+        context: None,
         params: Vec::new(),
         ret: Type::I64,
         values: IndexVec::new(),
@@ -43,10 +44,10 @@ fn optimised(function: Function) -> Function {
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
         changes_packets: false,
+        need_stack: BTreeSet::new(),
         script_functions: 2,
         bodies: 0,
         loops: Loops::default(),
-        context: None,
     };
     settles(program.clone());
     run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
@@ -530,10 +531,10 @@ fn a_function_that_is_called_once_becomes_part_of_its_caller() {
         arrays: Vec::new(),
         packet_changers: BTreeSet::new(),
         changes_packets: false,
+        need_stack: BTreeSet::new(),
         script_functions: 2,
         bodies: 0,
         loops: Loops::default(),
-        context: None,
     };
     run(&mut program, &BTreeMap::new(), Checks::EveryStage, &mut |_, _| {})
         .expect("the rules of MIR are kept");

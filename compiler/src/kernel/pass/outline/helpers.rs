@@ -11,13 +11,13 @@
 //! 32 of its bits are zero.
 
 use super::maker::{Caller, Maker, load};
-use super::plan::{Allowed, MAX_ARGS};
+use super::plan::Allowed;
 use super::reach::Reach;
 use super::{Place, is_large};
 use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, Op, Origin, Program, Target, Terminator, Type, Value,
+    Block, Callee, Function, Helper, Inst, MAX_ARGS, Op, Origin, Program, Target, Terminator, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
 
@@ -72,7 +72,7 @@ impl LargeHelper {
     fn new(program: &Program, function: &Function) -> Option<LargeHelper> {
         function.ret.bits()?;
         let handed = &program.loops.handed;
-        let allowed = Allowed::of(program);
+        let allowed = Allowed::of(program, function);
         let given = &function.blocks[function.entry()].params;
         let ops = function.definitions().iter().map(|op| op.cloned()).collect();
         let blocks = function.reverse_postorder().into_iter().collect();

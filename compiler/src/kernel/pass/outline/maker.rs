@@ -46,6 +46,7 @@ impl Maker {
             is_program: false,
             is_called: true,
             is_verdict: false,
+            context: function.context,
             params: Vec::new(),
             ret: Type::I32,
             values: IndexVec::new(),

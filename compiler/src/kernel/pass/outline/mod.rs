@@ -42,7 +42,7 @@ use plan::{Allowed, Carried, Plan};
 pub(super) use shown::Shown;
 
 /// Branches of a loop up to which the verifier is trusted to follow all ways.
-const MAX_BRANCHES: usize = 8;
+const MAX_BRANCHES: usize = 4;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
@@ -114,7 +114,7 @@ pub fn run(program: &mut Program, at: usize, bodies: Bodies) -> usize {
             continue;
         }
         let function = &program.functions[at + made];
-        let plan = Plan::new(function, &one, program.scratch_bytes, Allowed::of(program));
+        let plan = Plan::new(function, &one, program.scratch_bytes, Allowed::of(program, function));
         let Some(plan) = plan else { continue };
         program.bodies += 1;
         program.loops.handed.insert(id, plan.pointers.values().copied().collect());

@@ -13,8 +13,8 @@ use super::reach::Reach;
 use crate::hir::FuncId;
 use crate::index::IndexVec;
 use crate::kernel::mir::{
-    Block, Callee, Function, Helper, Inst, MapSymbol, Op, Origin, Program, Slot, Target, Terminator, Type,
-    Value,
+    Block, Callee, Function, Helper, Inst, MAX_ARGS, MapSymbol, Op, Origin, Program, Slot, Target,
+    Terminator, Type, Value,
 };
 use crate::kernel::scratch::MAX_BYTES;
 
@@ -69,11 +69,11 @@ pub struct Allowed<'a> {
 }
 
 impl Allowed<'_> {
-    /// What bodies of a program may be given. Before Linux 6.2 the verifier takes what a global function is given for no key
+    /// What bodies of a function may be given. Before Linux 6.2 the verifier takes what a global function is given for no key
     /// of a map. Source: kernel/bpf/verifier.c, `map_key_value_types`, v6.1.
-    pub fn of(program: &Program) -> Allowed<'_> {
+    pub fn of<'a>(program: &'a Program, function: &Function) -> Allowed<'a> {
         let handed = (!program.loops.called).then_some(&program.loops.handed);
-        Allowed { context: program.context.is_some(), handed }
+        Allowed { context: function.context.is_some(), handed }
     }
 }
 
@@ -90,9 +90,6 @@ impl Outside<'_> {
         self.tested.get_or_init(|| Tested::new(self.function))
     }
 }
-
-/// Registers for arguments.
-pub const MAX_ARGS: usize = 5;
 
 impl Plan {
     /// `None` if the body needs what cannot be handed over. So many bytes of the scratch slot are in use.

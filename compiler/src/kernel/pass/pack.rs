@@ -1,0 +1,114 @@
+//! Hands over what does not fit the registers for arguments: where there are more than five, the first four go in
+//! registers, the others to a block of 8-byte words in the caller's frame, whose address is the fifth.
+//!
+//! Passes before this one see all parameters of a function and all arguments of its calls.
+
+use crate::index::IndexVec;
+use crate::kernel::mir::{
+    Block, Function, Inst, MAX_ARGS, Op, Origin, Program, Size, Slot, SlotData, Type, Value,
+};
+use crate::source::Span;
+
+/// Runs the pass on all functions; gives whether anything changed. It must run once.
+pub fn run(program: &mut Program) -> bool {
+    let mut changed = false;
+    for function in &mut program.functions {
+        changed |= receive(function);
+        changed |= pass_all(function);
+    }
+    changed
+}
+
+/// Takes the parameters that have no register from the block.
+fn receive(function: &mut Function) -> bool {
+    let entry = function.entry();
+    if function.blocks[entry].params.len() <= MAX_ARGS {
+        return false;
+    }
+    let further = function.blocks[entry].params.split_off(MAX_ARGS - 1);
+    function.params.truncate(MAX_ARGS - 1);
+    function.params.push("__further".to_owned());
+    let base = function.values.push(Type::Ptr(Origin::Memory));
+    function.blocks[entry].params.push(base);
+    let mut received = Made { insts: Vec::new(), span: function.span };
+    for (offset, param) in offsets().zip(further) {
+        let load = Op::Load { size: Size::DW, base, offset };
+        match function.values[param] {
+            Type::I32 => {
+                let word = received.make(&mut function.values, Type::I64, load);
+                received.push(Some(param), Op::Truncate(word));
+            }
+            _ => received.push(Some(param), load),
+        }
+    }
+    function.blocks[entry].insts.splice(0..0, received.insts);
+    true
+}
+
+/// Where each word of a block is.
+fn offsets() -> impl Iterator<Item = i16> {
+    (0..i16::MAX).step_by(8)
+}
+
+/// Puts the arguments that have no register into a block, the same one for all calls of the function.
+fn pass_all(function: &mut Function) -> bool {
+    let further = |inst: &Inst| match &inst.op {
+        Op::Call { args, .. } if args.len() > MAX_ARGS => args.len() + 1 - MAX_ARGS,
+        _ => 0,
+    };
+    let words = function.insts().map(further).max().unwrap_or(0);
+    if words == 0 {
+        return false;
+    }
+    let position = function.slot_bytes.next_multiple_of(8);
+    let size = 8 * words as u32;
+    let slot = function.slots.push(SlotData { size, position });
+    function.slot_bytes = position.saturating_add(size);
+    for block in function.blocks.ids() {
+        pass_from(function, block, slot);
+    }
+    true
+}
+
+fn pass_from(function: &mut Function, block: Block, slot: Slot) {
+    let insts = std::mem::take(&mut function.blocks[block].insts);
+    let mut made = Made { insts: Vec::with_capacity(insts.len()), span: function.span };
+    for mut inst in insts {
+        if let Op::Call { args, .. } = &mut inst.op
+            && args.len() > MAX_ARGS
+        {
+            made.span = inst.span;
+            let values = &mut function.values;
+            let address = Op::StackAddr { slot, offset: 0 };
+            let base = made.make(values, Type::Ptr(Origin::Stack), address);
+            for (offset, arg) in offsets().zip(args.split_off(MAX_ARGS - 1)) {
+                let value = match values[arg] {
+                    Type::I32 => made.make(values, Type::I64, Op::ZeroExtend(arg)),
+                    _ => arg,
+                };
+                made.push(None, Op::Store { size: Size::DW, base, offset, value });
+            }
+            args.push(base);
+        }
+        made.insts.push(inst);
+    }
+    function.blocks[block].insts = made.insts;
+}
+
+/// Instructions that take the place of a block's.
+struct Made {
+    insts: Vec<Inst>,
+    span: Span,
+}
+
+impl Made {
+    fn push(&mut self, result: Option<Value>, op: Op) {
+        self.insts.push(Inst { result, op, span: self.span });
+    }
+
+    fn make(&mut self, values: &mut IndexVec<Value, Type>, ty: Type, op: Op) -> Value {
+        let result = values.push(ty);
+        self.push(Some(result), op);
+        result
+    }
+}
