@@ -10,13 +10,15 @@
 use std::collections::BTreeSet;
 
 use super::flow::Flow;
-use crate::hir::FuncId;
+use crate::hir::{ExternId, FuncId};
 use crate::index::{Id, IndexVec};
 use crate::kernel::mir::{Block, Callee, Function, Helper, Inst, Op, Program, Value};
 
 /// What changes packets in a program.
 #[derive(Default)]
 pub struct Changing {
+    /// Helpers named by the script.
+    externs: BTreeSet<ExternId>,
     /// Its functions that lead to a call of such a helper.
     functions: BTreeSet<FuncId>,
 }
@@ -25,6 +27,7 @@ impl Changing {
     pub fn of(program: &Program) -> Changing {
         let mut changing = Changing::default();
         if program.changes_packets {
+            changing.externs.clone_from(&program.packet_changers);
             while changing.add_callers(program) {}
         }
         changing
@@ -36,7 +39,7 @@ impl Changing {
         for function in &program.functions {
             let leads = |inst: &Inst| match inst.op {
                 Op::FunctionAddr(id) => self.functions.contains(&id),
-                _ => self.changes(program, inst, |_| None),
+                _ => self.changes(inst, |_| None),
             };
             if function.insts().any(leads) {
                 self.functions.insert(function.id);
@@ -47,11 +50,11 @@ impl Changing {
 
     /// Whether an instruction is a call that changes the packet, or for which the kernel calls a function that does:
     /// `named` gives the function whose address an argument is.
-    fn changes(&self, program: &Program, inst: &Inst, named: impl Fn(Value) -> Option<FuncId>) -> bool {
+    fn changes(&self, inst: &Inst, named: impl Fn(Value) -> Option<FuncId>) -> bool {
         let Op::Call { callee, args } = &inst.op else { return false };
         let changes = match callee {
             Callee::Helper(Helper::SkbPullData) => true,
-            Callee::External(id) => program.packet_changers.contains(id),
+            Callee::External(id) => self.externs.contains(id),
             Callee::Function(id) => self.functions.contains(id),
             _ => false,
         };
@@ -63,21 +66,31 @@ impl Changing {
         if !self.functions.contains(&program.functions[at].id) {
             return;
         }
-        let changes: Vec<(Block, usize)> = {
-            let function = &program.functions[at];
-            let definitions = function.definitions();
-            let named = |value: Value| match definitions[value] {
-                Some(Op::FunctionAddr(id)) => Some(*id),
-                _ => None,
-            };
-            let calls = |block: &Block| {
-                let insts = function.blocks[*block].insts.iter().enumerate();
-                let changing = insts.filter(|(_, inst)| self.changes(program, inst, named));
-                changing.map(|(position, _)| (*block, position)).collect::<Vec<_>>()
-            };
-            flow.order.iter().flat_map(calls).collect()
+        let function = &mut program.functions[at];
+        let changes = self.calls(function, &flow.order);
+        number(function, &changes, flow);
+    }
+
+    /// The calls in some of a function's blocks that change the packet: block by block, by their positions.
+    pub fn calls<'b>(
+        &self,
+        function: &Function,
+        blocks: impl IntoIterator<Item = &'b Block>,
+    ) -> Vec<(Block, usize)> {
+        if !self.functions.contains(&function.id) {
+            return Vec::new();
+        }
+        let definitions = function.definitions();
+        let named = |value: Value| match definitions[value] {
+            Some(Op::FunctionAddr(id)) => Some(*id),
+            _ => None,
         };
-        number(&mut program.functions[at], &changes, flow);
+        let calls = |block: &Block| {
+            let insts = function.blocks[*block].insts.iter().enumerate();
+            let changing = insts.filter(|(_, inst)| self.changes(inst, named));
+            changing.map(|(position, _)| (*block, position)).collect::<Vec<_>>()
+        };
+        blocks.into_iter().flat_map(calls).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::bounds;
 use super::super::decide::deciding;
-use super::super::outline::{Loop, Place};
+use super::super::outline::{Loop, Place, Tested};
 use super::super::remade::{Remaking, is_test};
 use super::Around;
 use super::stack::Pointers;
@@ -43,6 +43,8 @@ pub struct Captured {
     pub unknown: Option<Place>,
     /// Whether the program walks.
     pub beside_walk: bool,
+    /// Whether a turn changes the packet.
+    changes_packet: bool,
     /// Half of a word that nothing is in.
     half: Option<Place>,
     /// Bytes of all words.
@@ -71,6 +73,7 @@ impl Captured {
             code: None,
             unknown: None,
             beside_walk: around.beside_walk,
+            changes_packet: !around.changing.calls(function, &one.blocks).is_empty(),
             half: None,
             end: 0,
         };
@@ -92,6 +95,7 @@ impl Captured {
                 captured.bring(function, &ops, one, value)?;
             }
         }
+        captured.check_packets(function, one)?;
         captured.hand_out(function, one, &made, &ops)?;
         captured.find_bounds(function, one);
         if captured.end > MAX_BYTES { Err(Kept::Size) } else { Ok(captured) }
@@ -168,8 +172,13 @@ impl Captured {
         if known {
             return Ok(());
         }
+        let is_void = self.changes_packet
+            && matches!(
+                function.values[value],
+                Type::Ptr(Origin::Packet | Origin::PacketEnd | Origin::InPacket)
+            );
         if let Some(op) = ops[value]
-            && (self.is_leaf_inside(op) || is_checked(ops, op) || is_test(op))
+            && (is_void || self.is_leaf_inside(op) || is_checked(ops, op) || is_test(op))
         {
             for operand in op.operands() {
                 self.bring(function, ops, one, operand)?;
@@ -183,6 +192,26 @@ impl Captured {
         let place = self.place(function.values[value]);
         self.incoming.insert(value, place);
         Ok(())
+    }
+
+    /// Refuses turns that change the packet and use of it what only others have tested.
+    fn check_packets(&self, function: &Function, one: &Loop) -> Result<(), Kept> {
+        if !self.changes_packet {
+            return Ok(());
+        }
+        let tested = Tested::new(function);
+        let inside = |block: Block| one.blocks.contains(&block);
+        for block in &one.blocks {
+            for inst in &function.blocks[*block].insts {
+                if let Op::InPacket { pointer, bytes } = inst.op
+                    && tested.end(pointer, bytes, *block, inside).is_none()
+                {
+                    return Err(Kept::Pointer);
+                }
+            }
+        }
+        let is_tested = |inst: &Inst| matches!(inst.op, Op::InPacket { .. });
+        if self.again.iter().any(is_tested) { Err(Kept::Pointer) } else { Ok(()) }
     }
 
     /// Whether the turns make it as everybody does: not the address of a slot that is in the caller's frame.

@@ -19,6 +19,9 @@
 //! memory of the stack. A loop that would is left as it is, and refused later.
 //! Source: kernel/bpf/verifier.c, `prepare_func_exit` and `opt_hard_wire_dead_code_branches`, v6.1.
 //!
+//! A turn that changes the packet, and so is the last one, takes pointers into it anew: the verifier looks at one more, which
+//! finds none.
+//!
 //! What a turn has tested of a pointer, its caller tests again on the way out ([`Shown`](super::outline::Shown)).
 //!
 //! The function of a walk is given the map, the key and the entry instead of an index. What hides its numbers is a word
@@ -38,6 +41,7 @@ pub(super) use self::iterator::Iterator;
 use self::stack::Receivers;
 pub use self::walks::{beside_walks, refusals};
 use super::outline::{Loop, keep_only, loops};
+use super::versions::Changing;
 use crate::hir::FuncId;
 use crate::index::Id;
 use crate::kernel::mir::{Block, Function, Kept, Op, Program, Slot};
@@ -49,6 +53,8 @@ struct Around {
     frame: u32,
     /// Whether the program walks.
     beside_walk: bool,
+    /// What changes packets.
+    changing: Changing,
 }
 
 /// Makes calls of the loops of a function; the functions that they call come before it. Gives how many, and whether
@@ -58,6 +64,7 @@ pub fn run(program: &mut Program, at: usize) -> (usize, bool) {
         receivers: Receivers::of(program),
         frame: program.functions[at].slot_bytes,
         beside_walk: program.loops.beside_walks.contains(&program.functions[at].id),
+        changing: Changing::of(program),
     };
     Iterator::give_entries(&mut program.functions[at]);
     let mut made = 0;

@@ -38,6 +38,7 @@ use crate::kernel::mir::{
 pub(super) use helpers::run as make_apart;
 pub(super) use loops::{Loop, Turn, headers, loops, split, turn_entries};
 pub(super) use maker::{Caller, Maker, keep_only, load};
+pub(super) use packets::Tested;
 use plan::{Allowed, Carried, Plan};
 pub(super) use shown::Shown;
 
