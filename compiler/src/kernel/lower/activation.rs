@@ -128,7 +128,7 @@ impl Lowerer<'_> {
 
     /// The statements of the active function; every path then leads to its exit or to its throw.
     pub(super) fn statements(&mut self) -> Lower<()> {
-        self.clear_flags();
+        self.start_deferring()?;
         let source = self.active.source;
         self.open_block(&source.body)?;
         if !self.builder.is_filled() {

@@ -27,14 +27,25 @@ pub(super) struct Deferred {
 }
 
 impl Lowerer<'_> {
-    /// Nothing has been deferred yet.
-    pub(super) fn clear_flags(&mut self) {
+    /// Nothing has been deferred yet, and no argument kept: one of a function that became part of a loop would be the last
+    /// turn's.
+    pub(super) fn start_deferring(&mut self) -> Lower<()> {
         for _ in 0..count(self.active.source) {
             let flag = self.builder.variable(Type::I32);
             let zero = self.builder.constant(Type::I32, 0);
             self.builder.set(flag, zero);
             self.active.flags.push(flag);
         }
+        let source = self.active.source;
+        let kept: Vec<LocalId> = self.active.lasting.difference(&self.active.exposed).copied().collect();
+        for id in kept {
+            let local = &source.locals[id];
+            let is_value = self.is_scalar(local.ty) || self.is_pointer(local.ty);
+            if is_value && !self.is_context(local.ty) {
+                self.clear_local(id, local.span)?;
+            }
+        }
+        Ok(())
     }
 
     /// `defer call`, its arguments in variables.
