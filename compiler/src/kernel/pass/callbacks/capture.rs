@@ -275,7 +275,7 @@ impl Captured {
 }
 
 /// Whether what the verifier must see of a number is made of checks: they are made again.
-fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
+pub fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
     match op {
         Op::Below { .. } => true,
         Op::ZeroExtend(_) | Op::SignExtend(_) | Op::Truncate(_) | Op::Narrow { .. } | Op::Binary(..) => {

@@ -1,21 +1,24 @@
-//! Which blocks belong to a turn: those of the loop, and those behind it that use a pointer which the turn has made.
+//! Which blocks belong to a turn: those of the loop, and those behind it that use a pointer which the turn has made, or give
+//! a helper of the kernel a size that it has checked: of neither the verifier would know anything there.
 
 use std::collections::BTreeSet;
 
+use super::capture::is_checked;
 use crate::kernel::mir::dominators::Dominators;
-use crate::kernel::mir::{Block, Function, Kept, Type, Value};
+use crate::kernel::mir::{Block, Callee, Function, Kept, Op, Type, Value};
 use crate::kernel::pass::outline::{Loop, split};
 use crate::kernel::pass::predecessors;
 
 /// Takes the blocks on the ways out of a loop into it as far as they use pointers that it makes, such as a record that is
-/// given back there.
+/// given back there, or sizes that it checks.
 pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept> {
     let order = function.reverse_postorder();
     let ways_in = predecessors(function);
     let dominators = Dominators::new(function, &order);
     let mut taken = BTreeSet::new();
+    let sizes = sizes(function, &order);
     loop {
-        let pointers = pointers(function, one);
+        let pointers = pointers(function, one, &sizes);
         let outside = |block: &&Block| !one.blocks.contains(block) && **block != one.header;
         let needs = |block: &&Block| last_use(function, **block, &pointers).is_some();
         let gets = |block: &&Block| receives(function, one, **block, &pointers);
@@ -35,7 +38,7 @@ pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept
             }
         }
     }
-    let pointers = pointers(function, one);
+    let pointers = pointers(function, one, &sizes);
     for block in taken {
         let goes_on = function.blocks[block].term.targets().iter().any(|to| one.blocks.contains(&to.block));
         if !goes_on {
@@ -46,14 +49,26 @@ pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept
     Ok(())
 }
 
-/// The pointers that a turn makes, but for those that can be made anywhere.
-fn pointers(function: &Function, one: &Loop) -> BTreeSet<Value> {
+/// The numbers made of checks that functions of the kernel are given: sizes, and others, with which it does no
+/// harm.
+fn sizes(function: &Function, order: &[Block]) -> BTreeSet<Value> {
+    let ops = function.definitions();
+    let calls = order.iter().flat_map(|block| &function.blocks[*block].insts);
+    let given = calls.filter_map(|inst| match &inst.op {
+        Op::Call { callee: Callee::External(_), args } => Some(args),
+        _ => None,
+    });
+    given.flatten().copied().filter(|value| ops[*value].is_some_and(|op| is_checked(&ops, op))).collect()
+}
+
+/// The pointers that a turn makes, but for those that can be made anywhere, and the sizes.
+fn pointers(function: &Function, one: &Loop, sizes: &BTreeSet<Value>) -> BTreeSet<Value> {
     let mut found = BTreeSet::new();
     for data in one.blocks.iter().map(|block| &function.blocks[*block]) {
         found.extend(&data.params);
         found.extend(data.insts.iter().filter(|inst| !inst.op.is_leaf()).filter_map(|inst| inst.result));
     }
-    found.retain(|value| matches!(function.values[*value], Type::Ptr(_)));
+    found.retain(|value| matches!(function.values[*value], Type::Ptr(_)) || sizes.contains(value));
     found
 }
 
