@@ -293,7 +293,7 @@ impl Builder {
         self.state[current].values.insert(variable, value);
     }
 
-    /// Whether the variable has been set on every path to here that can be seen now.
+    /// Whether the variable has been set on every path to here that can be seen now. Blocks that nothing leads to are on none.
     pub fn is_set(&self, variable: Variable) -> bool {
         let mut seen = vec![false; self.state.len()];
         let mut open = vec![self.current];
@@ -303,11 +303,11 @@ impl Builder {
             {
                 continue;
             }
-            let predecessors = &self.state[block].predecessors;
-            if predecessors.is_empty() {
+            let state = &self.state[block];
+            if block == self.function.entry() || (state.predecessors.is_empty() && !state.sealed) {
                 return false;
             }
-            open.extend(predecessors);
+            open.extend(&state.predecessors);
         }
         true
     }
