@@ -112,7 +112,8 @@ impl Lowerer<'_> {
         let copy = self.copied_from_packet(offset, bytes, miss);
         self.builder.jump_with(join, copy);
         self.builder.switch_to_sealed(join);
-        Addr { base: Base::Pointer(result), offset: 0, align: ANYWHERE }
+        // The copy is on the stack, where the verifier asks for it.
+        Addr::of(Base::Pointer(result))
     }
 
     /// The same in the part that lies in one piece.
