@@ -9,14 +9,12 @@
 //! verifier must see that it is given back on every way.
 //! So does what an address is made of where no check stands between: its bound is that of each number that meets there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::decide::deciding;
-use super::predecessors;
+use super::origins::Origins;
 use crate::index::IndexVec;
-use crate::kernel::mir::{
-    BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value, WaysIn,
-};
+use crate::kernel::mir::{BinaryOp, Block, Callee, Function, Helper, Inst, Op, Terminator, Type, Value};
 use crate::source::Span;
 
 /// Branches up to which the verifier may follow all ways.
@@ -71,41 +69,6 @@ fn is_gift(inst: &Inst) -> bool {
             matches!(callee, Callee::Helper(Helper::RingSubmit | Helper::RingDiscard))
         }
         _ => false,
-    }
-}
-
-/// What values come from.
-struct Origins<'a> {
-    function: &'a Function,
-    definitions: IndexVec<Value, Option<&'a Op>>,
-    /// Of which block they are parameters, and which.
-    params: BTreeMap<Value, (Block, usize)>,
-    ways_in: WaysIn,
-}
-
-impl Origins<'_> {
-    fn new(function: &Function) -> Origins<'_> {
-        let mut params = BTreeMap::new();
-        for (block, data) in function.blocks.iter_enumerated() {
-            params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
-        }
-        let (definitions, ways_in) = (function.definitions(), predecessors(function));
-        Origins { function, definitions, params, ways_in }
-    }
-
-    /// Appends what a value is computed from, or what is passed for it.
-    fn append(&self, value: Value, to: &mut Vec<Value>) {
-        if let Some(op) = self.definitions[value]
-            && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
-        {
-            to.extend(op.operands());
-        }
-        let Some((block, at)) = self.params.get(&value) else { return };
-        for from in &self.ways_in[*block] {
-            let targets = self.function.blocks[*from].term.targets();
-            let to_here = targets.into_iter().filter(|target| target.block == *block);
-            to.extend(to_here.filter_map(|target| target.args.get(*at)));
-        }
     }
 }
 

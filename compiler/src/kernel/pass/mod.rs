@@ -1,6 +1,7 @@
 //! Passes: MIR in, better MIR out, with the same meaning. One file each.
 
 mod accesses;
+mod addresses;
 mod algebra;
 mod bits;
 mod bounds;
@@ -18,6 +19,7 @@ mod links;
 mod loads;
 mod merges;
 pub(super) mod names;
+mod origins;
 mod outline;
 mod pack;
 mod params;
@@ -92,6 +94,7 @@ type LastPass = fn(&mut Function) -> bool;
 
 /// Run once, after all others.
 const LAST: &[(&str, LastPass)] = &[
+    ("addresses", addresses::run),
     ("bits", bits::run),
     ("carried", carried::run),
     ("merges", merges::run),

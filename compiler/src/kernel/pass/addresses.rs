@@ -1,0 +1,94 @@
+//! Hides from the verifier that a number is the address of something, where an index is made of it.
+//!
+//! To see what counts, the verifier goes back from an index to what it was made of. Where it meets a pointer through which
+//! something was stored it gives up, and takes all numbers for ones that count; Linux 6.18 then fails at registers that
+//! nobody reads ("backtracking call unexpected regs"). It does not go back through memory whose halves were stored one by
+//! one. Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`, v6.18.
+
+use std::collections::BTreeSet;
+
+use super::origins::Origins;
+use crate::index::IndexVec;
+use crate::kernel::mir::{BinaryOp, Function, Inst, Op, Origin, Size, Slot, SlotData, Type, Value};
+use crate::source::Span;
+
+/// Runs the pass; gives whether anything changed. It must run once.
+pub fn run(function: &mut Function) -> bool {
+    if !function.insts().any(is_address) {
+        return false;
+    }
+    let indices = indices(function);
+    let is_hidden =
+        |inst: &Inst| is_address(inst) && inst.result.is_some_and(|number| indices.contains(&number));
+    if !function.insts().any(is_hidden) {
+        return false;
+    }
+    let position = function.slot_bytes.next_multiple_of(8);
+    let slot = function.slots.push(SlotData { size: 8, position });
+    function.slot_bytes = position.saturating_add(8);
+    let Function { blocks, values, .. } = function;
+    for block in blocks.iter_mut() {
+        for inst in std::mem::take(&mut block.insts) {
+            if is_hidden(&inst) {
+                Hidden { values, insts: &mut block.insts, span: inst.span }.pass(inst, slot);
+            } else {
+                block.insts.push(inst);
+            }
+        }
+    }
+    true
+}
+
+fn is_address(inst: &Inst) -> bool {
+    matches!(inst.op, Op::Address(_))
+}
+
+/// What indices and distances are made of.
+fn indices(function: &Function) -> BTreeSet<Value> {
+    let index = |inst: &Inst| match inst.op {
+        Op::PtrAdd(_, distance) => Some(distance),
+        Op::Below { value, .. } => Some(value),
+        _ => None,
+    };
+    let origins = Origins::new(function);
+    let mut open: Vec<Value> = function.insts().filter_map(index).collect();
+    let mut found = BTreeSet::new();
+    while let Some(value) = open.pop() {
+        if found.insert(value) {
+            origins.append(value, &mut open);
+        }
+    }
+    found
+}
+
+/// A number on its way through a slot.
+struct Hidden<'a> {
+    values: &'a mut IndexVec<Value, Type>,
+    insts: &'a mut Vec<Inst>,
+    span: Span,
+}
+
+impl Hidden<'_> {
+    /// Stores both halves of an address, and reads them together as a number.
+    fn pass(mut self, address: Inst, slot: Slot) {
+        let whole = self.make(Type::I64, address.op);
+        let base = self.make(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+        let half = self.make(Type::I64, Op::Const(32));
+        let high = self.make(Type::I64, Op::Binary(BinaryOp::LShr, whole, half));
+        for (offset, part) in [(0, whole), (4, high)] {
+            let value = self.make(Type::I32, Op::Truncate(part));
+            self.push(None, Op::Store { size: Size::W, base, offset, value });
+        }
+        self.push(address.result, Op::Load { size: Size::DW, base, offset: 0 });
+    }
+
+    fn push(&mut self, result: Option<Value>, op: Op) {
+        self.insts.push(Inst { result, op, span: self.span });
+    }
+
+    fn make(&mut self, ty: Type, op: Op) -> Value {
+        let result = self.values.push(ty);
+        self.push(Some(result), op);
+        result
+    }
+}

@@ -1,0 +1,42 @@
+//! What values are computed from, or passed for.
+
+use std::collections::BTreeMap;
+
+use super::predecessors;
+use crate::index::IndexVec;
+use crate::kernel::mir::{Block, Function, Op, Value, WaysIn};
+
+/// What the values of a function come from.
+pub struct Origins<'a> {
+    function: &'a Function,
+    definitions: IndexVec<Value, Option<&'a Op>>,
+    /// Of which block they are parameters, and which.
+    pub params: BTreeMap<Value, (Block, usize)>,
+    ways_in: WaysIn,
+}
+
+impl Origins<'_> {
+    pub fn new(function: &Function) -> Origins<'_> {
+        let mut params = BTreeMap::new();
+        for (block, data) in function.blocks.iter_enumerated() {
+            params.extend(data.params.iter().enumerate().map(|(at, param)| (*param, (block, at))));
+        }
+        let (definitions, ways_in) = (function.definitions(), predecessors(function));
+        Origins { function, definitions, params, ways_in }
+    }
+
+    /// Appends what a value is computed from, or what is passed for it.
+    pub fn append(&self, value: Value, to: &mut Vec<Value>) {
+        if let Some(op) = self.definitions[value]
+            && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
+        {
+            to.extend(op.operands());
+        }
+        let Some((block, at)) = self.params.get(&value) else { return };
+        for from in &self.ways_in[*block] {
+            let targets = self.function.blocks[*from].term.targets();
+            let to_here = targets.into_iter().filter(|target| target.block == *block);
+            to.extend(to_here.filter_map(|target| target.args.get(*at)));
+        }
+    }
+}
