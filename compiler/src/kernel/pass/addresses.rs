@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use super::made::Made;
 use super::origins::Origins;
 use crate::index::IndexVec;
 use crate::kernel::mir::{BinaryOp, Function, Inst, Op, Origin, Size, Slot, SlotData, Type, Value};
-use crate::source::Span;
 
 /// Runs the pass; gives whether anything changed. It must run once.
 pub fn run(function: &mut Function) -> bool {
@@ -28,13 +28,17 @@ pub fn run(function: &mut Function) -> bool {
     function.slot_bytes = position.saturating_add(8);
     let Function { blocks, values, .. } = function;
     for block in blocks.iter_mut() {
-        for inst in std::mem::take(&mut block.insts) {
+        let insts = std::mem::take(&mut block.insts);
+        let mut made = Made { insts: Vec::with_capacity(insts.len()), span: block.span };
+        for inst in insts {
             if is_hidden(&inst) {
-                Hidden { values, insts: &mut block.insts, span: inst.span }.pass(inst, slot);
+                made.span = inst.span;
+                hide(inst, slot, values, &mut made);
             } else {
-                block.insts.push(inst);
+                made.insts.push(inst);
             }
         }
+        block.insts = made.insts;
     }
     true
 }
@@ -61,34 +65,15 @@ fn indices(function: &Function) -> BTreeSet<Value> {
     found
 }
 
-/// A number on its way through a slot.
-struct Hidden<'a> {
-    values: &'a mut IndexVec<Value, Type>,
-    insts: &'a mut Vec<Inst>,
-    span: Span,
-}
-
-impl Hidden<'_> {
-    /// Stores both halves of an address, and reads them together as a number.
-    fn pass(mut self, address: Inst, slot: Slot) {
-        let whole = self.make(Type::I64, address.op);
-        let base = self.make(Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
-        let half = self.make(Type::I64, Op::Const(32));
-        let high = self.make(Type::I64, Op::Binary(BinaryOp::LShr, whole, half));
-        for (offset, part) in [(0, whole), (4, high)] {
-            let value = self.make(Type::I32, Op::Truncate(part));
-            self.push(None, Op::Store { size: Size::W, base, offset, value });
-        }
-        self.push(address.result, Op::Load { size: Size::DW, base, offset: 0 });
+/// Stores both halves of an address in a slot, and reads them together as a number.
+fn hide(address: Inst, slot: Slot, values: &mut IndexVec<Value, Type>, made: &mut Made) {
+    let whole = made.make(values, Type::I64, address.op);
+    let base = made.make(values, Type::Ptr(Origin::Stack), Op::StackAddr { slot, offset: 0 });
+    let half = made.make(values, Type::I64, Op::Const(32));
+    let high = made.make(values, Type::I64, Op::Binary(BinaryOp::LShr, whole, half));
+    for (offset, part) in [(0, whole), (4, high)] {
+        let value = made.make(values, Type::I32, Op::Truncate(part));
+        made.push(None, Op::Store { size: Size::W, base, offset, value });
     }
-
-    fn push(&mut self, result: Option<Value>, op: Op) {
-        self.insts.push(Inst { result, op, span: self.span });
-    }
-
-    fn make(&mut self, ty: Type, op: Op) -> Value {
-        let result = self.values.push(ty);
-        self.push(Some(result), op);
-        result
-    }
+    made.push(address.result, Op::Load { size: Size::DW, base, offset: 0 });
 }

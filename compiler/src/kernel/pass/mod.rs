@@ -17,6 +17,7 @@ mod fold;
 mod inline;
 mod links;
 mod loads;
+mod made;
 mod merges;
 pub(super) mod names;
 mod origins;

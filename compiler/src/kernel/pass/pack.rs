@@ -3,11 +3,8 @@
 //!
 //! Passes before this one see all parameters of a function and all arguments of its calls.
 
-use crate::index::IndexVec;
-use crate::kernel::mir::{
-    Block, Function, Inst, MAX_ARGS, Op, Origin, Program, Size, Slot, SlotData, Type, Value,
-};
-use crate::source::Span;
+use super::made::Made;
+use crate::kernel::mir::{Block, Function, Inst, MAX_ARGS, Op, Origin, Program, Size, Slot, SlotData, Type};
 
 /// Runs the pass on all functions; gives whether anything changed. It must run once.
 pub fn run(program: &mut Program) -> bool {
@@ -93,22 +90,4 @@ fn pass_from(function: &mut Function, block: Block, slot: Slot) {
         made.insts.push(inst);
     }
     function.blocks[block].insts = made.insts;
-}
-
-/// Instructions that take the place of a block's.
-struct Made {
-    insts: Vec<Inst>,
-    span: Span,
-}
-
-impl Made {
-    fn push(&mut self, result: Option<Value>, op: Op) {
-        self.insts.push(Inst { result, op, span: self.span });
-    }
-
-    fn make(&mut self, values: &mut IndexVec<Value, Type>, ty: Type, op: Op) -> Value {
-        let result = values.push(ty);
-        self.push(Some(result), op);
-        result
-    }
 }
