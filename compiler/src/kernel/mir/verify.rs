@@ -12,8 +12,9 @@
 //!    through an iterator's counter; no atomics through the context and into packets; constant offsets within a stack
 //!    slot.
 //! 6. Only pointers into memory and packets are moved, by a 64-bit number; the result may be a pointer to any memory.
-//! 7. Calls have the callee's result type, and at most [`MAX_ARGS`] arguments, but for functions, which `pass::pack` sees to.
-//! 8. A program has the context as its only parameter. A return has the result's type.
+//! 7. Calls have the callee's result type, and at most [`MAX_ARGS`] arguments; those of functions from `pass::pack` on.
+//! 8. A program has the context as its only parameter; a function at most [`MAX_ARGS`] from `pass::pack` on. A return has
+//!    the result's type.
 
 use super::dominators::Dominators;
 use super::{Block, Callee, Function, Inst, MAX_ARGS, Op, Origin, Size, Target, Terminator, Type, Value};
@@ -46,6 +47,22 @@ pub fn verify(function: &Function) -> Result<(), VerifyError> {
     let dominators = Dominators::new(function, &order);
     for block in &order {
         checker.block(*block, &dominators).map_err(at(*block))?;
+    }
+    Ok(())
+}
+
+/// Checks what rules 7 and 8 say from `pass::pack` on.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn verify_packed(function: &Function) -> Result<(), VerifyError> {
+    let entry = function.entry();
+    let fits = function.blocks[entry].params.len() <= MAX_ARGS;
+    require(fits, || "more than five parameters".into()).map_err(|what| error(function, entry, what))?;
+    for (block, data) in function.blocks.iter_enumerated() {
+        let fits = |inst: &Inst| !matches!(&inst.op, Op::Call { args, .. } if args.len() > MAX_ARGS);
+        require(data.insts.iter().all(fits), || "a call has at most five arguments".into())
+            .map_err(|what| error(function, block, what))?;
     }
     Ok(())
 }

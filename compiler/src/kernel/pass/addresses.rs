@@ -5,8 +5,6 @@
 //! nobody reads ("backtracking call unexpected regs"). It does not go back through memory whose halves were stored one by
 //! one. Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`, v6.18.
 
-use std::collections::BTreeSet;
-
 use super::made::Made;
 use super::origins::Origins;
 use crate::index::IndexVec;
@@ -18,8 +16,7 @@ pub fn run(function: &mut Function) -> bool {
         return false;
     }
     let indices = indices(function);
-    let is_hidden =
-        |inst: &Inst| is_address(inst) && inst.result.is_some_and(|number| indices.contains(&number));
+    let is_hidden = |inst: &Inst| is_address(inst) && inst.result.is_some_and(|number| indices[number]);
     if !function.insts().any(is_hidden) {
         return false;
     }
@@ -47,22 +44,14 @@ fn is_address(inst: &Inst) -> bool {
     matches!(inst.op, Op::Address(_))
 }
 
-/// What indices and distances are made of.
-fn indices(function: &Function) -> BTreeSet<Value> {
+/// For each value whether an index or a distance is made of it.
+fn indices(function: &Function) -> IndexVec<Value, bool> {
     let index = |inst: &Inst| match inst.op {
         Op::PtrAdd(_, distance) => Some(distance),
         Op::Below { value, .. } => Some(value),
         _ => None,
     };
-    let origins = Origins::new(function);
-    let mut open: Vec<Value> = function.insts().filter_map(index).collect();
-    let mut found = BTreeSet::new();
-    while let Some(value) = open.pop() {
-        if found.insert(value) {
-            origins.append(value, &mut open);
-        }
-    }
-    found
+    Origins::new(function).of(function.insts().filter_map(index).collect())
 }
 
 /// Stores both halves of an address in a slot, and reads them together as a number.

@@ -36,9 +36,8 @@ pub fn run(function: &mut Function) -> bool {
             constant[result] = true;
         }
     }
-    let kept = constant.iter().map(|_| false).collect();
     let decides = deciding(function);
-    let mut merges = Merges { function, constant, decides, kept, zeros: None };
+    let mut merges = Merges { function, constant, decides, kept: IndexVec::new(), zeros: None };
     merges.keep();
     order.into_iter().for_each(|block| merges.hide(block));
     merges.finish()
@@ -76,14 +75,10 @@ impl Merges<'_> {
     /// Finds the values that stay known.
     fn keep(&mut self) {
         let origins = Origins::new(self.function);
-        let mut open = self.deciding_gifts();
-        open.extend(self.distances());
-        open.extend(self.beside_records(&origins));
-        while let Some(value) = open.pop() {
-            if !std::mem::replace(&mut self.kept[value], true) {
-                origins.append(value, &mut open);
-            }
-        }
+        let mut known = self.deciding_gifts();
+        known.extend(self.distances());
+        known.extend(self.beside_records(&origins));
+        self.kept = origins.of(known);
     }
 
     /// What blocks are given together with a record that may be null there: it may tell whether it is.
@@ -92,19 +87,9 @@ impl Merges<'_> {
             Op::Call { args, .. } if is_gift(inst) => args.first(),
             _ => None,
         });
-        let mut open: Vec<Value> = gifts.copied().collect();
-        let mut records = BTreeSet::new();
-        let mut beside = Vec::new();
-        while let Some(value) = open.pop() {
-            if !records.insert(value) {
-                continue;
-            }
-            origins.append(value, &mut open);
-            if let Some((block, _)) = origins.params.get(&value) {
-                beside.extend(&self.function.blocks[*block].params);
-            }
-        }
-        beside
+        let records = origins.of(gifts.copied().collect());
+        let params = self.function.blocks.iter().map(|block| &block.params);
+        params.filter(|params| params.iter().any(|param| records[*param])).flatten().copied().collect()
     }
 
     /// The numbers that are added to pointers.

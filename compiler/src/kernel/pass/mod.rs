@@ -46,7 +46,7 @@ pub use outline::has_large_loop;
 use std::collections::BTreeMap;
 
 use super::Checks;
-use super::mir::verify::{VerifyError, verify};
+use super::mir::verify::{VerifyError, verify, verify_packed};
 use super::mir::{Block, Function, Inst, Op, Program, Value, WaysIn};
 use crate::hir::FuncId;
 use crate::index::IndexVec;
@@ -241,6 +241,7 @@ pub fn run(
         watch(PACK, program);
         program.functions.iter().try_for_each(|function| check(function, PACK, checks))?;
     }
+    program.functions.iter().try_for_each(|function| told(PACK, verify_packed(function)))?;
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
             if pass(&mut program.functions[at]) {
@@ -412,7 +413,12 @@ fn check(function: &Function, after: &str, checks: Checks) -> Result<(), VerifyE
 }
 
 fn verified(function: &Function, after: &str) -> Result<(), VerifyError> {
-    verify(function).map_err(|error| VerifyError { what: format!("after {after}: {}", error.what), ..error })
+    told(after, verify(function))
+}
+
+/// Says after which pass a rule was found broken.
+fn told(after: &str, outcome: Result<(), VerifyError>) -> Result<(), VerifyError> {
+    outcome.map_err(|error| VerifyError { what: format!("after {after}: {}", error.what), ..error })
 }
 
 /// Values that are to be replaced by others.

@@ -11,7 +11,7 @@ pub struct Origins<'a> {
     function: &'a Function,
     definitions: IndexVec<Value, Option<&'a Op>>,
     /// Of which block they are parameters, and which.
-    pub params: BTreeMap<Value, (Block, usize)>,
+    params: BTreeMap<Value, (Block, usize)>,
     ways_in: WaysIn,
 }
 
@@ -25,8 +25,19 @@ impl Origins<'_> {
         Origins { function, definitions, params, ways_in }
     }
 
+    /// For each value whether one of these is, or comes from it; the verifier looks at calls, loads and checks anew.
+    pub fn of(&self, mut open: Vec<Value>) -> IndexVec<Value, bool> {
+        let mut found = IndexVec::filled(self.definitions.len(), false);
+        while let Some(value) = open.pop() {
+            if !std::mem::replace(&mut found[value], true) {
+                self.append(value, &mut open);
+            }
+        }
+        found
+    }
+
     /// Appends what a value is computed from, or what is passed for it.
-    pub fn append(&self, value: Value, to: &mut Vec<Value>) {
+    fn append(&self, value: Value, to: &mut Vec<Value>) {
         if let Some(op) = self.definitions[value]
             && !matches!(op, Op::Call { .. } | Op::Load { .. } | Op::Below { .. })
         {

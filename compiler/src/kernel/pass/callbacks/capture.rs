@@ -199,19 +199,10 @@ impl Captured {
         if !self.changes_packet {
             return Ok(());
         }
-        let tested = Tested::new(function);
-        let inside = |block: Block| one.blocks.contains(&block);
-        for block in &one.blocks {
-            for inst in &function.blocks[*block].insts {
-                if let Op::InPacket { pointer, bytes } = inst.op
-                    && tested.end(pointer, bytes, *block, inside).is_none()
-                {
-                    return Err(Kept::Pointer);
-                }
-            }
-        }
         let is_tested = |inst: &Inst| matches!(inst.op, Op::InPacket { .. });
-        if self.again.iter().any(is_tested) { Err(Kept::Pointer) } else { Ok(()) }
+        let is_void = self.again.iter().any(is_tested)
+            || !Tested::new(function).untested(function, &one.blocks).is_empty();
+        if is_void { Err(Kept::Pointer) } else { Ok(()) }
     }
 
     /// Whether the turns make it as everybody does: not the address of a slot that is in the caller's frame.

@@ -49,8 +49,7 @@ pub fn take_pointers(function: &mut Function, one: &mut Loop) -> Result<(), Kept
     Ok(())
 }
 
-/// The numbers made of checks that functions of the kernel are given: sizes, and others, with which it does no
-/// harm.
+/// The numbers made of checks that functions of the kernel are given: sizes, and others, which do no harm.
 fn sizes(function: &Function, order: &[Block]) -> BTreeSet<Value> {
     let ops = function.definitions();
     let calls = order.iter().flat_map(|block| &function.blocks[*block].insts);

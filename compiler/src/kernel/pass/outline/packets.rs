@@ -1,6 +1,6 @@
 //! Which bytes of packets were tested where: a body tests again what was tested before it, the verifier brings nothing along.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kernel::mir::dominators::Dominators;
 use crate::kernel::mir::{Block, Function, Op, Terminator, Value};
@@ -36,6 +36,22 @@ impl Tested {
             }
         }
         Tested { dominators: Dominators::of(&order, &ways_in), tests }
+    }
+
+    /// The bytes of packets that blocks take for tested and do not test: behind which pointers, and how many.
+    pub fn untested(&self, function: &Function, blocks: &BTreeSet<Block>) -> Vec<(Value, u32)> {
+        let inside = |block: Block| blocks.contains(&block);
+        let mut found = Vec::new();
+        for block in blocks {
+            for inst in &function.blocks[*block].insts {
+                if let Op::InPacket { pointer, bytes } = inst.op
+                    && self.end(pointer, bytes, *block, inside).is_none()
+                {
+                    found.push((pointer, bytes));
+                }
+            }
+        }
+        found
     }
 
     /// What so many bytes behind a pointer were compared with on all ways to a block, in one of the blocks that count.

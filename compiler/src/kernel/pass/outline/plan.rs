@@ -248,14 +248,13 @@ impl Plan {
 
     /// Lets the body test the bytes of packets that it takes for tested and does not test itself.
     fn test_packets(&mut self, outside: &Outside<'_>, one: &Loop, made: &BTreeSet<Value>) -> Option<()> {
-        for block in &one.blocks {
-            for inst in &outside.function.blocks[*block].insts {
-                let Op::InPacket { pointer, bytes } = inst.op else { continue };
-                let inside = |block: Block| one.blocks.contains(&block);
-                if !made.contains(&pointer) && outside.tested().end(pointer, bytes, *block, inside).is_none()
-                {
-                    self.test_packet(outside, pointer, bytes)?;
-                }
+        let insts = |block: &Block| outside.function.blocks[*block].insts.iter();
+        if !one.blocks.iter().flat_map(insts).any(|inst| matches!(inst.op, Op::InPacket { .. })) {
+            return Some(());
+        }
+        for (pointer, bytes) in outside.tested().untested(outside.function, &one.blocks) {
+            if !made.contains(&pointer) {
+                self.test_packet(outside, pointer, bytes)?;
             }
         }
         Some(())
