@@ -43,7 +43,7 @@ use plan::{Allowed, Carried, Plan};
 pub(super) use shown::Shown;
 
 /// Branches of a loop up to which the verifier is trusted to follow all ways.
-const MAX_BRANCHES: usize = 4;
+const MAX_BRANCHES: usize = 8;
 
 /// Whether a function has a loop that should be a function of its own, or is a turn of one.
 pub fn has_large_loop(program: &Program, function: &Function) -> bool {
@@ -58,8 +58,8 @@ fn is_large<'b>(program: &Program, function: &Function, blocks: impl IntoIterato
 }
 
 /// How many of the blocks branch, and how many of the functions' that they call: the verifier follows calls, but for those
-/// of bodies of loops. One that leaves this constant on the stack or that one counts twice: a constant that nobody reads any
-/// more makes each later turn another one.
+/// of bodies of loops. One that leaves this constant on the stack or that one counts for three: a constant that nobody
+/// reads any more makes each later turn another one.
 fn branches<'b>(
     program: &Program,
     function: &Function,
@@ -79,7 +79,7 @@ fn branches<'b>(
     for data in blocks.into_iter().map(|block| &function.blocks[*block]) {
         if matches!(data.term, Terminator::Branch { .. }) {
             let differs = data.term.targets().iter().all(leaves);
-            found = found.saturating_add(1 + usize::from(differs));
+            found = found.saturating_add(if differs { 3 } else { 1 });
         }
         for inst in &data.insts {
             if let Op::Call { callee: Callee::Function(id), .. } = inst.op
