@@ -11,12 +11,14 @@
 //!   plugin in process, so also the userspace half, the component and the manifest, for which the C file has nothing;
 //!   `ks` is the command from start to exit, whole plugin and file included. All for one architecture, and as users
 //!   compile, without the checks that tests add. The headers that clang reads count for clang: no such C does without.
-//!   The last line has the largest of each.
+//!   Both write a new file each time: how long it takes to free the blocks of an old one is the disk's. Both are
+//!   installed: `ks` is a copy, as a file that the linker has written through a mapping lies in memory page by page and
+//!   takes a fifth longer to be mapped. The last line has the largest of each.
 //!
 //! `-` where the kernel has no runs on demand for the kind of program, or the program looks at a context of its own kind.
 //! Needs root for the runs, and clang with the headers of libbpf (`scripts/packages clang libbpf`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,6 +50,7 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let work = tempfile::tempdir().context("cannot make a temporary folder")?;
     write_header(work.path())?;
+    std::fs::copy(commands::path("ks")?, work.path().join("ks")).context("cannot copy ks")?;
     all(&root, work.path())
 }
 
@@ -63,10 +66,12 @@ fn all(root: &Path, work: &Path) -> Result<()> {
             continue;
         }
         let script = twin::script(root, &name)?;
-        let (elf, half) = best(|| kernel_half(&script))?;
-        let ((), lib) = best(|| plugin(&script))?;
-        let (clang_elf, clang) = best(|| clang(&c, work))?;
-        let ((), command) = best(|| ks(&script, work))?;
+        let output = |turn, extension| work.join(format!("{name}.{turn}.{extension}"));
+        let (elf, half) = best(|_| kernel_half(&script))?;
+        let ((), lib) = best(|_| plugin(&script))?;
+        let (object, clang) = best(|turn| clang(&c, work, output(turn, "o")))?;
+        let ((), command) = best(|turn| ks(&script, work, &output(turn, "wasm")))?;
+        let clang_elf = std::fs::read(object).context("clang has left no object")?;
         let times = twin::times(&c)?;
         let twin = Twin { elf: &elf, clang: &clang_elf, times: &times };
         let (ours, theirs) = twin.instructions()?;
@@ -112,13 +117,13 @@ fn all(root: &Path, work: &Path) -> Result<()> {
     record::leave("kernel_half", &records)
 }
 
-/// The result of the last run and the shortest time.
-fn best<T>(mut run: impl FnMut() -> Result<T>) -> Result<(T, Duration)> {
+/// The result of the last run and the shortest time. A run knows how many were before it.
+fn best<T>(mut run: impl FnMut(usize) -> Result<T>) -> Result<(T, Duration)> {
     let mut shortest = Duration::MAX;
     let mut result = None;
-    for _ in 0..COMPILATIONS {
+    for turn in 0..COMPILATIONS {
         let start = Instant::now();
-        result = Some(run()?);
+        result = Some(run(turn)?);
         shortest = shortest.min(start.elapsed());
     }
     Ok((result.context("it was run")?, shortest))
@@ -164,8 +169,8 @@ fn plugin(script: &Path) -> Result<()> {
     Ok(())
 }
 
-fn clang(source: &Path, work: &Path) -> Result<Vec<u8>> {
-    let object = work.join("clang.o");
+/// A C file to its object, whose path is the answer.
+fn clang(source: &Path, work: &Path, object: PathBuf) -> Result<PathBuf> {
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let status = Command::new("clang")
         .args(["-g", "-O2", "-mcpu=v3", "-target", "bpf", &headers, "-I"])
@@ -177,15 +182,15 @@ fn clang(source: &Path, work: &Path) -> Result<Vec<u8>> {
         .status()
         .context("cannot run clang: `scripts/packages clang libbpf` installs it")?;
     ensure!(status.success(), "clang refuses {}", source.display());
-    Ok(std::fs::read(object)?)
+    Ok(object)
 }
 
-fn ks(script: &Path, work: &Path) -> Result<()> {
-    let output = Command::new(commands::path("ks")?)
+fn ks(script: &Path, work: &Path, plugin: &Path) -> Result<()> {
+    let output = Command::new(work.join("ks"))
         .args(["build", "--arch", std::env::consts::ARCH])
         .arg(script)
         .arg("-o")
-        .arg(work.join("ks.wasm"))
+        .arg(plugin)
         .output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())

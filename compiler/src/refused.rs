@@ -59,8 +59,9 @@ struct Refused<'a> {
 
 impl Refused<'_> {
     fn functions(&mut self, ids: &[FuncId]) {
+        let hir = self.hir;
         for id in ids {
-            visit::block(self, &self.hir.functions[*id].body);
+            visit::block(self, &hir.functions[*id].body);
         }
     }
 

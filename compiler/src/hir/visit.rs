@@ -41,21 +41,21 @@ pub trait Visitor {
 }
 
 /// Walks a block.
-pub fn block(visitor: &mut impl Visitor, block: &Block) {
+pub fn block(visitor: &mut dyn Visitor, block: &Block) {
     for one in block {
         stmt(visitor, one);
     }
 }
 
 /// Walks a statement.
-pub fn stmt(visitor: &mut impl Visitor, stmt: &Stmt) {
+pub fn stmt(visitor: &mut dyn Visitor, stmt: &Stmt) {
     visitor.stmt(stmt);
     own(visitor, stmt);
     stmt.blocks().for_each(|nested| block(visitor, nested));
 }
 
 /// Walks what belongs to a statement itself, without its blocks.
-pub fn own(visitor: &mut impl Visitor, stmt: &Stmt) {
+pub fn own(visitor: &mut dyn Visitor, stmt: &Stmt) {
     match &stmt.kind {
         StmtKind::Let { local, init } => {
             visitor.local(*local);
@@ -112,7 +112,7 @@ pub fn own(visitor: &mut impl Visitor, stmt: &Stmt) {
     }
 }
 
-fn walk(visitor: &mut impl Visitor, over: &Walk) {
+fn walk(visitor: &mut dyn Visitor, over: &Walk) {
     match over {
         Walk::Map(map) => visitor.map(*map),
         Walk::PerCpu { map, key } => {
@@ -124,7 +124,7 @@ fn walk(visitor: &mut impl Visitor, over: &Walk) {
 }
 
 /// Walks a place.
-pub fn place(visitor: &mut impl Visitor, place: &Place) {
+pub fn place(visitor: &mut dyn Visitor, place: &Place) {
     visitor.place(place);
     match &place.kind {
         PlaceKind::Local(id) => visitor.local(*id),
@@ -144,7 +144,7 @@ pub fn place(visitor: &mut impl Visitor, place: &Place) {
 }
 
 /// Walks an expression.
-pub fn expr(visitor: &mut impl Visitor, one: &Expr) {
+pub fn expr(visitor: &mut dyn Visitor, one: &Expr) {
     visitor.expr(one);
     match &one.kind {
         ExprKind::Const(_) | ExprKind::Bytes(_) | ExprKind::New => {}
@@ -201,12 +201,12 @@ pub fn expr(visitor: &mut impl Visitor, one: &Expr) {
     }
 }
 
-fn arm_body(visitor: &mut impl Visitor, body: &ArmBody) {
+fn arm_body(visitor: &mut dyn Visitor, body: &ArmBody) {
     block(visitor, &body.block);
     body.value.iter().for_each(|value| expr(visitor, value));
 }
 
-fn event_spec(visitor: &mut impl Visitor, event: &EventSpec) {
+fn event_spec(visitor: &mut dyn Visitor, event: &EventSpec) {
     match event {
         EventSpec::Raw { ty, config } => {
             expr(visitor, ty);
@@ -221,7 +221,7 @@ fn event_spec(visitor: &mut impl Visitor, event: &EventSpec) {
     }
 }
 
-fn shared(visitor: &mut impl Visitor, builtin: &SharedBuiltin) {
+fn shared(visitor: &mut dyn Visitor, builtin: &SharedBuiltin) {
     match builtin {
         SharedBuiltin::Print { args, .. } => args.iter().for_each(|arg| expr(visitor, arg)),
         SharedBuiltin::Len(one) | SharedBuiltin::SwapBytes(one) | SharedBuiltin::Log2Slot(one) => {
@@ -237,7 +237,7 @@ fn shared(visitor: &mut impl Visitor, builtin: &SharedBuiltin) {
     }
 }
 
-fn kernel(visitor: &mut impl Visitor, builtin: &KernelBuiltin) {
+fn kernel(visitor: &mut dyn Visitor, builtin: &KernelBuiltin) {
     match builtin {
         KernelBuiltin::Reserve(ring) => visitor.ring(*ring),
         KernelBuiltin::Submit(ring, record) | KernelBuiltin::Discard(ring, record) => {
@@ -260,7 +260,7 @@ fn kernel(visitor: &mut impl Visitor, builtin: &KernelBuiltin) {
     }
 }
 
-fn user(visitor: &mut impl Visitor, builtin: &UserBuiltin) {
+fn user(visitor: &mut dyn Visitor, builtin: &UserBuiltin) {
     match builtin {
         UserBuiltin::Load { program, .. } => visitor.program(*program),
         UserBuiltin::Test { program, input } => {

@@ -18,14 +18,14 @@ pub trait VisitorMut {
 }
 
 /// Walks a block.
-pub fn block(visitor: &mut impl VisitorMut, block: &mut Block) {
+pub fn block(visitor: &mut dyn VisitorMut, block: &mut Block) {
     visitor.block(block);
     for one in block {
         stmt(visitor, one);
     }
 }
 
-fn stmt(visitor: &mut impl VisitorMut, stmt: &mut Stmt) {
+fn stmt(visitor: &mut dyn VisitorMut, stmt: &mut Stmt) {
     visitor.stmt(stmt);
     match &mut stmt.kind {
         StmtKind::Let { init, .. } => init.iter_mut().for_each(|init| expr(visitor, init)),
@@ -72,7 +72,7 @@ fn stmt(visitor: &mut impl VisitorMut, stmt: &mut Stmt) {
     }
 }
 
-fn place(visitor: &mut impl VisitorMut, one: &mut Place) {
+fn place(visitor: &mut dyn VisitorMut, one: &mut Place) {
     visitor.place(one);
     match &mut one.kind {
         PlaceKind::Local(_) | PlaceKind::Global(_) | PlaceKind::Config(..) => {}
@@ -86,7 +86,7 @@ fn place(visitor: &mut impl VisitorMut, one: &mut Place) {
     }
 }
 
-fn expr(visitor: &mut impl VisitorMut, one: &mut Expr) {
+fn expr(visitor: &mut dyn VisitorMut, one: &mut Expr) {
     visitor.expr(one);
     match &mut one.kind {
         ExprKind::Const(_)
@@ -140,16 +140,16 @@ fn expr(visitor: &mut impl VisitorMut, one: &mut Expr) {
     }
 }
 
-fn all(visitor: &mut impl VisitorMut, exprs: &mut [Expr]) {
+fn all(visitor: &mut dyn VisitorMut, exprs: &mut [Expr]) {
     exprs.iter_mut().for_each(|one| expr(visitor, one));
 }
 
-fn arm_body(visitor: &mut impl VisitorMut, body: &mut ArmBody) {
+fn arm_body(visitor: &mut dyn VisitorMut, body: &mut ArmBody) {
     block(visitor, &mut body.block);
     body.value.iter_mut().for_each(|value| expr(visitor, value));
 }
 
-fn shared(visitor: &mut impl VisitorMut, builtin: &mut SharedBuiltin) {
+fn shared(visitor: &mut dyn VisitorMut, builtin: &mut SharedBuiltin) {
     match builtin {
         SharedBuiltin::Print { args, .. } => all(visitor, args),
         SharedBuiltin::Len(one)
@@ -164,7 +164,7 @@ fn shared(visitor: &mut impl VisitorMut, builtin: &mut SharedBuiltin) {
     }
 }
 
-fn kernel(visitor: &mut impl VisitorMut, builtin: &mut KernelBuiltin) {
+fn kernel(visitor: &mut dyn VisitorMut, builtin: &mut KernelBuiltin) {
     match builtin {
         KernelBuiltin::Submit(_, one)
         | KernelBuiltin::Discard(_, one)
@@ -174,7 +174,7 @@ fn kernel(visitor: &mut impl VisitorMut, builtin: &mut KernelBuiltin) {
     }
 }
 
-fn user(visitor: &mut impl VisitorMut, builtin: &mut UserBuiltin) {
+fn user(visitor: &mut dyn VisitorMut, builtin: &mut UserBuiltin) {
     match builtin {
         UserBuiltin::AttachTarget { program, target, flags } => {
             [program, target, flags].into_iter().for_each(|one| expr(visitor, one));

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::{env, fs, path::Path};
+use std::{fs, path::Path};
 
 use wit_parser::abi::{AbiVariant, WasmSignature, WasmType};
 use wit_parser::{
@@ -17,11 +17,10 @@ use wit_parser::{
 /// The worlds of the contract, as `World` numbers them.
 const WORLDS: [&str; 2] = ["plugin", "test-plugin"];
 
-fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+/// Writes the tables to a folder.
+pub fn write(folder: &Path) {
     let (resolve, package) = parse();
-    let folder = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts");
-    let file = Path::new(&folder).join("contract.rs");
+    let file = folder.join("contract.rs");
     fs::write(&file, Tables::new(&resolve, package).text()).expect("the output folder can be written");
 }
 

@@ -1,0 +1,14 @@
+//! What the crate needs before it is compiled: the contract as tables, and how the command `ks` is linked.
+
+mod contract;
+mod link;
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build");
+    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    contract::write(&folder);
+    link::command(&folder);
+}
