@@ -1,9 +1,14 @@
-//! Hides from the verifier that a number is the address of something, where an index is made of it.
+//! Hides from the verifier that a number is the address of something, where an index is made of it or it is compared.
 //!
-//! To see what counts, the verifier goes back from an index to what it was made of. Where it meets a pointer through which
-//! something was stored it gives up, and takes all numbers for ones that count; Linux 6.18 then fails at registers that
-//! nobody reads ("backtracking call unexpected regs"). It does not go back through memory whose halves were stored one by
-//! one. Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`, v6.18.
+//! To see what counts, the verifier goes back from an index, and from a comparison whose outcome it knows, to what they
+//! were made of. Where it meets a pointer through which something was stored, or that the function was given, it gives
+//! up, and takes all numbers for ones that count; Linux 6.18 then fails at registers that nobody reads ("backtracking call
+//! unexpected regs"). It does not go back through memory whose halves were stored one by one, nor beyond the load of a
+//! pointer to a packet, whose distances are compared everywhere. Of a comparison with zero it does not know the outcome:
+//! whether there is something, and in which half of the address space.
+//! Source: kernel/bpf/verifier.c, `backtrack_insn` and `check_stack_read_fixed_off`, v6.18.
+
+use std::collections::BTreeSet;
 
 use super::made::Made;
 use super::origins::Origins;
@@ -15,11 +20,11 @@ pub fn run(function: &mut Function) -> bool {
     if !function.insts().any(is_address) {
         return false;
     }
-    let indices = indices(function);
-    let is_hidden = |inst: &Inst| is_address(inst) && inst.result.is_some_and(|number| indices[number]);
-    if !function.insts().any(is_hidden) {
+    let counting = counting(function);
+    if counting.is_empty() {
         return false;
     }
+    let is_hidden = |inst: &Inst| inst.result.is_some_and(|result| counting.contains(&result));
     let position = function.slot_bytes.next_multiple_of(8);
     let slot = function.slots.push(SlotData { size: 8, position });
     function.slot_bytes = position.saturating_add(8);
@@ -44,14 +49,27 @@ fn is_address(inst: &Inst) -> bool {
     matches!(inst.op, Op::Address(_))
 }
 
-/// For each value whether an index or a distance is made of it.
-fn indices(function: &Function) -> IndexVec<Value, bool> {
-    let index = |inst: &Inst| match inst.op {
-        Op::PtrAdd(_, distance) => Some(distance),
-        Op::Below { value, .. } => Some(value),
-        _ => None,
+/// The addresses of which numbers that count are made.
+fn counting(function: &Function) -> BTreeSet<Value> {
+    let (origins, definitions) = (Origins::new(function), function.definitions());
+    let is_zero = |value: &Value| matches!(definitions[*value], Some(Op::Const(0)));
+    let (mut indices, mut compared) = (Vec::new(), Vec::new());
+    for inst in function.insts() {
+        match &inst.op {
+            Op::PtrAdd(_, distance) => indices.push(*distance),
+            Op::Below { value, .. } => indices.push(*value),
+            Op::Compare(_, a, b) if !is_zero(a) && !is_zero(b) => compared.extend([*a, *b]),
+            _ => {}
+        }
+    }
+    let (indices, compared) = (origins.of(indices), origins.of(compared));
+    let counts = |inst: &Inst| {
+        let (Op::Address(pointer), Some(number)) = (&inst.op, inst.result) else { return None };
+        let packet = [Origin::Packet, Origin::PacketEnd, Origin::InPacket].map(Type::Ptr);
+        let in_packet = packet.contains(&function.values[*pointer]);
+        (indices[number] || compared[number] && !in_packet).then_some(number)
     };
-    Origins::new(function).of(function.insts().filter_map(index).collect())
+    function.insts().filter_map(counts).collect()
 }
 
 /// Stores both halves of an address in a slot, and reads them together as a number.
