@@ -8,6 +8,7 @@ use crate::kernel::limits::STACK_BYTES;
 use crate::kernel::mir::{
     Block, BlockData, Callee, Function, Inst, Op, Program, Slot, SlotData, Target, Terminator, Value,
 };
+use crate::kernel::scratch::reached;
 
 /// Most instructions of a function that goes wherever it is called.
 const SMALL: usize = 16;
@@ -41,18 +42,17 @@ pub fn run(program: &mut Program, at: usize, calls: &BTreeMap<FuncId, usize>) ->
     changed
 }
 
-/// Drops functions that were called and are no more.
-pub fn drop_uncalled(program: &mut Program, before_all: &BTreeMap<FuncId, usize>) -> bool {
-    let before = program.functions.len();
-    loop {
-        let left = calls(program);
-        let count = program.functions.len();
-        let is_left = |id: &FuncId| left.contains_key(id) || !before_all.contains_key(id);
-        program.functions.retain(|function| is_left(&function.id));
-        if program.functions.len() == count {
-            return count != before;
-        }
+/// Drops functions that no program reaches, such as one whose address nobody reads. Gives whether there were some.
+/// Without programs nothing says what is reached.
+pub fn drop_unreached(program: &mut Program) -> bool {
+    let mut programs = program.functions.iter().filter(|one| one.is_program).map(|one| &one.id).peekable();
+    if programs.peek().is_none() {
+        return false;
     }
+    let before = program.functions.len();
+    let reached = reached(&program.functions, programs);
+    program.functions.retain(|one| reached.contains(&one.id));
+    program.functions.len() != before
 }
 
 fn next_call<'a>(

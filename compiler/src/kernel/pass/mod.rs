@@ -229,7 +229,7 @@ pub fn run(
             improve(program, at, passes, &mut settled, checks, watch)?;
         }
     }
-    if inline::drop_uncalled(program, &calls) {
+    if inline::drop_unreached(program) {
         watch(INLINE, program);
     }
     outline_all(program, efforts, checks, watch)?;
