@@ -143,8 +143,7 @@ impl Lowerer<'_> {
         match (self.active.exit, self.active.result, value) {
             (Exit::Return, Sink::Nothing, Some(value)) if value.ty != void => {
                 let result = self.scalar(value)?;
-                self.destroy_iterators(self.active.outer_loops);
-                self.discard_records(self.active.scope);
+                self.leave_loops(self.active.outer_loops, self.active.scope);
                 self.leave(result);
                 return Ok(());
             }
@@ -166,14 +165,13 @@ impl Lowerer<'_> {
             (_, sink, Some(value)) => self.deliver(value, sink)?,
             (_, _, None) => {}
         }
-        self.destroy_iterators(self.active.outer_loops);
         match self.active.exit {
             Exit::Block(block) => {
-                self.discard_records(self.active.scope + 1);
+                self.leave_loops(self.active.outer_loops, self.active.scope + 1);
                 self.builder.jump(block);
             }
             Exit::Return => {
-                self.discard_records(self.active.scope);
+                self.leave_loops(self.active.outer_loops, self.active.scope);
                 let zero = self.builder.constant(self.builder.result_type(), 0);
                 self.leave(zero);
             }

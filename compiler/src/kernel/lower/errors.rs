@@ -62,8 +62,7 @@ impl Lowerer<'_> {
                 (thrown.block, thrown.code, self.active.outer_loops, self.active.scope)
             }
         };
-        self.destroy_iterators(loops);
-        self.discard_records(scope + 1);
+        self.leave_loops(loops, scope + 1);
         self.builder.set(variable, code);
         self.builder.jump(block);
     }
@@ -231,8 +230,7 @@ impl Lowerer<'_> {
             let value = self.builder.constant(Type::I64, 1);
             self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
         }
-        self.destroy_iterators(0);
-        self.discard_records(0);
+        self.leave_loops(0, 0);
         let result = self.fault_result();
         let result = self.builder.constant(self.builder.result_type(), result);
         self.builder.ret(result);

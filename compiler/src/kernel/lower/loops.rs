@@ -89,13 +89,21 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Releases the iterators of all loops around but the outermost `kept` ones, innermost first: control leaves them.
-    pub(super) fn destroy_iterators(&mut self, kept: usize) {
-        let left = self.loops.iter().skip(kept).rev();
-        let iterators: Vec<_> = left.filter_map(|frame| frame.iterator).collect();
-        for iterator in iterators {
-            self.destroy(iterator);
+    /// Leaves all loops around but the outermost `kept` ones, and the scopes from this one on. The innermost comes first: what
+    /// a turn holds is discarded before its loop's iterator is released, and before what was there already, which no
+    /// function of a turn can give back.
+    pub(super) fn leave_loops(&mut self, kept: usize, scope: usize) {
+        let left: Vec<_> =
+            self.loops.iter().skip(kept).rev().map(|one| (one.scope + 1, one.iterator)).collect();
+        let mut end = usize::MAX;
+        for (turn, iterator) in left {
+            self.discard_between(turn..end);
+            if let Some(iterator) = iterator {
+                self.destroy(iterator);
+            }
+            end = turn;
         }
+        self.discard_between(scope..end);
     }
 
     fn destroy(&mut self, iterator: Iterator) {

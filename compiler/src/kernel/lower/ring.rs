@@ -11,6 +11,7 @@
 //! Whether a record is held is never asked of its address: verifiers before Linux 6.4 would follow a null record, too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::super::mir::builder::Variable;
 use super::super::mir::{
@@ -280,12 +281,17 @@ impl Lowerer<'_> {
 
     /// Discards what is held of this scope and of those in it: control leaves them.
     pub(super) fn discard_records(&mut self, scope: usize) {
+        self.discard_between(scope..usize::MAX);
+    }
+
+    /// Discards what is held of these scopes, the newest first.
+    pub(super) fn discard_between(&mut self, scopes: Range<usize>) {
         if self.builder.is_filled() {
             return;
         }
-        let left = self.records.open.iter().copied();
-        let left =
-            left.filter(|site| self.records.scope(*site) >= scope && !self.records.all[site].is_object);
+        let open = self.records.open.iter().rev().copied();
+        let left = open
+            .filter(|site| scopes.contains(&self.records.scope(*site)) && !self.records.all[site].is_object);
         for site in left.collect::<Vec<_>>() {
             self.discard(site);
         }

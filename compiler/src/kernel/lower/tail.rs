@@ -71,8 +71,7 @@ impl Lowerer<'_> {
         self.builder.branch(always, leave, never);
         self.builder.switch_to_sealed(leave);
         self.run_deferred()?;
-        self.destroy_iterators(0);
-        self.discard_records(0);
+        self.leave_loops(0, 0);
         let programs = self.builder.value(Type::Ptr(Origin::Map), Op::MapAddr(MapSymbol::Programs(first)));
         let index = self.builder.constant(Type::I64, index as u64);
         let result = Type::I64;
