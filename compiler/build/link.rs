@@ -64,7 +64,8 @@ fn library(compiler: &Path, name: &str) -> Option<PathBuf> {
     (output.status.success() && path.is_absolute()).then_some(path)
 }
 
-/// Makes the folder anew, with a linker script for each name that leads to the library.
+/// Makes the folder anew, with a linker script for each name that leads to the library. A file that lay there could be a
+/// link, and what is written to it would be written to what it leads to.
 fn fill(folder: &Path, libraries: &[(&str, PathBuf)]) -> io::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;

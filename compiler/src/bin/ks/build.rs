@@ -207,10 +207,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// Whether two paths lead to one file that exists.
 fn same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 fn emit_parsed(args: &Args, parsed: &Parsed) -> Result<()> {
