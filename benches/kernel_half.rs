@@ -12,8 +12,8 @@
 //!   `ks` is the command from start to exit, whole plugin and file included. All for one architecture, and as users
 //!   compile, without the checks that tests add. The headers that clang reads count for clang: no such C does without.
 //!   Both write a new file each time: how long it takes to free the blocks of an old one is the disk's. Both are
-//!   installed: `ks` is a copy, as a file that the linker has written through a mapping lies in memory page by page and
-//!   takes a fifth longer to be mapped. The last line has the largest of each.
+//!   installed: `ks` is a copy, as a program that the linker has written through a mapping lies in memory page by page and
+//!   runs a fifth longer. The last line has the largest of each.
 //!
 //! `-` where the kernel has no runs on demand for the kind of program, or the program looks at a context of its own kind.
 //! Needs root for the runs, and clang with the headers of libbpf (`scripts/packages clang libbpf`).

@@ -87,6 +87,11 @@ impl Origin {
         matches!(self, Origin::Stack | Origin::Global | Origin::Entry | Origin::Memory | Origin::InPacket)
     }
 
+    /// Whether it lies in a packet, or says where one ends.
+    pub fn is_of_packet(self) -> bool {
+        matches!(self, Origin::Packet | Origin::PacketEnd | Origin::InPacket)
+    }
+
     /// What it is once it is known not to be null.
     pub fn checked(self) -> Option<Origin> {
         match self {

@@ -65,9 +65,8 @@ fn counting(function: &Function) -> BTreeSet<Value> {
     let (indices, compared) = (origins.of(indices), origins.of(compared));
     let counts = |inst: &Inst| {
         let (Op::Address(pointer), Some(number)) = (&inst.op, inst.result) else { return None };
-        let packet = [Origin::Packet, Origin::PacketEnd, Origin::InPacket].map(Type::Ptr);
-        let in_packet = packet.contains(&function.values[*pointer]);
-        (indices[number] || compared[number] && !in_packet).then_some(number)
+        let of_packet = matches!(function.values[*pointer], Type::Ptr(origin) if origin.is_of_packet());
+        (indices[number] || compared[number] && !of_packet).then_some(number)
     };
     function.insts().filter_map(counts).collect()
 }

@@ -173,10 +173,7 @@ impl Captured {
             return Ok(());
         }
         let is_void = self.changes_packet
-            && matches!(
-                function.values[value],
-                Type::Ptr(Origin::Packet | Origin::PacketEnd | Origin::InPacket)
-            );
+            && matches!(function.values[value], Type::Ptr(origin) if origin.is_of_packet());
         if let Some(op) = ops[value]
             && (is_void || self.is_leaf_inside(op) || is_checked(ops, op) || is_test(op))
         {

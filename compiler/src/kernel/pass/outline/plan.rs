@@ -201,7 +201,7 @@ impl Plan {
             return Some(());
         }
         match (outside.function.values[value], outside.ops[value]) {
-            (Type::Ptr(Origin::Packet | Origin::PacketEnd | Origin::InPacket), Some(op)) => {
+            (Type::Ptr(origin), Some(op)) if origin.is_of_packet() => {
                 for operand in op.operands() {
                     self.bring(outside, operand)?;
                 }
