@@ -12,6 +12,7 @@ pub mod answer;
 pub mod baseline;
 pub mod chart;
 pub mod commands;
+pub mod compare;
 pub mod faults;
 pub mod machine;
 pub mod plugin;

@@ -76,7 +76,11 @@ fn read(folder: &Path) -> Result<Vec<(String, Vec<Record>)>> {
     files.into_iter().map(|file| of_file(&file)).collect()
 }
 
-fn of_file(file: &Path) -> Result<(String, Vec<Record>)> {
+/// The figures in one file, and the name of their bench.
+///
+/// # Errors
+/// If it cannot be read, or holds anything else.
+pub fn of_file(file: &Path) -> Result<(String, Vec<Record>)> {
     let bench = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let said = || format!("{} holds no figures of a bench", file.display());
     let text = fs::read_to_string(file).with_context(said)?;

@@ -37,7 +37,7 @@ pub fn script(root: &Path, name: &str) -> Result<PathBuf> {
     let folders = EXAMPLES.map(|folder| format!("examples/{folder}"));
     let folders = std::iter::once("benches/c")
         .chain(folders.iter().map(String::as_str))
-        .chain(["compiler/tests/kernel/cases"]);
+        .chain(["compiler/tests/cases/kernel"]);
     let mut files = folders.map(|folder| root.join(folder).join(format!("{name}.ks")));
     files.find(|file| file.exists()).with_context(|| format!("no script for {name}.c"))
 }

@@ -1,0 +1,162 @@
+//! Two builds of the benches against each other: is a difference larger than that of a build from itself?
+//!
+//! For each row there are several pairs: BASE, NEW and BASE again, in one run. The result is the median of NEW / BASE over the
+//! pairs. BASE / BASE of the same pairs is what the machine does to a figure; the spread is what such a median, of as many
+//! pairs, exceeds in one of a hundred cases if nothing differs but that. A smaller difference is none.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The figures of one pair for one row.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair {
+    /// The first run of BASE.
+    pub base: f64,
+    /// The second run of BASE.
+    pub base_again: f64,
+    /// The run of NEW between them.
+    pub new: f64,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The median of BASE, in the row's unit.
+    pub base: f64,
+    /// The median of NEW, in the row's unit.
+    pub new: f64,
+    /// The median of NEW / BASE over the pairs.
+    pub ratio: f64,
+    /// The ratio up to which, and above 1 / which, a difference is none.
+    pub spread: f64,
+}
+
+/// What a comparison shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Inside the spread.
+    Same,
+    /// NEW's figure is smaller.
+    Smaller,
+    /// NEW's figure is larger.
+    Larger,
+}
+
+/// Resamplings from which the spread is taken.
+const RESAMPLINGS: usize = 4000;
+
+impl Comparison {
+    /// Compares the pairs of a row; none without pairs.
+    pub fn of(pairs: &[Pair]) -> Option<Comparison> {
+        let changes = pairs.iter().map(|pair| (pair.new / (pair.base * pair.base_again).sqrt()).ln());
+        let own: Vec<f64> = pairs.iter().map(|pair| (pair.base_again / pair.base).ln()).collect();
+        let base = pairs.iter().flat_map(|pair| [pair.base, pair.base_again]);
+        Some(Comparison {
+            base: median(base.collect())?,
+            new: median(pairs.iter().map(|pair| pair.new).collect())?,
+            ratio: median(changes.collect())?.exp(),
+            spread: spread(&own)?.exp(),
+        })
+    }
+
+    /// Whether NEW differs from BASE.
+    pub fn verdict(&self) -> Verdict {
+        match self.ratio.ln().abs() > self.spread.ln() {
+            false => Verdict::Same,
+            true if self.ratio < 1.0 => Verdict::Smaller,
+            true => Verdict::Larger,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Same => "same",
+            Verdict::Smaller => "smaller",
+            Verdict::Larger => "LARGER",
+        })
+    }
+}
+
+/// The figures of a row by pair, of those rows that every run has.
+pub fn pairs(runs: &[[BTreeMap<String, f64>; 3]]) -> BTreeMap<String, Vec<Pair>> {
+    let mut rows = BTreeMap::new();
+    let Some(first) = runs.first() else { return rows };
+    for name in first[0].keys() {
+        let pair = |[base, new, again]: &[BTreeMap<String, f64>; 3]| {
+            Some(Pair { base: *base.get(name)?, new: *new.get(name)?, base_again: *again.get(name)? })
+        };
+        if let Some(pairs) = runs.iter().map(pair).collect() {
+            rows.insert(name.clone(), pairs);
+        }
+    }
+    rows
+}
+
+/// The 99th percentile of the size of the median of as many logarithms, drawn from these with either sign.
+fn spread(own: &[f64]) -> Option<f64> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    // xorshift64: the same draws in every run.
+    let mut draw = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut medians = Vec::with_capacity(RESAMPLINGS);
+    for _ in 0..RESAMPLINGS {
+        let sample = own.iter().map(|_| {
+            let number = draw();
+            let value = own[(number >> 1) as usize % own.len()];
+            if number & 1 == 0 { value } else { -value }
+        });
+        medians.push(median(sample.collect())?.abs());
+    }
+    medians.sort_by(f64::total_cmp);
+    medians.get(RESAMPLINGS * 99 / 100).copied()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
+    Some((low + high) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nine pairs whose BASE moves by up to two percent, with this NEW.
+    fn noisy(new: f64) -> Vec<Pair> {
+        let noise = [0.99, 1.01, 1.0, 1.02, 0.98, 1.005, 0.995, 1.015, 0.99];
+        let pair = |(index, one): (usize, &f64)| Pair {
+            base: 100.0 * one,
+            base_again: 100.0 * noise[(index + 4) % 9],
+            new: 100.0 * new * noise[(index + 7) % 9],
+        };
+        noise.iter().enumerate().map(pair).collect()
+    }
+
+    #[test]
+    fn a_difference_inside_the_spread_of_base_is_none() {
+        let same = Comparison::of(&noisy(1.002)).unwrap();
+        assert_eq!(same.verdict(), Verdict::Same, "{same:?}");
+        let slower = Comparison::of(&noisy(1.06)).unwrap();
+        assert_eq!(slower.verdict(), Verdict::Larger, "{slower:?}");
+        let faster = Comparison::of(&noisy(0.94)).unwrap();
+        assert_eq!(faster.verdict(), Verdict::Smaller, "{faster:?}");
+        assert!((1.0..1.05).contains(&slower.spread), "{slower:?}");
+        assert_eq!(Comparison::of(&[]), None);
+    }
+
+    #[test]
+    fn rows_that_one_run_lacks_are_left_out() {
+        let run = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1.0)).collect();
+        let runs = [
+            [run(&["a", "b"]), run(&["a", "b", "c"]), run(&["a", "b"])],
+            [run(&["a", "b"]), run(&["a"]), run(&["a", "b"])],
+        ];
+        assert_eq!(pairs(&runs).keys().collect::<Vec<_>>(), ["a"]);
+    }
+}
