@@ -1,23 +1,46 @@
 # Two targets do everything on a fresh machine: `make run` and `make test`. Both install what is missing (see
-# scripts/packages), build with cargo's release profile, and leave nothing behind but `target/`.
+# scripts/packages), build with cargo's release profile, and leave nothing behind but `target/` and the cache of fetched tools.
 #
-# Every cargo call names the whole workspace: with a part of it cargo picks other features for shared dependencies, and
-# wasmtime is built a second time.
+# Every cargo call names the whole workspace and, where that is not all of it, the targets it builds. With a part of the
+# workspace cargo picks other features for shared dependencies, and wasmtime is built a second time.
 
 CARGO ?= cargo
 RELEASE := target/release
 
+# Tests run so many at a time: most of them wait for a child, a timer or the kernel.
+THREADS ?= 6
 # Inputs of `make halves` and `make oracles`.
 INPUTS ?= 100000
-# Scripts of `make random-kernels`, for each kernel.
+# Scripts of `make random-scripts`, and of `make random-kernels` for each kernel.
 SCRIPTS ?= 500
+# Where those two, `oracles` and `generated` begin; without it `random-scripts` begins at the time, `generated` at the
+# number of the process, the others at 0.
+SEED ?=
+# Guests of `make generated`.
+GUESTS ?= 10000
+# Seconds for each target of `make fuzzed`.
+SECONDS ?= 300
+# Moments at which `make killed` kills a host, for each kind of program.
+MOMENTS ?= 100
+# Starts and kills of `make cycles`.
+CYCLES ?= 1000
+# The revision that `make bench-compare` compares with, the pairs of runs, and what it runs.
+BASE ?= HEAD
+PAIRS ?= 9
+COMPARED ?= startup perf_read map_read check
 # Benches that run anywhere; in a test each does so once.
 BENCHES := $(addprefix --bench ,perf_read map_read check startup rings sampling overhead scale)
 
-.PHONY: all run test halves oracles random-kernels refused-calls policy-cost sdk-cost check bench bench-docs packages test-packages clean
+TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace
+# One test by its name, with its output.
+ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
+
+.PHONY: all run test quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed killed cycles \
+	policy-cost sdk-cost bench bench-docs bench-compare packages test-packages clean
 
 all: packages
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release --workspace --bin ks
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
 
 # Compiles an example and runs it.
 run: all
@@ -27,47 +50,75 @@ run: all
 # Every test, whatever fails before it. The kernel tests need root and say so.
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
-	$(CARGO) test --release --workspace --no-fail-fast
-	$(CARGO) test --release --workspace $(BENCHES)
+	$(TEST) --no-fail-fast
+	$(TEST) $(BENCHES)
 
-# The large run of tests/tests/halves.rs: generated functions in both halves, on so many random inputs. Needs root.
-halves: test-packages
-	$(CARGO) build --release --workspace
-	KS_HALVES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test halves -- --nocapture
+# Every test that needs neither the kernel's privileges nor other tools.
+quick: packages
+	$(TEST) --no-fail-fast --lib --bins --test compiler --test cases --test plain -- --skip root_
 
-# The large run of tests/tests/random_kernels.rs: random scripts, compiled for the emulated kernels and loaded there.
-random-kernels: test-packages
-	$(CARGO) build --release --workspace
-	KS_RANDOM_SCRIPTS=$(SCRIPTS) $(CARGO) test --release --workspace --test random_kernels -- --nocapture
-
-# The large run of tests/tests/oracles: generated functions and random scripts in the interpreters of the MIR and of BPF and
-# in the kernel, each on so many random inputs. Needs root.
-oracles: test-packages
-	$(CARGO) build --release --workspace
-	KS_ORACLES_INPUTS=$(INPUTS) $(CARGO) test --release --workspace --test oracles -- --nocapture --test-threads=1
-
-# The large run of tests/tests/refused_calls: every system call of a run of the host, refused with every error. Needs
-# root.
-refused-calls: test-packages
-	$(CARGO) build --release --workspace
-	KS_REFUSED=all $(CARGO) test --release --workspace --test refused_calls -- --nocapture
-
-# What a policy and the confinement cost a read, in instructions that an emulated arm64 machine counts:
-# tests/tests/policy_cost.rs. Builds the host for arm64 first, which takes minutes.
-policy-cost: test-packages
-	$(CARGO) build --release --workspace
-	KS_POLICY_COST=1 $(CARGO) test --release --workspace --test policy_cost -- --nocapture
-
-# What the crate ks-guest costs a read, counted in the same way: tests/tests/sdk_cost.rs.
-sdk-cost: test-packages
-	$(CARGO) build --release --workspace
-	KS_SDK_COST=1 $(CARGO) test --release --workspace --test sdk_cost -- --nocapture
-
-# Formatting, lints, and the documentation of what plugin authors use; a warning is an error.
+# Formatting, lints, the documentation of what plugin authors use, and what the documents, the manifests and generated files
+# promise; a warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps -p ks-guest -p ks-guest-macros
+	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: --skip root_
+
+# The large run of tests/tests/kernel/halves: generated functions in both halves, on so many random inputs. Needs root.
+halves: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_HALVES_INPUTS=$(INPUTS) $(call ONE,kernel,halves::)
+
+# The large run of compiler/tests/compiler/random: random scripts, compiled and loaded into the running kernel. Needs root.
+random-scripts: test-packages
+	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_SCRIPTS=$(SCRIPTS) $(call ONE,compiler,random::)
+
+# The large run of tests/tests/emulated/random_kernels.rs: the same, compiled for the emulated kernels and loaded there.
+random-kernels: test-packages
+	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_SCRIPTS=$(SCRIPTS) $(call ONE,emulated,random_kernels::kernel)
+
+# The large run of tests/tests/kernel/oracles: generated functions and random scripts in the interpreters of the MIR and of
+# BPF and in the kernel, each on so many random inputs. Needs root.
+oracles: test-packages
+	$(if $(SEED),KS_ORACLES_SEED=$(SEED)) KS_ORACLES_INPUTS=$(INPUTS) $(call ONE,kernel,oracles:: --test-threads=1)
+
+# The large run of tests/tests/kernel/refused_calls: every system call of a run of the host, refused with every error. Needs
+# root.
+refused-calls: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_REFUSED=all $(call ONE,kernel,refused_calls::)
+
+# The large run of tests/tests/kernel/hostile/generated.rs: so many guests by chance.
+generated: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	$(if $(SEED),KS_SEED=$(SEED)) KS_GENERATED=$(GUESTS) $(call ONE,kernel,hostile::generated)
+
+# The large run of tests/tests/plain/fuzzed.rs: any bytes against what reads them, so many seconds for each target.
+fuzzed: test-packages
+	KS_FUZZ_SECONDS=$(SECONDS) $(call ONE,plain,fuzzed:: --test-threads=1)
+
+# The large run of tests that kill the host at so many moments for each kind of program. Needs root.
+killed: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_MOMENTS=$(MOMENTS) $(call ONE,emulated,killed)
+	KS_MOMENTS=$(MOMENTS) $(call ONE,network,killed)
+
+# The large run of tests/tests/kernel/cycles.rs: plugins started, stopped and killed again and again. Needs root.
+cycles: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_CYCLES=$(CYCLES) KS_KILLS=$(MOMENTS) $(call ONE,kernel,cycles::)
+
+# What a policy and the confinement cost a read, in instructions that an emulated arm64 machine counts:
+# tests/tests/emulated/policy_cost.rs. Builds the host for arm64 first, which takes minutes.
+policy-cost: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_POLICY_COST=1 $(call ONE,emulated,policy_cost::)
+
+# What the crate ks-guest costs a read, counted in the same way: tests/tests/emulated/sdk_cost.rs.
+sdk-cost: test-packages
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
+	KS_SDK_COST=1 $(call ONE,emulated,sdk_cost::)
 
 # The read path beside the system call alone, how ks check grows with a script, the time from start to the first attach
 # beside perf stat and bpftrace, ring buffers beside libbpf-rs, what watched programs feel, many plugins in one host,
@@ -78,13 +129,27 @@ bench: packages
 	@scripts/packages clang libbpf bpftool
 	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
 	@scripts/guest-cargo --version >/dev/null
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(CARGO) bench --workspace $(BENCHES) --bench kernel_half
 	@$(CARGO) bench -q --workspace --bench summary
 
 # The figures of the last `make bench`, and their picture, for docs/performance.md.
 bench-docs:
 	@$(CARGO) bench -q --workspace --bench summary -- --into "$(CURDIR)/docs"
+
+# This tree beside another revision of it, in one run: both trees' benches alternate, and a difference inside the spread of
+# BASE against itself is none. "Not worse" means this.
+bench-compare: packages
+	@scripts/packages perf bpftrace || echo "without perf or bpftrace their rows are left out"
+	@scripts/guest-cargo --version >/dev/null
+	rm -rf target/compare/source
+	git worktree prune
+	git worktree add --quiet --detach --force target/compare/source $(BASE)
+	scripts/bench-build target/compare/source target/compare/base $(COMPARED)
+	scripts/bench-build . target/compare/new $(COMPARED)
+	git worktree remove --force target/compare/source
+	$(CARGO) run --quiet --release --workspace --bin bench-compare -- \
+		target/compare/base target/compare/new --pairs $(PAIRS) $(COMPARED)
 
 packages:
 	@scripts/packages cc pkg-config libelf zlib

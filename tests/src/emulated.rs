@@ -1,14 +1,14 @@
 //! Tests on kernels that this machine does not run: Debian's 6.1 and 6.12 on an emulated x86-64 machine, and 6.12 on an
 //! arm64 one with one kind of core or two.
 //!
-//! A test file whose tests should pass there too has one test for each kernel that boots it and runs the others inside:
+//! A module whose tests should pass there too has one test for each kernel that runs the others inside:
 //!
 //! ```no_run
 //! use ks_tests::emulated::{Kernel, Machine};
 //!
 //! #[test]
 //! fn kernel_6_1() {
-//!     Machine::new(Kernel::V6_1).run_tests(&["attached"]);
+//!     Machine::new(Kernel::V6_1).run_tests(module_path!(), &["attached"]);
 //! }
 //!
 //! mod attached {
@@ -23,21 +23,31 @@
 //! }
 //! ```
 //!
-//! Any other command runs there by [`Machine::run`]: `scripts/emulate` says what the machine has. Booting takes some 4
-//! seconds, so a file boots each kernel once and runs many tests. The kernels come from Debian's archive by
-//! `scripts/guest-kernel`; without it these tests fail and say so.
+//! Any other command runs there by [`Machine::run`]: `scripts/emulate` describes the machine. Booting takes some 4
+//! seconds, so each kernel is booted once in a test process, by the first test that needs it, and serves the others one
+//! after the other; it powers off when the process ends. The kernels come from Debian's archive by
+//! `scripts/guest-kernel`; without it these tests fail and report it.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::num::NonZero;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::{Outcome, binary, finish_within, repository};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::{Folder, Outcome, binary, finish, finish_within, number, repository};
 
 /// The kernels that can be emulated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
     /// Debian 12's own.
     V6_1,
@@ -91,120 +101,275 @@ pub fn here_or_inside(what: &str, has: bool) -> bool {
     false
 }
 
-/// What to put into an emulated machine, and how to run it.
+/// A command for an emulated machine, and the files it needs there.
 pub struct Machine {
     kernel: Kernel,
-    arguments: Vec<OsString>,
-    seconds: u64,
+    /// Copied before the command runs; gone when it has run.
+    files: Folder,
+    archived: bool,
+    exports: String,
+    limit: Duration,
 }
 
-/// A machine runs on one CPU: as many at a time as there are CPUs. More would be slower, and their time limits would depend
-/// on each other.
-struct Running;
+/// A permit to keep one CPU busy. An emulated machine runs on one CPU; more of them at a time than there are CPUs would be
+/// slower, and their time limits would depend on each other.
+struct Busy;
 
-static RUNNING: Mutex<usize> = Mutex::new(0);
-static ENDED: Condvar = Condvar::new();
+static BUSY: Mutex<usize> = Mutex::new(0);
+static IDLE: Condvar = Condvar::new();
 
-impl Running {
+impl Busy {
     /// Waits for a CPU.
-    fn wait() -> Running {
+    fn wait() -> Busy {
         let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
         // A poisoned lock is one failed test, not a reason for the next.
-        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut running =
-            ENDED.wait_while(running, |running| *running >= cpus).unwrap_or_else(PoisonError::into_inner);
-        *running += 1;
-        Running
+        let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = IDLE.wait_while(busy, |busy| *busy >= cpus).unwrap_or_else(PoisonError::into_inner);
+        *busy += 1;
+        Busy
     }
 }
 
-impl Drop for Running {
+impl Drop for Busy {
     fn drop(&mut self) {
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        ENDED.notify_one();
+        *BUSY.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        IDLE.notify_one();
     }
+}
+
+/// A booted machine that serves requests. Source of the protocol: `scripts/emulate`, `--serve`.
+struct Session {
+    /// The script that runs the emulator: it ends by itself when the socket is closed.
+    script: Child,
+    requests: UnixStream,
+    answers: BufReader<UnixStream>,
+}
+
+/// One machine for each kernel, booted when first needed. Whoever holds a lock uses that machine alone.
+static SESSIONS: [Mutex<Option<Session>>; 4] = [const { Mutex::new(None) }; 4];
+
+/// Modules that some test needs, loaded in every machine whose kernel has modules.
+const MODULES: [&str; 3] = ["veth", "sch_ingress", "cls_bpf"];
+
+/// Moments at which tests kill a host there, if `KS_MOMENTS` is not set: each takes half a second.
+const MOMENTS: u64 = 4;
+
+/// How long a machine may take to boot, its kernel fetched if need be.
+const BOOT: Duration = Duration::from_secs(300);
+
+impl Session {
+    /// Boots a kernel, with the commands of this build, the programs that tests call, and this test's own binary.
+    fn boot(kernel: Kernel) -> Result<Session, String> {
+        let folder = Folder::new();
+        let socket = folder.path("socket");
+        let listener =
+            UnixListener::bind(&socket).map_err(|error| format!("{}: {error}", socket.display()))?;
+        let mut script = Command::new(repository().join("scripts/emulate"));
+        script.arg(kernel.version()).arg("--serve").arg(&socket).args(["--seconds", "3600"]);
+        if Kernel::ALL.contains(&kernel) {
+            for (from, to) in programs(&folder) {
+                script.arg("--file").arg(format!("{}:{}", from.display(), to.display()));
+            }
+            MODULES.iter().for_each(|module| {
+                script.args(["--module", module]);
+            });
+        }
+        let console = folder.path("console");
+        let errors = std::fs::File::create(&console).map_err(|error| error.to_string())?;
+        // Nothing is written to the pipe: it is closed when the script ends.
+        script.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        let mut script = script.spawn().map_err(|error| format!("scripts/emulate: {error}"))?;
+        let ended = script.stdout.take().ok_or("no pipe")?;
+        let mut events =
+            [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(ended.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(BOOT).map_err(|error| error.to_string())?;
+        poll(&mut events, limit).map_err(|error| error.to_string())?;
+        if events[0].any() != Some(true) {
+            // It may have ended by itself.
+            let _ = script.kill();
+            let _ = script.wait();
+            let said = std::fs::read_to_string(&console).unwrap_or_default();
+            return Err(format!("kernel {} does not boot: {said}", kernel.version()));
+        }
+        let (requests, _) = listener.accept().map_err(|error| error.to_string())?;
+        let answers = requests.try_clone().map_err(|error| error.to_string())?;
+        let mut session = Session { script, requests, answers: BufReader::new(answers) };
+        let ready = session.line(BOOT).map_err(|error| format!("kernel {}: {error}", kernel.version()))?;
+        if ready != "ready" {
+            return Err(format!("kernel {} answers {ready:?}", kernel.version()));
+        }
+        Ok(session)
+    }
+
+    /// The next line of an answer, within this time.
+    fn line(&mut self, limit: Duration) -> Result<String, String> {
+        let mut line = String::new();
+        self.requests.set_read_timeout(Some(limit)).map_err(|error| error.to_string())?;
+        match self.answers.read_line(&mut line) {
+            Ok(0) => Err("the machine ended".into()),
+            Ok(_) => Ok(line.trim_end().to_owned()),
+            Err(error) => Err(format!("no answer within {limit:?}: {error}")),
+        }
+    }
+
+    fn send(&mut self, request: &str, bytes: &[u8]) -> Result<(), String> {
+        let sent = writeln!(self.requests, "{request} {}", bytes.len());
+        sent.and_then(|()| self.requests.write_all(bytes)).map_err(|error| format!("cannot send: {error}"))
+    }
+
+    /// Runs a shell script in the machine.
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Outcome, String> {
+        self.send("run", script.as_bytes())?;
+        let answer = self.line(limit)?;
+        let numbers: Vec<usize> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [code, output, errors] = numbers[..] else {
+            return Err(format!("the machine answers {answer:?}"));
+        };
+        let mut read = |len: usize| {
+            let mut bytes = vec![0; len];
+            self.answers.read_exact(&mut bytes).map(|()| bytes).map_err(|error| error.to_string())
+        };
+        let (output, errors) = (read(output)?, read(errors)?);
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Outcome {
+            stdout: text(output),
+            stderr: text(errors),
+            code: code as i32,
+            signal: None,
+            most_memory_kib: None,
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Closing the socket ends the machine; one that hangs is ended by its script. Only a machine that failed is dropped:
+        // the others end with the test's process.
+        let _ = kill(Pid::from_raw(self.script.id() as i32), Signal::SIGTERM);
+        let _ = self.script.wait();
+    }
+}
+
+/// The programs that every machine has, and their paths there. Copies have no debug information: it is most of them.
+fn programs(folder: &Folder) -> Vec<(PathBuf, PathBuf)> {
+    let bpftool = ["/usr/sbin/bpftool", "/sbin/bpftool", "/usr/bin/bpftool"];
+    let bpftool = bpftool.iter().find(|path| Path::new(path).exists());
+    let bpftool = bpftool.expect("bpftool is installed: `scripts/packages bpftool`");
+    let mut programs = vec![(bpftool.into(), bpftool.into()), ("/bin/true".into(), "/bin/true".into())];
+    for own in [binary("ks"), binary("ks-host"), own_path()] {
+        let copy = folder.path(own.file_name().expect("a program has a name"));
+        let stripped = finish(Command::new("objcopy").arg("--strip-debug").arg(&own).arg(&copy));
+        assert_eq!(stripped.code, 0, "objcopy {}: {stripped:#?}", own.display());
+        programs.push((copy, own));
+    }
+    programs
+}
+
+/// This test's own binary.
+fn own_path() -> PathBuf {
+    std::env::current_exe().expect("a test knows its own path")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let text = String::from_utf8_lossy(word.as_bytes());
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 impl Machine {
-    /// A machine that has nothing but busybox.
+    /// The machine of a kernel.
     pub fn new(kernel: Kernel) -> Machine {
-        Machine { kernel, arguments: Vec::new(), seconds: 120 }
+        let limit = Duration::from_secs(120);
+        Machine { kernel, files: Folder::new(), archived: false, exports: String::new(), limit }
     }
 
-    /// With a file or folder of this machine, under the same path; a program brings its shared libraries.
-    pub fn file(mut self, path: impl AsRef<Path>) -> Machine {
-        self.arguments.extend(["--file".into(), path.as_ref().into()]);
-        self
+    /// With a copy of a file or folder under the same path.
+    pub fn file(self, path: impl AsRef<Path>) -> Machine {
+        let inside = path.as_ref().to_str().expect("a path is text").to_owned();
+        self.file_as(path, &inside)
     }
 
     /// The same, under another path.
     pub fn file_as(mut self, path: impl AsRef<Path>, inside: &str) -> Machine {
-        let mut both = path.as_ref().as_os_str().to_owned();
-        both.push(format!(":{inside}"));
-        self.arguments.extend(["--file".into(), both]);
-        self
-    }
-
-    /// With a kernel module loaded, and those that it needs.
-    pub fn module(mut self, name: &str) -> Machine {
-        self.arguments.extend(["--module".into(), name.into()]);
+        let place = self.files.path(inside.trim_start_matches('/'));
+        let parent = place.parent().expect("it lies in the folder");
+        std::fs::create_dir_all(parent).expect("the temporary folder is writable");
+        let copied = finish(Command::new("cp").arg("-rL").arg(path.as_ref()).arg(&place));
+        assert_eq!(copied.code, 0, "{copied:#?}");
+        self.archived = true;
         self
     }
 
     /// With an environment variable for the command.
     pub fn env(mut self, name: &str, value: &str) -> Machine {
-        self.arguments.extend(["--env".into(), format!("{name}={value}").into()]);
+        writeln!(self.exports, "export {name}={}", quoted(value.as_ref())).expect("a string grows");
         self
     }
 
     /// With more than two minutes, or less.
     pub fn seconds(mut self, seconds: u64) -> Machine {
-        self.seconds = seconds;
+        self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// With the commands of this build and `bpftool`, which the functions of this library call.
-    pub fn with_commands(self) -> Machine {
-        let bpftool = ["/usr/sbin/bpftool", "/sbin/bpftool", "/usr/bin/bpftool"];
-        let bpftool = bpftool.iter().find(|path| Path::new(path).exists());
-        let bpftool = bpftool.expect("bpftool is installed: `scripts/packages bpftool`");
-        self.file(binary("ks")).file(binary("ks-host")).file(bpftool)
-    }
-
-    /// Boots the machine and runs one command to its end.
+    /// Runs one command to its end, in the machine that serves this test's process; boots it if it is the first.
     ///
-    /// Panics if the machine does not get so far: there is no emulator or no kernel, or it is out of time.
+    /// Panics if there is no emulator or no kernel, or the command is out of time. The next command then gets a new machine.
     pub fn run<S: AsRef<OsStr>>(self, command: &[S]) -> Outcome {
-        let _running = Running::wait();
-        let mut emulate = Command::new(repository().join("scripts/emulate"));
-        emulate.arg(self.kernel.version()).args(self.arguments);
-        emulate.args(["--seconds", &self.seconds.to_string(), "--"]).args(command);
-        // Fetching a kernel comes on top; the script itself ends a machine that hangs.
-        let outcome = finish_within(&mut emulate, Duration::from_secs(self.seconds + 180));
-        assert!(
-            !matches!(outcome.code, 124 | 125 | 137),
-            "cannot run in kernel {} (scripts/emulate, {}): {}{}",
-            self.kernel.version(),
-            outcome.code,
-            outcome.stdout,
-            outcome.stderr
-        );
-        outcome
+        let session = &SESSIONS[self.kernel as usize];
+        let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+        let _busy = Busy::wait();
+        let began = Instant::now();
+        let booted = session.is_some();
+        let ran = self.run_in(&mut session, command);
+        let how = if booted { "" } else { ", booted first" };
+        println!("kernel {}: {:.1} s{how}", self.kernel.version(), began.elapsed().as_secs_f32());
+        ran.unwrap_or_else(|error| {
+            *session = None;
+            panic!("cannot run in kernel {} (scripts/emulate): {error}", self.kernel.version())
+        })
     }
 
-    /// Boots the machine and runs the tests of this test binary whose names contain one of these words, one after
-    /// another; with the commands that they may call. Panics with their output if one fails or none is found.
-    pub fn run_tests(self, filters: &[&str]) {
+    fn run_in<S: AsRef<OsStr>>(
+        &self,
+        session: &mut Option<Session>,
+        command: &[S],
+    ) -> Result<Outcome, String> {
+        let session = match session {
+            Some(session) => session,
+            None => session.insert(Session::boot(self.kernel)?),
+        };
+        if self.archived {
+            let archive =
+                Command::new("tar").arg("-C").arg(self.files.path("")).args(["-cf", "-", "."]).output();
+            session.send("tar", &archive.map_err(|error| format!("tar: {error}"))?.stdout)?;
+        }
+        let words: Vec<_> = command.iter().map(|word| quoted(word.as_ref())).collect();
+        session.run(&format!("{}{}\n", self.exports, words.join(" ")), self.limit)
+    }
+
+    /// Runs the tests of a module of this test binary (`module_path!()`) whose names contain one of these words, one after
+    /// another, inside. Panics with their output if one fails or none is found.
+    pub fn run_tests(self, module: &str, filters: &[&str]) {
         if inside().is_some() {
             return;
         }
+        let listed = finish(Command::new(own_path()).args(["--list", "--format", "terse"]));
+        let (_, module) = module.split_once("::").expect("a module of a test binary");
+        let names = listed.stdout.lines().filter_map(|line| line.strip_suffix(": test"));
+        let names = names.filter(|name| {
+            let inner = name.strip_prefix(module).and_then(|rest| rest.strip_prefix("::"));
+            inner.is_some_and(|inner| filters.iter().any(|filter| inner.contains(filter)))
+        });
+        let names: Vec<&str> = names.collect();
+        assert!(!names.is_empty(), "{module} has no tests {filters:?}");
+        let mut command = vec![own_path().into_os_string()];
+        command.extend(["--test-threads=1", "--nocapture", "--exact"].map(OsString::from));
+        command.extend(names.iter().map(OsString::from));
         let kernel = self.kernel.version();
-        let test = std::env::current_exe().expect("a test knows its own path");
-        let mut command = vec![test.as_os_str().to_owned()];
-        command.extend(["--test-threads=1", "--nocapture"].map(OsString::from));
-        command.extend(filters.iter().map(OsString::from));
-        let outcome = self.with_commands().file(&test).run(&command);
-        let passed = outcome.code == 0 && !outcome.stdout.contains("running 0 tests");
+        let moments = number("KS_MOMENTS", MOMENTS);
+        let outcome = self.env("KS_MOMENTS", &moments.to_string()).run(&command);
+        let all = format!("running {} test", names.len());
+        let passed = outcome.code == 0 && outcome.stdout.contains(&all);
         assert!(passed, "in kernel {kernel}:\n{}{}", outcome.stdout, outcome.stderr);
     }
 }

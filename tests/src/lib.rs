@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ks_compiler::diag::render;
 use ks_compiler::kernel::Checks;
 use ks_compiler::kernel_types::KernelTypes;
@@ -17,15 +17,19 @@ use ks_compiler::pipeline::{self, Built, Options, Target};
 use ks_wit::manifest::{FORMAT, Manifest, Source};
 use ks_wit::section::BpfRecord;
 
+pub mod alone;
 pub mod cgroup;
 pub mod emulated;
 pub mod fuzzed;
 pub mod guest;
 pub mod guests;
+mod held;
 pub mod net;
+pub mod plugins;
 pub mod refused;
 pub mod row;
 pub mod runs;
+mod usage;
 pub mod watched;
 
 /// A command of this build: `ks` or `ks-host`, beside the tests.
@@ -70,6 +74,13 @@ pub fn binary(name: &str) -> PathBuf {
     let path = folder.join(name);
     assert!(path.exists(), "{} is not built: run `make test`, or `cargo build` first", path.display());
     path
+}
+
+/// The value of an environment variable that makes a run large; `default` if it is not set.
+pub fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| {
+        text.parse().unwrap_or_else(|error| panic!("{variable} is {text:?}: {error}"))
+    })
 }
 
 /// The root of the repository.
@@ -127,6 +138,8 @@ pub struct Outcome {
     pub code: i32,
     /// The signal that ended it.
     pub signal: Option<i32>,
+    /// The most memory that it had resident at once, in KiB; none where nobody measured it.
+    pub most_memory_kib: Option<i64>,
 }
 
 impl Outcome {
@@ -134,7 +147,8 @@ impl Outcome {
     pub fn of(status: ExitStatus, stdout: String, stderr: &[u8]) -> Outcome {
         let signal = status.signal();
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
-        Outcome { stdout, stderr: String::from_utf8_lossy(stderr).into_owned(), code, signal }
+        let stderr = String::from_utf8_lossy(stderr).into_owned();
+        Outcome { stdout, stderr, code, signal, most_memory_kib: None }
     }
 
     /// The words of the first line of standard output that begins with `name`.
@@ -156,7 +170,7 @@ pub fn finish(command: &mut Command) -> Outcome {
 
 /// Runs a command to its end; one that hangs for longer is killed.
 pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
-    let child = command
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -170,12 +184,22 @@ pub fn finish_within(command: &mut Command, limit: Duration) -> Outcome {
             let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGKILL);
         }
     });
-    let output = child.wait_with_output().expect("the child is ours");
+    let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let stdout = std::thread::spawn(move || bytes(stdout));
+    let stderr = bytes(stderr);
+    let stdout = stdout.join().expect("the reader does not panic");
+    let (status, most_memory_kib) = usage::wait(child).expect("the child is ours");
     // The guard may have given up already.
     let _ = done.send(());
     guard.join().expect("the guard does not panic");
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    Outcome::of(output.status, stdout, &output.stderr)
+    let stdout = String::from_utf8_lossy(&stdout).into_owned();
+    Outcome { most_memory_kib: Some(most_memory_kib), ..Outcome::of(status, stdout, &stderr) }
+}
+
+fn bytes(mut pipe: impl std::io::Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).expect("a pipe is readable");
+    bytes
 }
 
 /// Compiles a script; panics with its diagnostics if it has errors.
@@ -251,32 +275,23 @@ pub fn component_of(project: &str, core: &[u8], objects: &[BpfRecord]) -> Result
     Ok(ks_compiler::plugin::assemble(core, objects, &manifest, Checks::EveryStage)?)
 }
 
-/// Names of the programs and maps that the kernel holds now and that begin with `prefix`.
+/// Names of the programs and maps that the kernel holds now and that begin with `prefix`: `prog NAME`, `map NAME`. The kernel
+/// cuts names after 15 bytes, so that is all of the prefix that counts.
 ///
 /// # Errors
-/// If bpftool is missing (the Makefile installs it) or fails.
+/// If they cannot be listed.
 pub fn kernel_objects(prefix: &str) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    for kind in ["prog", "map"] {
-        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-        let output = Command::new("bpftool")
-            .env("PATH", path)
-            .args(["-j", kind, "list"])
-            .output()
-            .context("cannot run bpftool, which `scripts/packages bpftool` installs")?;
-        ensure!(output.status.success(), "bpftool: {}", String::from_utf8_lossy(&output.stderr));
-        let listed: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout)?;
-        let names = listed.iter().filter_map(|one| one["name"].as_str());
-        found.extend(names.filter(|name| name.starts_with(prefix)).map(|name| format!("{kind} {name}")));
-    }
-    Ok(found)
+    let prefix = prefix.get(..15).unwrap_or(prefix);
+    let names = held::names().context("cannot list what the kernel holds")?;
+    let named = |one: &String| one.split_once(' ').is_some_and(|(_, name)| name.starts_with(prefix));
+    Ok(names.into_iter().filter(named).collect())
 }
 
 /// Waits until the kernel holds nothing whose name begins with `prefix`: it frees late. Panics after two seconds.
 pub fn wait_until_gone(prefix: &str) {
     let start = Instant::now();
     loop {
-        let left = kernel_objects(prefix).expect("bpftool lists what the kernel holds");
+        let left = kernel_objects(prefix).expect("root may list what the kernel holds");
         if left.is_empty() {
             return;
         }

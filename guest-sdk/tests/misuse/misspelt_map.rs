@@ -1,5 +1,5 @@
 mod probe {
-    ks_guest::kernel!("../kernel/probe.ks");
+    ks_guest::kernel!("../sdk/probe.ks");
 }
 
 fn misspelt() -> ks_guest::Result<()> {

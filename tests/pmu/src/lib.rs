@@ -1,4 +1,4 @@
-//! Hardware events on a PMU: where this machine has one they are counted here, else `tests/tests/counters.rs` runs the
+//! Hardware events on a PMU: where this machine has one they are counted here, else `tests/tests/emulated/counters.rs` runs the
 //! same tests on an emulated arm64 machine, whose PMU has 7 counters.
 //!
 //! This crate holds what those tests count: loops whose instructions are known.

@@ -1,4 +1,4 @@
-//! A program of a compiled script, from the text that `tests/tests/counters.rs` makes of it: that has resolved which maps its
+//! A program of a compiled script, from the text that `tests/tests/emulated/counters.rs` makes of it: that has resolved which maps its
 //! instructions mean, so that neither libbpf nor the plugin's engine is needed here.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The plugin of `tests/tests/sdk_cost.rs`: instructions of one read, by its word through `ks-guest` or by the same
+//! The plugin of `tests/tests/emulated/sdk_cost.rs`: instructions of one read, by its word through `ks-guest` or by the same
 //! call of the contract without it. What is read is opened at the same place in both.
 
 use ks_guest::bindings::kernelscript::host::perf;

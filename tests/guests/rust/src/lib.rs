@@ -1,4 +1,4 @@
-//! The plugin of `tests/tests/guest_rust.rs`: each word is a way to use `ks-guest`, and prints what it saw.
+//! The plugin of `tests/tests/toolchains/guest_rust.rs`: each word is a way to use `ks-guest`, and prints what it saw.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! The plugin of `tests/tests/shared_rust.rs`: what it prints is the same, whether memory is shared or not.
+//! The plugin of `tests/tests/toolchains/shared_rust.rs`: what it prints is the same, whether memory is shared or not.
 
 use ks_guest::{Attachment, Error, Event, Global, PerfOptions, Program, Result, args, println};
 

@@ -1,4 +1,4 @@
-//! The plugin of `tests/tests/guest_std.rs`: what the standard library of Rust does where WASI is below it.
+//! The plugin of `tests/tests/toolchains/guest_std.rs`: what the standard library of Rust does where WASI is below it.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,5 +1,6 @@
 //! Hardware events: exact counts, groups, more events than counters, and what does not fit.
 
+mod hybrid;
 mod programs;
 
 use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options, PerfError, Reading, State};

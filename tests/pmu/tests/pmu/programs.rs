@@ -158,8 +158,8 @@ fn a_compiled_script_reads_exact_counts() {
         eprintln!("not run here: other programs share the machine; the emulated machine runs it");
         return;
     }
-    let text =
-        std::fs::read_to_string("/script").expect("`tests/tests/counters.rs` gives the machine a script");
+    let text = std::fs::read_to_string("/script")
+        .expect("`tests/tests/emulated/counters.rs` gives the machine a script");
     let script = Arc::new(Script::load(&text).expect("root may load it"));
     let mut attachments = Attachments::new();
     let options = Options { pid: -1, every_cpu: true, exclude_kernel: true, ..Options::default() };

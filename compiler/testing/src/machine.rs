@@ -1,0 +1,422 @@
+//! An interpreter for core modules with just enough of the host to see what a script prints and how it ends.
+
+mod atomics;
+mod counters;
+
+use std::collections::BTreeMap;
+
+use ks_compiler::hir::Hir;
+use wasmi::{Caller, Config, Engine, Extern, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder};
+
+pub use counters::Reading;
+
+/// A printed value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A number: the name of its case, and its bits without sign extension.
+    Number(&'static str, u64),
+    /// Text.
+    Text(String),
+}
+
+/// How a run ended, and what it said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The result of `run`, or the code given to `exit`; none after a trap.
+    pub code: Option<i32>,
+    /// The values of each `print`; its format if there are none.
+    pub printed: Vec<Vec<Value>>,
+    /// The message of `abort`.
+    pub aborted: Option<String>,
+    /// The messages of `warn`.
+    pub warned: Vec<String>,
+    /// What was asked of programs and of the world outside, in order.
+    pub calls: Vec<String>,
+}
+
+/// The state of a run.
+#[derive(Debug, Default)]
+struct Machine {
+    outcome: Outcome,
+    maps: Vec<Map>,
+    /// How often the plugin slept: the second time, it is asked to stop.
+    sleeps: u32,
+    /// What every counter gives.
+    reading: Reading,
+    limits: StoreLimits,
+}
+
+/// A map as a kernel would hold it.
+#[derive(Debug)]
+struct Map {
+    name: String,
+    /// An array has all these entries from the start.
+    array: bool,
+    value_size: usize,
+    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// CPUs of the machine.
+const CPUS: usize = 3;
+/// Instructions that a run may take, so that an endless loop is a failure.
+const FUEL: u64 = 10_000_000;
+/// Bytes of memory that a plugin may have.
+const MEMORY: usize = 16 << 20;
+/// Frames that the interpreter has room for: more than any plugin's stack has.
+const DEPTH: usize = 20_000;
+/// The case of `error-kind` for what does not exist.
+const NOT_FOUND: u8 = 1;
+
+impl Map {
+    fn of(hir: &Hir) -> Vec<Map> {
+        let maps = hir.maps.iter().map(|map| {
+            let slots = if map.kind.is_per_cpu() { CPUS } else { 1 };
+            let value_size = hir.types.size(map.value) as usize;
+            Map::new(map.name.clone(), map.kind.is_array().then_some(map.max_entries), value_size, slots)
+        });
+        let configs = hir.configs.iter().map(|config| {
+            let size = hir.types.size(config.ty) as usize;
+            Map::new(format!("{}_config_map", config.name), Some(1), size, 1)
+        });
+        maps.chain(configs).collect()
+    }
+
+    fn new(name: String, array: Option<u32>, value_size: usize, slots: usize) -> Map {
+        let entry = |index: u32| (index.to_le_bytes().to_vec(), vec![0; value_size * slots]);
+        let entries = (0..array.unwrap_or(0)).map(entry).collect();
+        Map { name, array: array.is_some(), value_size, entries }
+    }
+
+    /// Whether it wrote: mode 0 always, 1 if the key is not there, 2 if it is.
+    fn update(&mut self, key: Vec<u8>, value: &[u8], mode: u32) -> bool {
+        let there = self.entries.contains_key(&key);
+        if mode == 1 && there || (mode == 2 || self.array) && !there {
+            return false;
+        }
+        let slots = self.entries.get(&key).map_or(1, |old| old.len() / self.value_size);
+        let mut stored = value.to_vec();
+        stored.resize(stored.len().max(self.value_size * slots), 0);
+        self.entries.insert(key, stored);
+        true
+    }
+}
+
+/// The cases of the contract's `value`, in order.
+const CASES: [&str; 12] =
+    ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "bool", "char", "text", "pointer"];
+
+fn memory(caller: &Caller<'_, Machine>) -> Memory {
+    caller.get_export("memory").and_then(Extern::into_memory).expect("the module exports its memory")
+}
+
+fn bytes(caller: &Caller<'_, Machine>, address: u32, len: u32) -> Vec<u8> {
+    let mut out = vec![0; len as usize];
+    memory(caller).read(caller, address as usize, &mut out).expect("inside the memory");
+    out
+}
+
+fn text(caller: &Caller<'_, Machine>, address: u32, len: u32) -> String {
+    String::from_utf8(bytes(caller, address, len)).expect("the tests print UTF-8")
+}
+
+fn value(caller: &Caller<'_, Machine>, address: u32) -> Value {
+    let raw = bytes(caller, address, 16);
+    let number = |at: usize, len: usize| {
+        let mut out = [0; 8];
+        out[..len].copy_from_slice(&raw[at..at + len]);
+        u64::from_le_bytes(out)
+    };
+    let case = CASES[usize::from(raw[0])];
+    match case {
+        "text" => Value::Text(text(caller, number(8, 4) as u32, number(12, 4) as u32)),
+        "u8" | "i8" | "bool" | "char" => Value::Number(case, number(8, 1)),
+        "u16" | "i16" => Value::Number(case, number(8, 2)),
+        "u32" | "i32" => Value::Number(case, number(8, 4)),
+        _ => Value::Number(case, number(8, 8)),
+    }
+}
+
+fn print(mut caller: Caller<'_, Machine>, format: u32, len: u32, values: u32, count: u32) {
+    let mut line: Vec<_> = (0..count).map(|index| value(&caller, values + 16 * index)).collect();
+    if line.is_empty() {
+        line.push(Value::Text(text(&caller, format, len)));
+    }
+    caller.data_mut().outcome.printed.push(line);
+}
+
+fn abort(mut caller: Caller<'_, Machine>, address: u32, len: u32) {
+    let message = text(&caller, address, len);
+    caller.data_mut().outcome.aborted = Some(message);
+}
+
+fn warn(mut caller: Caller<'_, Machine>, address: u32, len: u32) {
+    let message = text(&caller, address, len);
+    caller.data_mut().outcome.warned.push(message);
+}
+
+fn write(caller: &mut Caller<'_, Machine>, address: u32, bytes: &[u8]) {
+    memory(caller).write(caller, address as usize, bytes).expect("inside the memory");
+}
+
+/// A failure without words.
+fn fail(caller: &mut Caller<'_, Machine>, result: u32, error: u32) {
+    write(caller, result, &[1]);
+    write(caller, result + error, &[NOT_FOUND]);
+    write(caller, result + error + 8, &[0; 16]);
+}
+
+fn map_open(mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u32) {
+    let name = text(&caller, name, len);
+    match caller.data().maps.iter().position(|map| map.name == name) {
+        Some(at) => {
+            write(&mut caller, result, &[0; 8]);
+            write(&mut caller, result + 4, &(at as u32 + 1).to_le_bytes());
+        }
+        None => fail(&mut caller, result, 4),
+    }
+}
+
+fn map_lookup(
+    mut caller: Caller<'_, Machine>,
+    map: u32,
+    key: u32,
+    len: u32,
+    result: u32,
+) -> Result<(), wasmi::Error> {
+    let key = bytes(&caller, key, len);
+    let found = caller.data().maps[map as usize - 1].entries.get(&key).cloned();
+    let Some(value) = found else {
+        write(&mut caller, result, &[0; 16]);
+        return Ok(());
+    };
+    let realloc = caller.get_export("cabi_realloc").and_then(Extern::into_func).expect("exported");
+    let realloc = realloc.typed::<(u32, u32, u32, u32), u32>(&caller).expect("of the right type");
+    let size = value.len() as u32;
+    let address = realloc.call(&mut caller, (0, 0, 1, size))?;
+    write(&mut caller, address, &value);
+    write(&mut caller, result, &[0, 0, 0, 0, 1, 0, 0, 0]);
+    write(&mut caller, result + 8, &address.to_le_bytes());
+    write(&mut caller, result + 12, &size.to_le_bytes());
+    Ok(())
+}
+
+fn map_update(
+    mut caller: Caller<'_, Machine>,
+    (map, mode): (u32, u32),
+    (key, key_len): (u32, u32),
+    (value, value_len): (u32, u32),
+    result: u32,
+) {
+    let (key, value) = (bytes(&caller, key, key_len), bytes(&caller, value, value_len));
+    match caller.data_mut().maps[map as usize - 1].update(key, &value, mode) {
+        true => write(&mut caller, result, &[0]),
+        false => fail(&mut caller, result, 4),
+    }
+}
+
+fn map_delete(mut caller: Caller<'_, Machine>, map: u32, key: u32, len: u32, result: u32) {
+    let key = bytes(&caller, key, len);
+    let removed = caller.data_mut().maps[map as usize - 1].entries.remove(&key).is_some();
+    write(&mut caller, result, &[0; 8]);
+    write(&mut caller, result + 4, &[removed.into()]);
+}
+
+fn sleep(mut caller: Caller<'_, Machine>, _duration: u64, result: u32) {
+    caller.data_mut().sleeps += 1;
+    write(&mut caller, result, &[0]);
+}
+
+fn note(caller: &mut Caller<'_, Machine>, call: String) {
+    caller.data_mut().outcome.calls.push(call);
+}
+
+fn program_load(mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u32) {
+    let name = text(&caller, name, len);
+    note(&mut caller, format!("load {name}"));
+    let handle = name.len() as u32;
+    write(&mut caller, result, &[0; 8]);
+    write(&mut caller, result + 4, &handle.to_le_bytes());
+}
+
+/// Nobody set anything, but for the block `set`, whose first byte is 9.
+fn config(
+    mut caller: Caller<'_, Machine>,
+    (name, name_len): (u32, u32),
+    (bytes_at, len): (u32, u32),
+    result: u32,
+) {
+    if text(&caller, name, name_len) == "set" {
+        write(&mut caller, bytes_at, &[9]);
+    }
+    write(&mut caller, result, &bytes_at.to_le_bytes());
+    write(&mut caller, result + 4, &len.to_le_bytes());
+}
+
+/// A link whose handle is the number of calls so far. The target `gone` does not exist, and `taken` has an errno.
+fn program_attach(mut caller: Caller<'_, Machine>, program: u32, at: u32, len: u32, flags: u32, result: u32) {
+    let target = text(&caller, at, len);
+    note(&mut caller, format!("attach {program} {target} {flags}"));
+    match target.as_str() {
+        "gone" => fail(&mut caller, result, 4),
+        "taken" => {
+            fail(&mut caller, result, 4);
+            write(&mut caller, result + 4 + 8, &[1, 0, 0, 0, 17, 0, 0, 0]);
+        }
+        _ => {
+            let link = caller.data().outcome.calls.len() as u32;
+            write(&mut caller, result, &[0; 8]);
+            write(&mut caller, result + 4, &link.to_le_bytes());
+        }
+    }
+}
+
+/// Programs, tasks, and what is outside of the sandbox.
+fn define_outside(linker: &mut Linker<Machine>) {
+    let (bpf, system) = ("kernelscript:host/bpf@0.1.0", "kernelscript:host/system@0.1.0");
+    let exec = "kernelscript:host/exec@0.1.0";
+    linker.func_wrap(bpf, "[static]program.load", program_load).expect("new");
+    linker.func_wrap(bpf, "[method]program.attach", program_attach).expect("new");
+    let detach =
+        |mut caller: Caller<'_, Machine>, program: u32| note(&mut caller, format!("detach {program}"));
+    linker.func_wrap(bpf, "[method]program.detach-all", detach).expect("new");
+    let drop = |mut caller: Caller<'_, Machine>, link: u32| note(&mut caller, format!("drop {link}"));
+    linker.func_wrap(bpf, "[resource-drop]link", drop).expect("new");
+    linker.func_wrap(system, "cpu-count", |_: Caller<'_, Machine>| CPUS as u32).expect("new");
+    let pid_of = |mut caller: Caller<'_, Machine>, name: u32, len: u32, result: u32| {
+        let found = text(&caller, name, len) == "walnut";
+        write(&mut caller, result, &[found.into(), 0, 0, 0, 42, 0, 0, 0]);
+    };
+    linker.func_wrap(system, "pid-of", pid_of).expect("new");
+    linker.func_wrap(system, "comm-of", comm_of).expect("new");
+    let symbols = "kernelscript:host/symbols@0.1.0";
+    linker.func_wrap(symbols, "name", symbol).expect("new");
+    let run = |mut caller: Caller<'_, Machine>, file: u32, len: u32, result: u32| {
+        let file = text(&caller, file, len);
+        note(&mut caller, format!("run {file}"));
+        fail(&mut caller, result, 4);
+    };
+    linker.func_wrap(exec, "run", run).expect("new");
+    let call = |caller: Caller<'_, Machine>, module, module_len, name, name_len, values, count, result| {
+        python_call(caller, (module, module_len), (name, name_len), (values, count), result);
+    };
+    linker.func_wrap(exec, "call", call).expect("new");
+}
+
+/// Task 7 has a name that is as long as the kernel's may be.
+fn comm_of(caller: Caller<'_, Machine>, pid: u32, result: u32) -> Result<(), wasmi::Error> {
+    answer(caller, if pid == 7 { b"fifteen_letters" } else { b"" }, result)
+}
+
+/// What was asked for.
+fn symbol(
+    caller: Caller<'_, Machine>,
+    has_process: u32,
+    process: u32,
+    address: u64,
+    result: u32,
+) -> Result<(), wasmi::Error> {
+    answer(caller, format!("{has_process} {} {address:x}", process.cast_signed()).as_bytes(), result)
+}
+
+/// Puts a text or a list of bytes where the host puts them.
+fn answer(mut caller: Caller<'_, Machine>, name: &[u8], result: u32) -> Result<(), wasmi::Error> {
+    let realloc = caller.get_export("cabi_realloc").and_then(Extern::into_func).expect("exported");
+    let realloc = realloc.typed::<(u32, u32, u32, u32), u32>(&caller).expect("of the right type");
+    let address = realloc.call(&mut caller, (0, 0, 1, name.len() as u32))?;
+    write(&mut caller, address, name);
+    write(&mut caller, result, &address.to_le_bytes());
+    write(&mut caller, result + 4, &(name.len() as u32).to_le_bytes());
+    Ok(())
+}
+
+/// Refused, but for the function `allowed`, which gives the number of its arguments.
+fn python_call(
+    mut caller: Caller<'_, Machine>,
+    (module, module_len): (u32, u32),
+    (function, function_len): (u32, u32),
+    (values, count): (u32, u32),
+    result: u32,
+) {
+    let args: Vec<_> = (0..count).map(|index| value(&caller, values + 16 * index)).collect();
+    let (module, function) = (text(&caller, module, module_len), text(&caller, function, function_len));
+    note(&mut caller, format!("call {module} {function} {args:?}"));
+    if function == "allowed" {
+        write(&mut caller, result, &[0]);
+        write(&mut caller, result + 8, &u64::from(count).to_le_bytes());
+    } else {
+        fail(&mut caller, result, 8);
+    }
+}
+
+/// A plugin without words, on a machine that has its maps.
+pub fn run_with(core: &[u8], hir: &Hir) -> Outcome {
+    run_for(core, hir, FUEL)
+}
+
+/// The same, for at most so many instructions.
+pub fn run_for(core: &[u8], hir: &Hir, fuel: u64) -> Outcome {
+    start(core, Machine { maps: Map::of(hir), ..Machine::default() }, fuel)
+}
+
+/// Runs a core module without maps; there are no words.
+pub fn run(core: &[u8]) -> Outcome {
+    start(core, Machine::default(), FUEL)
+}
+
+/// The same, on a machine whose counters read as this.
+pub fn run_counting(core: &[u8], reading: Reading) -> Outcome {
+    start(core, Machine { reading, ..Machine::default() }, FUEL)
+}
+
+fn start(core: &[u8], machine: Machine, fuel: u64) -> Outcome {
+    let mut config = Config::default();
+    config.consume_fuel(true);
+    config.set_max_recursion_depth(DEPTH);
+    let engine = Engine::new(&config);
+    let module = Module::new(&engine, atomics::as_plain(core)).expect("a valid module");
+    let mut store = Store::new(&engine, machine);
+    store.data_mut().limits = StoreLimitsBuilder::new().memory_size(MEMORY).build();
+    store.limiter(|machine| &mut machine.limits);
+    store.set_fuel(fuel).expect("fuel is counted");
+    let mut linker = Linker::new(&engine);
+    define(&mut linker);
+    let instance = linker.instantiate_and_start(&mut store, &module).expect("instantiates");
+    let run = instance.get_typed_func::<(), i32>(&store, "run").expect("exports run");
+    if let Ok(code) = run.call(&mut store, ()) {
+        store.data_mut().outcome.code = Some(code);
+    }
+    store.into_data().outcome
+}
+
+fn define(linker: &mut Linker<Machine>) {
+    let console = "kernelscript:host/console@0.1.0";
+    let args = "kernelscript:host/args@0.1.0";
+    let maps = "kernelscript:host/maps@0.1.0";
+    linker.func_wrap(console, "print", print).expect("new");
+    linker.func_wrap(console, "abort", abort).expect("new");
+    linker.func_wrap(console, "warn", warn).expect("new");
+    // The result's memory is zero: the case with the values, of which there are none.
+    linker.func_wrap(args, "parse", |_: u32, _: u32, _: u32| {}).expect("new");
+    let config = |caller: Caller<'_, Machine>, name, name_len, at, len, result| {
+        config(caller, (name, name_len), (at, len), result);
+    };
+    linker.func_wrap(args, "config", config).expect("new");
+    let exit = |mut caller: Caller<'_, Machine>, code: i32| caller.data_mut().outcome.code = Some(code);
+    linker.func_wrap(args, "exit", exit).expect("new");
+    let clock = "kernelscript:host/clock@0.1.0";
+    linker.func_wrap(clock, "sleep", sleep).expect("new");
+    let stopping = |caller: Caller<'_, Machine>| u32::from(caller.data().sleeps >= 2);
+    linker.func_wrap(clock, "stopping", stopping).expect("new");
+    define_outside(linker);
+    counters::define(linker);
+    linker.func_wrap(maps, "[static]map.open", map_open).expect("new");
+    linker.func_wrap(maps, "[method]map.lookup", map_lookup).expect("new");
+    linker.func_wrap(maps, "[method]map.delete", map_delete).expect("new");
+    let update = |caller: Caller<'_, Machine>, map, key, key_len, value, value_len, mode, result| {
+        map_update(caller, (map, mode), (key, key_len), (value, value_len), result);
+    };
+    linker.func_wrap(maps, "[method]map.update", update).expect("new");
+    // Nothing is shared here.
+    let share = |mut caller: Caller<'_, Machine>, _map: u32, result: u32| write(&mut caller, result, &[0]);
+    linker.func_wrap(maps, "[method]map.share", share).expect("new");
+}

@@ -1,0 +1,48 @@
+//! The case folders beside this file: each case is a test with a name of its own, and adding a case is adding a file.
+//!
+//! `check/`, `diagnostics/`, `parse/`: [`snapshots`]. `valid/`, `invalid/`: [`corpus`]. `kernel/`: [`loads`] in the kernel and
+//! [`both`] for the userspace half, as `both/`.
+
+mod both;
+mod corpus;
+mod loads;
+mod snapshots;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    let mut trials = snapshots::trials();
+    trials.extend(corpus::trials());
+    trials.extend(loads::trials());
+    trials.extend(both::trials());
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The folder of one kind of case.
+fn folder(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(kind)
+}
+
+/// The files and folders in a folder, by name.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let read = fs::read_dir(folder).expect("the cases are there");
+    let mut paths: Vec<_> = read.map(|entry| entry.expect("readable").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The scripts of one kind of case, by name.
+fn scripts(kind: &str) -> Vec<PathBuf> {
+    let mut paths = entries(&folder(kind));
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "ks"));
+    paths
+}
+
+/// The name of a script.
+fn stem(path: &Path) -> String {
+    path.file_stem().expect("a script has a name").to_string_lossy().into_owned()
+}

@@ -1,0 +1,152 @@
+//! Chapters 6 and 7: what the language can do without being told how.
+
+use crate::conformance::scripts::{
+    accepts, accepts_both, accepts_without, beside_main, has_type, in_both, in_main, in_program, refuses,
+    refuses_both, warns, warns_both,
+};
+
+const XDP: &str = "@xdp\nfn watch(ctx: *xdp_md) -> xdp_action { return XDP_PASS }";
+
+#[test]
+fn lf_105_formats() {
+    let values = "var u: u64 = 5\nvar i: i64 = -5\nvar b: u8 = 1\nvar s: str(8) = \"text\"\n\
+                  var c = 'x'\nvar t = true\nvar p = &u";
+    let good = "print()\nprint(\"plain %%\")\nprint(\"%d %i %u %x %X %o\", i, u, b, u, u, 8)\nprint(\"%s \
+    %c %c %p\", s, c, 65, p)\n\
+                print(\"%lld %lu %llu %ld %hu %zu\", b, b, u, i, u, \
+                u)\nprint(\"%5u|%-5d|%05d|%+d|%#x|%.3s\", u, i, i, i, u, s)\n\
+                print(\"%d %u\", t, t)\nprint(s)\nprint(u, i, t, c)";
+    accepts_both("", &format!("{values}\n{good}"));
+    for (wrong, code) in [
+        ("print(\"%f\", u)", "KS0424"),
+        ("print(\"%n\", u)", "KS0424"),
+        ("print(\"%s\", u)", "KS0424"),
+        ("print(\"%d\", s)", "KS0424"),
+    ] {
+        refuses_both("", &format!("{values}\n{wrong}"), code);
+    }
+    let whole = "struct S { a: u32 }";
+    for wrong in ["var s = S { a: 1 }\nprint(s)", "var a: u32[2] = [1, 2]\nprint(\"%d\", a)"] {
+        refuses_both(whole, wrong, "KS0424");
+    }
+}
+
+#[test]
+fn lf_106_values_and_conversions_agree() {
+    refuses_both("", "print(\"%d %d\", 1)", "KS0425");
+    warns_both("", "print(\"surplus\", 1)", "KS0425");
+    for script in in_both("", "var s: str(4) = \"x\"\nprint(\"{} and {}\", 1, s)") {
+        accepts_without(script, "KS0425");
+    }
+    warns_both("", "print(\"%q\")", "KS0425");
+}
+
+#[test]
+fn lf_107_load_and_handles() {
+    accepts(in_main(XDP, "var h = load(watch)\nif (h == null) { return 1 }\nvar p = watch\nvar g = load(p)"));
+    let functions =
+        format!("{XDP}\n@helper\nfn help() -> u32 {{ return 1 }}\nfn plain() -> u32 {{ return 1 }}");
+    for wrong in ["help", "plain", "\"watch\"", "5", "plain()"] {
+        refuses(in_main(&functions, &format!("var h = load({wrong})")), "KS0401|KS0426");
+    }
+    for wrong in ["var x = h + 1", "if (h == 0) { }", "if (h > 1) { }", "m[1] = h", "plain_of(h)", "print(h)"]
+    {
+        let around = format!("{XDP}\nvar m : hash<u32, u64>(8)\nfn plain_of(n: u32) {{ }}");
+        refuses(in_main(&around, &format!("var h = load(watch)\n{wrong}")), "KS0401|KS0402|KS0422|KS0424");
+    }
+    let chosen =
+        format!("{XDP}\n@xdp\nfn other(ctx: *xdp_md) -> xdp_action {{ return XDP_DROP }}\nvar flag: bool");
+    refuses(in_main(&chosen, "var p = watch\nif (flag) { p = other }\nvar h = load(p)"), "KS0426");
+}
+
+#[test]
+fn lf_108_attach() {
+    accepts(in_main(
+        XDP,
+        "var h = load(watch)\nvar target: str(16) = \"lo\"\nvar r: u32 = attach(h, target, 0)\n\
+         if (r == 0) { }",
+    ));
+    refuses(in_main(XDP, "var h = load(watch)\nattach(h, \"lo\")"), "KS0404");
+    refuses(in_main(XDP, "attach(\"lo\", 0)"), "KS0401|KS0404");
+    refuses(in_main(XDP, "var h = load(watch)\nattach(h, 5, 0)"), "KS0401");
+    let perf = "@perf_event\nfn sample(ctx: *bpf_perf_event_data) -> i32 { return 0 }";
+    refuses(in_main(perf, "var h = load(sample)\nattach(h, \"lo\", 0)"), "KS0901");
+    let probe = "@probe(\"vfs_read\")\nfn p(f: *file) -> i32 { return 0 }";
+    accepts(in_main(probe, "var h = load(p)\nattach(h, \"vfs_read\", 0)\nattach(h, \"\", 0)"));
+    refuses(in_main(probe, "var h = load(p)\nattach(h, \"vfs_write\", 0)"), "KS0518");
+    accepts(in_main(XDP, "var h = load(watch)\ndetach(h)\ndetach(h)"));
+    refuses(in_main(XDP, "detach(5)"), "KS0401");
+}
+
+#[test]
+fn lf_110_exec_and_daemon() {
+    warns(in_main("", "exec(\"./analyse.py\")"), "KS0428");
+    for wrong in ["exec(\"run.sh\")", "var s: str(8) = \"x.py\"\nexec(s)", "exec(5)"] {
+        refuses(in_main("", wrong), "KS0401|KS0427");
+    }
+    accepts_without(in_main("", "daemon()"), "KS0428");
+    warns(in_main("", "daemon()\nprint(\"never\")"), "KS0714");
+    refuses(in_main("", "daemon(1)"), "KS0404");
+}
+
+#[test]
+fn lf_111_test() {
+    let input = "struct Input { packet_size: u32 }";
+    let tests = format!(
+        "{XDP}\n{input}\n@test\nfn t() -> i32 {{\n    \
+         var r: u32 = test(watch, Input {{ packet_size: 500 }})\n    return 0\n}}"
+    );
+    accepts(beside_main(&tests));
+    refuses(in_main(&format!("{XDP}\n{input}"), "test(watch, Input { packet_size: 500 })"), "KS0306");
+    refuses(beside_main("@test\nfn t(n: u32) -> i32 { return 0 }"), "KS0503");
+    let probe = format!("@probe(\"vfs_read\")\nfn p() -> i32 {{ return 0 }}\n{input}");
+    refuses(
+        beside_main(&format!(
+            "{probe}\n@test\nfn t() -> i32 {{ return test(p, Input {{ packet_size: 64 }}) }}"
+        )),
+        "KS0519",
+    );
+}
+
+#[test]
+fn lf_112_options_of_main() {
+    let main = |fields: &str| {
+        format!(
+            "struct Inner {{ a: u32 }}\nstruct Args {{ {fields} }}\nfn main(args: Args) -> i32 {{ return 0 }}"
+        )
+    };
+    accepts(main("a: u8, b: i64, c: bool, d: char, e: str(16), f: u64"));
+    accepts(main("limit: u32 = 10, name: str(8) = \"lo\", quiet: bool = true"));
+    for wrong in ["a: Inner", "a: u32[4]", "a: *u8"] {
+        refuses(main(wrong), "KS0308");
+    }
+}
+
+#[test]
+fn lf_142_bit_operators_and_casts() {
+    let body = "var a: u32 = 0xF0\nvar b = a & 0x0F | a ^ 3\nvar c = ~a << 2 >> 1\na &= 1\na |= 2\na ^= \
+    3\na <<= 4\na >>= 1\n\
+                var d = 300 as u8\nvar e = -1 as u64\nvar f = 5 as bool\n\
+                var g = 65 as char\nvar h = ntohs(htons(1))";
+    accepts_both("", body);
+    for wrong in ["var a = true & 1", "var a = 'x' << 1", "var s: str(4) = \"x\"\nvar a = s | 1"] {
+        refuses_both("", wrong, "KS0402");
+    }
+    has_type("", "var a: u8 = 1\nvar b: u64 = 2", "a << b", "u8");
+    has_type("", "var a: u8 = 1\nvar b: u64 = 2", "a | b", "u64");
+    has_type("", "var a: u64 = 1", "a as i16", "i16");
+    accepts(in_program(
+        "struct Eth { dst: u8[6], src: u8[6], proto: u16 }",
+        "var e = ctx->data as *Eth\nvar p = ntohs(e->proto)\nvar d = ctx->data\nd[1] = 2\n*d = 3",
+    ));
+}
+
+#[test]
+fn lf_143_iteration() {
+    let map = "struct S { n: u32 }\nvar m : hash<u16, S>(8)\nvar a : array<u32, u64>(4)";
+    let body = "for (k, v in m) { if (v.n == 3) { break } }\nfor (i, n in a) { if (n == 0) { continue } }";
+    accepts_both(map, body);
+    accepts(in_main(map, "for (k, v in m) { delete m[k] }\nclear(m)\nvar n: u32 = count(m)"));
+    refuses(in_main(map, "for (k, v in 5) { }"), "KS0201|KS0401|KS0402|KS0608");
+    refuses(in_main(map, "for (k, v in m) { }\nprint(\"%u\", k)"), "KS0301");
+}

@@ -1,0 +1,79 @@
+//! Every row of the table is a test, here or where programs run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// How many rows the table has.
+const ROWS: u32 = 144;
+
+/// Rows of which something needs more than the front end, with what it needs.
+const OPEN_ROWS: &[(u32, &str)] = &[];
+
+#[test]
+fn every_row_is_tested_here_or_open() {
+    let tested = tested_rows();
+    let open: BTreeSet<u32> = OPEN_ROWS.iter().map(|(row, _)| *row).collect();
+    let missing: Vec<_> = (1..=ROWS).filter(|row| !tested.contains(row) && !open.contains(row)).collect();
+    assert!(missing.is_empty(), "no test and not open: {missing:?}");
+    let unknown: Vec<_> = tested.union(&open).filter(|row| !(1..=ROWS).contains(*row)).collect();
+    assert!(unknown.is_empty(), "no such rows: {unknown:?}");
+    assert_eq!(open.len(), OPEN_ROWS.len(), "a row is open once");
+    let done: Vec<_> = open.intersection(&running_rows()).copied().collect();
+    assert!(done.is_empty(), "open, and yet run: {done:?}");
+}
+
+/// The numbers of the tests named `lf_NNN_...` beside this file, and of those where whole programs run.
+fn tested_rows() -> BTreeSet<u32> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut rows = BTreeSet::new();
+    for number in numbers(&package.join("tests/compiler/conformance")) {
+        assert!(rows.insert(number), "two tests of row {number}");
+    }
+    rows.extend(running_rows());
+    rows
+}
+
+/// Those of tests that run what the compiler makes.
+fn running_rows() -> BTreeSet<u32> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/compiler/user", "../tests/tests"];
+    folders.into_iter().flat_map(|folder| numbers(&package.join(folder))).collect()
+}
+
+/// The numbers of the rows that the tests below a folder name. A test that needs root says so before the number.
+fn numbers(folder: &Path) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the tests are in their folder") {
+        let path = entry.expect("the folder can be read").path();
+        if path.is_dir() {
+            found.extend(numbers(&path));
+        }
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("a test is UTF-8");
+        for line in text.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")) {
+            let name = line.split('(').next().unwrap_or(line);
+            // A test of two rows has both numbers.
+            for row in format!("_{name}").split("_lf_").skip(1) {
+                let number = row.split('_').next().and_then(|digits| digits.parse().ok());
+                found.push(number.expect("a number follows lf_"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_small_kernel_has_what_the_rows_name() {
+    let kernel = ks_compiler_testing::checked::kernel::types();
+    let parameters = |name: &str| kernel.function(name).map(|found| found.proto.params.len()).ok();
+    assert_eq!(["vfs_read", "do_exit", "sys_openat"].map(parameters), [Some(4), Some(1), Some(4)]);
+    assert_eq!(parameters("vfs_raed"), None);
+    assert!(kernel.tracepoint("sched", "sched_switch").is_ok());
+    assert!(kernel.tracepoint("syscalls", "sys_enter_openat").is_ok());
+    assert!(kernel.tracepoint("sched", "sched_swich").is_err());
+    assert_eq!(kernel.member("trace_event_raw_sched_switch", "next_pid").map(|pid| pid.offset), Some(56));
+    assert!(kernel.struct_ops("tcp_congestion_ops").is_some_and(|ops| ops.members.len() == 9));
+}

@@ -1,0 +1,215 @@
+//! How the rows state what they want: scripts around a few lines, and what the front end must say to them.
+
+use ks_compiler_testing::checked::{Options, Outcome, check};
+
+const STRICT: Options = Options { strict_011: true, tests: false, kernel: false };
+const KERNEL: Options = Options { strict_011: false, tests: false, kernel: true };
+
+/// Statements in a program of the kernel half, beside an empty `main`.
+pub fn in_program(declarations: &str, body: &str) -> String {
+    let program = format!("@xdp\nfn prog(ctx: *xdp_md) -> xdp_action {{\n{body}\nreturn XDP_PASS\n}}");
+    format!("{declarations}\n{program}\nfn main() -> i32 {{ return 0 }}\n")
+}
+
+/// Statements in `main`, beside a program, so that 0.1.1 would take the script too.
+pub fn in_main(declarations: &str, body: &str) -> String {
+    let program = "@xdp\nfn beside(ctx: *xdp_md) -> xdp_action { return XDP_PASS }";
+    format!("{declarations}\n{program}\nfn main() -> i32 {{\n{body}\nreturn 0\n}}\n")
+}
+
+/// Declarations beside an empty `main`.
+pub fn beside_main(declarations: &str) -> String {
+    format!("{declarations}\nfn main() -> i32 {{ return 0 }}\n")
+}
+
+/// The same statements in each half.
+pub fn in_both(declarations: &str, body: &str) -> [String; 2] {
+    [in_program(declarations, body), in_main(declarations, body)]
+}
+
+/// No error.
+#[track_caller]
+pub fn accepts(script: impl AsRef<str>) {
+    accepted(script.as_ref(), Options::default());
+}
+
+/// No error, held against a kernel whose types are known.
+#[track_caller]
+pub fn accepts_with_kernel(script: impl AsRef<str>) {
+    accepted(script.as_ref(), KERNEL);
+}
+
+/// No error in the language of 0.1.1.
+#[track_caller]
+pub fn accepts_strict(script: impl AsRef<str>) {
+    accepted(script.as_ref(), STRICT);
+}
+
+/// No error, and this warning.
+#[track_caller]
+pub fn warns(script: impl AsRef<str>, code: &str) {
+    let outcome = accepted(script.as_ref(), Options::default());
+    assert!(
+        outcome.warned(code),
+        "{code} expected, but it warns of {}:\n{}",
+        outcome.warnings_in_short(),
+        script.as_ref()
+    );
+}
+
+/// No error, and not this warning.
+#[track_caller]
+pub fn accepts_without(script: impl AsRef<str>, code: &str) {
+    let outcome = accepted(script.as_ref(), Options::default());
+    assert!(!outcome.warned(code), "no {code} expected:\n{}", script.as_ref());
+}
+
+/// No error in either half.
+#[track_caller]
+pub fn accepts_both(declarations: &str, body: &str) {
+    for script in in_both(declarations, body) {
+        accepts(script);
+    }
+}
+
+/// No error in either half in the language of 0.1.1.
+#[track_caller]
+pub fn accepts_both_strict(declarations: &str, body: &str) {
+    for script in in_both(declarations, body) {
+        accepts_strict(script);
+    }
+}
+
+/// This warning in each half.
+#[track_caller]
+pub fn warns_both(declarations: &str, body: &str, code: &str) {
+    for script in in_both(declarations, body) {
+        warns(script, code);
+    }
+}
+
+/// Errors of this code and of no other, in each half.
+#[track_caller]
+pub fn refuses_both(declarations: &str, body: &str, codes: &str) {
+    for script in in_both(declarations, body) {
+        refuses(script, codes);
+    }
+}
+
+/// Errors of this code and of no other. `KS0401|KS0402` where the reference leaves a choice.
+#[track_caller]
+pub fn refuses(script: impl AsRef<str>, codes: &str) {
+    refused(&[("script.ks", script.as_ref())], codes, Options::default());
+}
+
+/// The same, held against a kernel whose types are known.
+#[track_caller]
+pub fn refuses_with_kernel(script: impl AsRef<str>, codes: &str) -> Outcome {
+    refused(&[("script.ks", script.as_ref())], codes, KERNEL)
+}
+
+/// The same in the language of 0.1.1.
+#[track_caller]
+pub fn refuses_strict(script: impl AsRef<str>, codes: &str) {
+    refused(&[("script.ks", script.as_ref())], codes, STRICT);
+}
+
+/// Errors of this code that contain these words, in headline, label, note or help.
+#[track_caller]
+pub fn refuses_saying(script: impl AsRef<str>, codes: &str, words: &str) {
+    let outcome = refused(&[("script.ks", script.as_ref())], codes, Options::default());
+    says(&outcome, words);
+}
+
+/// One of the errors contains these words.
+#[track_caller]
+pub fn says(outcome: &Outcome, words: &str) {
+    let texts: Vec<_> = outcome.errors.iter().map(|error| error.text.as_str()).collect();
+    assert!(texts.iter().any(|text| text.contains(words)), "`{words}` expected in {texts:#?}");
+}
+
+/// No error in a script of several files; the first is the main one.
+#[track_caller]
+pub fn accepts_files(files: &[(&str, &str)]) {
+    let outcome = check(files, Options::default());
+    assert!(outcome.accepted(), "refused with {}:\n{}", outcome.errors_in_short(), files[0].1);
+}
+
+/// Errors of this code in a script of several files.
+#[track_caller]
+pub fn refuses_files(files: &[(&str, &str)], codes: &str) {
+    refused(files, codes, Options::default());
+}
+
+/// The expression has this type, in both halves: a pointer to a variable of it takes no other.
+#[track_caller]
+pub fn has_type(declarations: &str, before: &str, expression: &str, ty: &str) {
+    for script in in_both(declarations, &format!("{before}\nvar z_ = {expression}\nvar p_: *{ty} = &z_")) {
+        accepts(script);
+    }
+}
+
+/// Two patterns are the same value: the second is never reached.
+#[track_caller]
+pub fn same_value(declarations: &str, one: &str, other: &str) {
+    warns(two_patterns(declarations, one, other), "KS0706");
+}
+
+/// Two patterns are different values.
+#[track_caller]
+pub fn other_value(declarations: &str, one: &str, other: &str) {
+    accepts_without(two_patterns(declarations, one, other), "KS0706");
+}
+
+fn two_patterns(declarations: &str, one: &str, other: &str) -> String {
+    let body = format!("var n: u64 = 1\nvar r = match (n) {{ {one}: 1, {other}: 2, default: 3 }}");
+    in_main(declarations, &body)
+}
+
+/// The constant expression has this value: it is outside an array of that length, inside one longer.
+#[track_caller]
+pub fn is_constant(expression: &str, value: u32) {
+    let read = |len: u32| in_main("", &format!("var a: u8[{len}] = []\nvar r = a[{expression}]"));
+    refuses(read(value), "KS0406");
+    accepts(read(value + 1));
+}
+
+#[track_caller]
+fn accepted(script: &str, options: Options) -> Outcome {
+    let outcome = check(&[("script.ks", script)], options);
+    assert!(outcome.accepted(), "refused with {}:\n{script}", outcome.errors_in_short());
+    outcome
+}
+
+#[track_caller]
+fn refused(files: &[(&str, &str)], codes: &str, options: Options) -> Outcome {
+    let outcome = check(files, options);
+    let wanted: Vec<_> = codes.split('|').collect();
+    assert!(
+        outcome.refused_with(&wanted),
+        "{codes} expected, but it says {}:\n{}",
+        outcome.errors_in_short(),
+        files[0].1
+    );
+    outcome
+}
+
+/// The objects that a script is compiled to for the small kernel.
+#[track_caller]
+pub fn objects(script: impl AsRef<str>) -> Vec<Vec<u8>> {
+    use ks_compiler::pipeline::{self, Target};
+    let options = pipeline::Options {
+        kernel: std::sync::Arc::new(ks_compiler_testing::checked::kernel::types()),
+        ..pipeline::Options::new("objects")
+    };
+    let parsed = pipeline::parse("objects.ks", script.as_ref().as_bytes(), options);
+    let mut checked = parsed.expect("scripts of tests are short").check();
+    let built = checked.build(Target::default()).expect("the script compiles");
+    built.objects.iter().map(|(_, object)| object.elf().to_vec()).collect()
+}
+
+/// Whether an object has a section of this name.
+pub fn has_section(elf: &[u8], name: &str) -> bool {
+    let name: Vec<u8> = [name.as_bytes(), b"\0"].concat();
+    elf.windows(name.len()).any(|window| window == name)
+}

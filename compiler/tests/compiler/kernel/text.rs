@@ -1,0 +1,160 @@
+//! What the stages print, what is refused, and that nothing changes from build to build.
+
+use ks_compiler_testing::kernel_half::{object, perf_program};
+use ks_compiler_testing::loaded::Loaded;
+
+#[test]
+fn a_program_that_counts_is_five_instructions() {
+    let object = object(&perf_program("var hits: u64 = 0", "hits += 1\nreturn 0"));
+    assert!(object.mir().contains("atomic_add8"), "{}", object.mir());
+    assert!(object.disassembly().contains("lock *(u64 *)"), "{}", object.disassembly());
+    // The name, and five lines.
+    assert_eq!(object.disassembly().lines().count(), 6, "{}", object.disassembly());
+}
+
+#[test]
+fn an_addition_to_a_bound_entry_is_atomic_at_any_index() {
+    let script = perf_program(
+        "var m: hash<u32, u64[8]>(4)\nvar i: u32 = 1",
+        "var b = m[1]\nb[i] += 2\nb[3] += 4\nreturn 0",
+    );
+    let text = object(&script).disassembly().to_owned();
+    assert_eq!(text.matches("lock *(u64 *)").count(), 2, "{text}");
+}
+
+#[test]
+fn what_others_may_write_is_read_again_behind_a_call() {
+    let script = perf_program(
+        "var flag: u64 = 0\nvar out: u64 = 0",
+        "var a = flag\nvar t = time_ns()\nout = (flag - a) + t\nreturn 0",
+    );
+    let text = object(&script).disassembly().to_owned();
+    let clock = text.find("call bpf_ktime_get_ns").expect("the clock is asked");
+    for half in [&text[..clock], &text[clock..]] {
+        assert_eq!(half.matches(" = *(u64 *)").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_record_is_asked_for_once() {
+    let script = perf_program(
+        "struct Seen { at: u64, cpu: u32 }\nvar ring: ringbuf<Seen>(4096)",
+        "var seen = ring.reserve()\nif (seen == null) { return 1 }\nseen->at = time_ns()\nseen->cpu = cpu()\n\
+         ring.submit(seen)\nreturn 0",
+    );
+    let object = object(&script);
+    assert_eq!(object.mir().matches("is_null").count(), 1, "{}", object.mir());
+    assert!(!object.mir().contains("bpf_ringbuf_discard"), "{}", object.mir());
+}
+
+#[test]
+fn turns_of_a_small_loop_follow_each_other_while_the_verifier_can_walk_all_ways() {
+    let loop_of = |body: &str| {
+        let body = format!("var n: u32 = 0\nfor (i in 0..12) {{ {body} }}\nreturn n as i32");
+        object(&perf_program("var limit: u64 = 8", &body))
+    };
+    let small = loop_of("if (ctx->addr > limit + i) { n += i }");
+    assert!(!small.mir().contains("bpf_iter_num_next"), "{}", small.mir());
+    let many_ways = loop_of("if (ctx->addr > limit + i) { n += i }\nif (ctx->addr > n) { n *= 3 }");
+    assert!(many_ways.mir().contains("bpf_iter_num_next"), "{}", many_ways.mir());
+}
+
+#[test]
+fn the_same_script_gives_the_same_bytes() {
+    let script = include_str!("../../cases/kernel/maps.ks");
+    assert_eq!(object(script).elf(), object(script).elf());
+}
+
+#[test]
+fn frames_that_do_not_fit_use_scratch_memory_and_others_do_not() {
+    let helper =
+        "@helper\nfn deep(n: u32) -> u32 {\nvar a: u8[400] = [0]\na[n] = 1\nreturn a[n] + a[n / 2]\n}";
+    let large = perf_program(
+        helper,
+        "var b: u8[400] = [0]\nb[ctx->sample_period] = 2\nif (deep(b[3]) + deep(b[ctx->addr]) > 1) { return 1 }\nreturn 0",
+    );
+    assert!(object(&large).mir().contains("scratch_map"), "{}", object(&large).mir());
+    let small = perf_program(
+        "",
+        "var b: u8[400] = [0]\nb[ctx->sample_period] = 2\nif (b[ctx->addr] == 2) { return 1 }\nreturn 0",
+    );
+    assert!(!object(&small).mir().contains("scratch_map"), "{}", object(&small).mir());
+}
+
+#[test]
+fn bodies_of_large_loops_and_large_helpers_are_functions_whatever_they_use() {
+    let cases: [(&str, &[&str]); 3] = [
+        (
+            include_str!("../../cases/kernel/contexts_of_programs.ks"),
+            &["connect_loop", "connect_loop", "connect", "drop"],
+        ),
+        (
+            include_str!("../../cases/kernel/memory_of_helpers_in_large_loop.ks"),
+            &["watch_loop", "watch_loop", "watch"],
+        ),
+        (
+            include_str!("../../cases/kernel/six_arguments_in_large_loop.ks"),
+            &["pick_apart", "watch_loop", "watch_loop", "watch"],
+        ),
+    ];
+    for (script, functions) in cases {
+        let object = object(script);
+        let headers = object.mir().lines().filter(|line| line.ends_with('{'));
+        let names = headers.filter_map(|line| line.split(' ').nth(1));
+        assert!(names.eq(functions.iter().copied()), "{}", object.mir());
+    }
+}
+
+#[test]
+fn root_the_kernel_shows_the_scripts_lines_and_types() {
+    let script = "var hits: u64 = 0
+struct Range { low: u32, high: u32 }
+var limit: u32 = 3
+
+@helper
+fn inside(range: Range, n: u32) -> bool {
+    for (i in 0..limit) {
+        hits += range.low
+    }
+    return n >= range.low && n < range.high
+}
+
+@perf_event
+fn watch(event: *bpf_perf_event_data) -> i32 {
+    var range = Range { low: 3, high: 9 }
+    hits += 1
+    if (inside(range, limit) || inside(range, 7)) {
+        return 1
+    }
+    return 0
+}
+";
+    let dump = Loaded::load(object(script).elf()).translated("watch");
+    let shown = [
+        "i32 watch(void * event)",
+        "bool inside(void * __status, struct Range * range, u32 n)",
+        "hits += 1 [file:case.ks line_num:16 line_col:5]",
+        "if (inside(range, limit) || inside(range, 7)) { [file:case.ks line_num:17 line_col:",
+        "return n >= range.low && n < range.high [file:case.ks line_num:10 line_col:",
+        "hits += range.low [file:case.ks line_num:8 line_col:9]",
+    ];
+    for line in shown {
+        assert!(dump.contains(line), "{line} in\n{dump}");
+    }
+}
+
+#[test]
+fn root_map_entries_are_what_the_script_stored() {
+    let object = object(include_str!("../../cases/kernel/maps.ks"));
+    let loaded = Loaded::load_runnable(object.elf());
+    loaded.run("watch");
+    let names: std::collections::BTreeMap<String, u64> = loaded
+        .entries("names")
+        .into_iter()
+        .map(|(key, value)| (key.to_string(), value.as_u64().expect("a number")))
+        .collect();
+    assert_eq!(names.values().copied().collect::<Vec<_>>(), [2, 3], "{names:?}");
+    let stats = loaded.entries("stats");
+    assert_eq!(stats.len(), 1, "a part of an absent entry creates nothing: {stats:?}");
+    assert_eq!(stats[0].1["kind"], 3);
+}

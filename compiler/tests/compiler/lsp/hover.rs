@@ -1,0 +1,109 @@
+//! What is shown of the word under the pointer.
+
+use crate::lsp::client::Client;
+
+fn hover(text: &str) -> String {
+    let mut client = Client::new();
+    let spot = client.open("a.ks", text);
+    let shown = client.at("textDocument/hover", &spot);
+    shown["contents"]["value"].as_str().unwrap_or_default().to_owned()
+}
+
+fn first_line(text: &str) -> String {
+    let shown = hover(text);
+    shown
+        .strip_prefix("```kernelscript\n")
+        .and_then(|rest| rest.split("\n```").next())
+        .unwrap_or(&shown)
+        .to_owned()
+}
+
+#[test]
+fn names_show_their_declaration() {
+    assert_eq!(
+        first_line(
+            "/// Adds.\n@helper\nfn add(a: u32, b: u32) -> u32 { return a + b }\n@helper\nfn two() -> u32 { return a<|>dd(1, 1) }\n"
+        ),
+        "@helper fn add(a: u32, b: u32) -> u32"
+    );
+    assert_eq!(
+        first_line("var seen : hash<u32, u64>(16)\nfn main() -> i32 { se<|>en[1] = 2\nreturn 0 }\n"),
+        "var seen: hash<u32, u64>(16)"
+    );
+    assert_eq!(first_line("struct S { a: u8[4] }\nfn f(s: S) { print(s.<|>a[0]) }\n"), "a: u8[4]");
+    assert_eq!(first_line("fn f() { var n = 5\nprint(n<|>) }\n"), "var n: u32");
+    assert!(hover("/// How many.\nvar n : u64 = 0\nfn f() { n<|> += 1 }\n").contains("How many."));
+}
+
+#[test]
+fn types_show_what_they_hold() {
+    let shown = first_line("struct Pair { left: u32, right: *u8 }\nfn f(p: Pa<|>ir) { }\n");
+    assert_eq!(shown, "struct Pair {\n    left: u32,\n    right: *u8,\n}");
+    let shown = hover("fn f(r: perf_<|>read) { }\n");
+    assert!(shown.contains("values: i64[16]"), "{shown}");
+}
+
+#[test]
+fn builtins_events_attributes_and_map_kinds_are_explained() {
+    let shown = hover("fn main() -> i32 { sle<|>ep(5)\nreturn 0 }\n");
+    assert!(shown.contains("sleep(ms: u32) -> u32") && shown.contains("milliseconds"), "{shown}");
+    let shown = hover("fn f() { var o = perf_options { event: cache_mis<|>ses } }\n");
+    assert!(shown.contains("`cache-misses`") && shown.contains("PERF_COUNT_HW_CACHE_MISSES"), "{shown}");
+    let shown = hover("@xd<|>p\nfn f(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\n");
+    assert!(shown.contains("(ctx: *xdp_md) -> xdp_action"), "{shown}");
+    let shown = hover("var m : lru_h<|>ash<u32, u64>(4)\n");
+    assert!(shown.contains("lru_hash<K, V>(N)"), "{shown}");
+    let shown = hover("@flags(no_pre<|>alloc) var m : hash<u32, u64>(4)\n");
+    assert!(shown.contains("allocated when they are made"), "{shown}");
+    let shown = hover("fn f() { de<|>fer print(1) }\n");
+    assert!(shown.contains("when the function is left"), "{shown}");
+}
+
+#[test]
+fn a_function_that_is_not_finished_is_still_known() {
+    assert_eq!(
+        first_line("fn f(limit: u32) {\n    var twice = limit\n    if (twi<|>ce > \n"),
+        "var twice: u32"
+    );
+}
+
+#[test]
+fn nothing_is_shown_of_blanks_and_comments() {
+    assert_eq!(hover("fn f() { <|>  }\n"), "");
+    assert_eq!(hover("// fn pri<|>nt\nfn f() { }\n"), "");
+}
+
+#[test]
+fn an_error_brings_the_rule_behind_it() {
+    let mut client = Client::new();
+    let spot = client.open(
+        "a.ks",
+        "fn main() -> i32 {\n    var a = attach(perf_options { event: page_f<|>ault })\n    return 0\n}\n",
+    );
+    let version = client.version();
+    client.diagnostics(&spot.uri, version);
+    let shown = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
+    assert!(shown.contains("**KS0417**") && shown.contains("`ks-host events`"), "{shown}");
+}
+
+#[test]
+fn the_compilers_own_headers_are_known_and_are_no_files() {
+    let mut client = Client::new();
+    let head = "include \"xdp_kfuncs.kh\"\n";
+    let body = "@xdp\nfn f(ctx: *xdp_md) -> xdp_action {\n    bpf_xdp_metadata_rx_ha<|>sh(ctx, null, null)\n    return XDP_PASS\n}\n";
+    let spot = client.open("a.ks", &format!("{head}{body}"));
+    let shown = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
+    assert!(shown.contains("extern bpf_xdp_metadata_rx_hash"), "{shown}");
+    assert!(client.at("textDocument/definition", &spot).is_null());
+}
+
+#[test]
+fn what_only_the_checker_knows_is_shown_after_a_check() {
+    let mut client = Client::new();
+    let text = "fn main() -> i32 {\n    var big = match (1) { 1: { 5000000000 }, default: { 1 } }\n    print(\"%u\", bi<|>g)\n    return 0\n}\n";
+    let spot = client.open("a.ks", text);
+    let version = client.version();
+    client.diagnostics(&spot.uri, version);
+    let shown = client.at("textDocument/hover", &spot)["contents"]["value"].to_string();
+    assert!(shown.contains("var big: u64"), "{shown}");
+}

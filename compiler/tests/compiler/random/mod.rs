@@ -1,0 +1,143 @@
+//! Random well-typed scripts: what passes the checker must compile, and the running kernel's verifier must accept it.
+//!
+//! A seed gives one script and one of the instruction sets v1 to v4. `cargo test` tries a few fixed seeds; a large run, with
+//! new ones, is `make random-scripts SCRIPTS=20000`. `SEED=7` starts at that seed, so that `SCRIPTS=1` with it repeats one
+//! script. A script that fails is made smaller as long as it fails in the same way, and written to `tests/cases/kernel/` as a
+//! case to keep. One at which the kernel itself fails ends the run as it is.
+//! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
+//! refused for it; `tests/tests/emulated/random_kernels.rs` loads such scripts there.
+//!
+//! What scripts are made of are the productions in `ks_compiler_testing::script`, and a program of `bits`.
+
+mod kernel;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
+use ks_compiler_testing::bits;
+use ks_compiler_testing::bpffs::BpfFs;
+use ks_compiler_testing::random::{self, Compiled, Failure};
+use ks_compiler_testing::script::tree::Node;
+use ks_compiler_testing::shrink;
+use ks_wit::section::Arch;
+
+/// Scripts of a plain test run: their seeds never change, so that a change of the compiler alone can make it fail.
+const FIXED: u64 = 150;
+/// After so many failures a run ends.
+const MAX_FAILURES: usize = 10;
+
+#[test]
+fn root_random_scripts_load() {
+    let seeds = seeds();
+    let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<String, usize>::new()));
+    let failures = Mutex::new(Vec::new());
+    let progress = Mutex::new(Instant::now());
+    let fs = BpfFs::mount();
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let name = format!("random{thread}");
+            let (fs, seeds, next, refused) = (&fs, &seeds, &next, &refused);
+            let (failures, progress) = (&failures, &progress);
+            scope.spawn(move || {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let script = bits::script(*seed);
+                    let machine = machine(*seed);
+                    if std::env::var_os("KS_RANDOM_PRINT").is_some() {
+                        println!("{}", script.text());
+                    }
+                    match attempt(fs, &name, &script, machine) {
+                        Ok(None) => {}
+                        Ok(Some(code)) => {
+                            *refused.lock().expect("no thread panics").entry(code).or_insert(0) += 1;
+                        }
+                        Err(failure) => {
+                            let script = match failure.kind == kernel::DEADLY {
+                                true => {
+                                    next.store(seeds.len(), Ordering::Relaxed);
+                                    script
+                                }
+                                false => shrunk(fs, &name, script, machine, &failure.kind),
+                            };
+                            let kept = keep(*seed, script, &failure);
+                            let mut failures = failures.lock().expect("no thread panics");
+                            failures.push(format!(
+                                "seed {seed}, --cpu {:?}: {} ({})",
+                                machine.cpu,
+                                failure.kind,
+                                kept.display()
+                            ));
+                            println!("{}", failures.last().expect("just added"));
+                            if failures.len() >= MAX_FAILURES {
+                                return;
+                            }
+                        }
+                    }
+                    let mut last = progress.lock().expect("no thread panics");
+                    if last.elapsed() > Duration::from_secs(10) {
+                        *last = Instant::now();
+                        println!(
+                            "{} of {} scripts",
+                            next.load(Ordering::Relaxed).min(seeds.len()),
+                            seeds.len()
+                        );
+                    }
+                }
+            });
+        }
+    });
+    let refused = refused.into_inner().expect("no thread panics");
+    println!("{} scripts, refused for the target: {refused:?}", seeds.len());
+    let failures = failures.into_inner().expect("no thread panics");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The seeds of this run.
+fn seeds() -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let now =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the clock runs").as_micros() as u64;
+    let start = number("KS_RANDOM_SEED").unwrap_or(now);
+    let seeds: Vec<u64> = match number("KS_RANDOM_SCRIPTS") {
+        Some(count) => (start..start + count).collect(),
+        None => (0..FIXED).collect(),
+    };
+    println!("seeds from {start}");
+    seeds
+}
+
+/// What the script of a seed is compiled for: one of the instruction sets that the target has.
+fn machine(seed: u64) -> Machine {
+    let target = std::env::var("KS_RANDOM_TARGET").ok();
+    let kernel: Option<KernelVersion> = target.map(|text| text.parse().expect("a version of the kernel"));
+    let mut levels = vec![Cpu::V3, Cpu::V4, Cpu::V1, Cpu::V2];
+    levels.retain(|cpu| kernel.is_none_or(|kernel| cpu.since() <= kernel));
+    Machine { kernel, cpu: levels[(seed % levels.len() as u64) as usize], ..Arch::X86_64.into() }
+}
+
+/// The code with which a script is refused for the target, if it is; else it loads.
+fn attempt(fs: &BpfFs, name: &str, script: &Node, machine: Machine) -> Result<Option<String>, Failure> {
+    match random::compile(&script.text(), machine)? {
+        Compiled::Object(object) => kernel::load(fs, name, &object).map(|()| None),
+        Compiled::Refused(code) => Ok(Some(code)),
+    }
+}
+
+fn shrunk(fs: &BpfFs, name: &str, script: Node, machine: Machine, kind: &str) -> Node {
+    shrink::shrink(script, |candidate| {
+        attempt(fs, name, candidate, machine).is_err_and(|failure| failure.kind == kind)
+    })
+}
+
+/// Writes the case of a failure.
+fn keep(seed: u64, script: Node, failure: &Failure) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernel");
+    let path = folder.join(format!("random_{seed}.ks"));
+    std::fs::write(&path, format!("// load only\n{}", script.text())).expect("the cases are writable");
+    println!("{}\n{}", failure.text, script.text());
+    path
+}

@@ -1,0 +1,184 @@
+//! Plugins for tests: components made from core modules in text form, and the smallest BPF objects.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ks_host::plugin::{Outcome, Plugin};
+use ks_host::policy::Policy;
+use ks_host::{Host, RunOptions};
+use wit_component::{ComponentEncoder, StringEncoding};
+
+pub mod elf;
+
+/// What every guest has: memory, a bump allocator, and a place for results. `{imports}` and `{body}` are filled in.
+///
+/// Results are written at 1024; the heap starts at 4096.
+const GUEST: &str = r#"(module
+  {imports}
+  (memory (export "memory") 2)
+  (global $heap (mut i32) (i32.const 4096))
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))
+  {body})"#;
+
+/// Imports by short names; the text form of the contract's canonical ABI.
+pub const IMPORTS: &str = r#"
+  (import "kernelscript:host/console@0.1.0" "print" (func $print (param i32 i32 i32 i32)))
+  (import "kernelscript:host/console@0.1.0" "warn" (func $warn (param i32 i32)))
+  (import "kernelscript:host/console@0.1.0" "warn-once" (func $warn_once (param i64 i32 i32)))
+  (import "kernelscript:host/console@0.1.0" "abort" (func $abort (param i32 i32)))
+  (import "kernelscript:host/args@0.1.0" "exit" (func $exit (param i32)))
+  (import "kernelscript:host/clock@0.1.0" "sleep" (func $sleep (param i64 i32)))
+  (import "kernelscript:host/clock@0.1.0" "stopping" (func $stopping (result i32)))
+  (import "kernelscript:host/bpf@0.1.0" "[static]program.load" (func $load (param i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.1.0" "[method]program.attach" (func $attach (param i32 i32 i32 i32 i32)))
+  (import "kernelscript:host/bpf@0.1.0" "[method]program.detach-all" (func $detach_all (param i32)))
+  (import "kernelscript:host/globals@0.1.0" "[static]variable.open" (func $variable (param i32 i32 i32)))
+  (import "kernelscript:host/globals@0.1.0" "[method]variable.get" (func $get (param i32) (result i64)))
+  (import "kernelscript:host/globals@0.1.0" "[method]variable.set" (func $set (param i32 i64 i32)))
+  (import "kernelscript:host/perf@0.1.0" "[static]event.named" (func $event (param i32 i32 i32)))
+  (import "kernelscript:host/perf@0.1.0" "[constructor]options" (func $options (result i32)))
+  (import "kernelscript:host/perf@0.1.0" "[method]options.set-pid" (func $set_pid (param i32 i32)))
+  (import "kernelscript:host/perf@0.1.0" "[method]options.set-cpu" (func $set_cpu (param i32 i32)))
+  (import "kernelscript:host/perf@0.1.0" "[method]options.set-period" (func $set_period (param i32 i64)))
+  (import "kernelscript:host/perf@0.1.0" "[method]options.set-exclude-kernel" (func $set_exclude_kernel (param i32 i32)))
+  (import "kernelscript:host/perf@0.1.0" "open" (func $open (param i32 i32 i32 i32 i32 i32 i32)))
+  (import "kernelscript:host/perf@0.1.0" "[method]attachment.read" (func $read (param i32 i32)))
+  (import "kernelscript:host/perf@0.1.0" "[resource-drop]attachment" (func $drop_attachment (param i32)))
+"#;
+
+/// Functions for guests that open an event of their own thread.
+pub const OWN_EVENT: &str = r#"
+  (data (i32.const 512) "page-faults")
+  ;; The handle of a result<own, error> at 1024; ends with its message if it is an error.
+  (func $ok (result i32)
+    (if (i32.load8_u (i32.const 1024))
+      (then (call $abort (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))))
+    (i32.load (i32.const 1028)))
+  ;; Page faults of this thread on any CPU, with this program if the first number is 1.
+  (func $own_page_faults (param $has i32) (param $program i32) (result i32)
+    (local $event i32) (local $options i32)
+    (call $event (i32.const 512) (i32.const 11) (i32.const 1024))
+    (local.set $event (call $ok))
+    (local.set $options (call $options))
+    (call $set_pid (local.get $options) (i32.const 0))
+    (call $set_cpu (local.get $options) (i32.const -1))
+    (call $set_period (local.get $options) (i64.const 1))
+    ;; What every user may count.
+    (call $set_exclude_kernel (local.get $options) (i32.const 1))
+    (call $open (local.get $event) (local.get $options) (i32.const 0) (i32.const 0)
+      (local.get $has) (local.get $program) (i32.const 1024))
+    (call $ok))
+  ;; Touches 64 fresh pages of memory.
+  (func $fault
+    (local $page i32)
+    (local.set $page (i32.mul (memory.grow (i32.const 4)) (i32.const 65536)))
+    (loop $next
+      (i32.store (local.get $page) (i32.const 1))
+      (local.set $page (i32.add (local.get $page) (i32.const 4096)))
+      (br_if $next (i32.lt_u (local.get $page) (i32.mul (memory.size) (i32.const 65536))))))
+"#;
+
+/// A component for world `plugin` from the text of a guest's functions; `run` must be among them.
+pub fn component(body: &str) -> Vec<u8> {
+    let text = GUEST.replace("{imports}", IMPORTS).replace("{body}", body);
+    let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
+    let mut resolve = wit_parser::Resolve::default();
+    let mut files = wit_parser::SourceMap::new();
+    for (name, text) in ks_wit::WIT_FILES {
+        files.push_str(name, *text);
+    }
+    let files = files.parse().map_err(|(_, error)| error).expect("the contract parses");
+    let package = resolve.push_group(files).expect("the contract resolves");
+    let world = resolve.select_world(&[package], Some("plugin")).expect("the world is there");
+    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
+        .expect("the module takes the metadata");
+    ComponentEncoder::default()
+        .module(&module)
+        .and_then(|encoder| encoder.validate(true).encode())
+        .unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+/// A component and a BPF object in one plugin file.
+pub fn with_object(component: Vec<u8>, elf: Vec<u8>) -> Vec<u8> {
+    use ks_wit::section::{self, Arch, BpfRecord};
+    let record = BpfRecord { name: "test".into(), arch: Arch::Any, elf };
+    let mut data = Vec::new();
+    section::push_record(&mut data, &record.to_bytes());
+    with_section(component, section::BPF, &data)
+}
+
+/// Appends a custom section to a component.
+pub fn with_section(mut component: Vec<u8>, name: &str, data: &[u8]) -> Vec<u8> {
+    let mut body = vec![u8::try_from(name.len()).expect("short name")];
+    body.extend_from_slice(name.as_bytes());
+    body.extend_from_slice(data);
+    component.push(0);
+    let mut len = body.len();
+    while len >= 0x80 {
+        component.push((len & 0x7f) as u8 | 0x80);
+        len >>= 7;
+    }
+    component.push(len as u8);
+    component.extend_from_slice(&body);
+    component
+}
+
+/// What a run gave.
+pub struct Ran {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs a plugin with captured output; `change` may change how.
+pub fn run_with(file: Vec<u8>, change: impl FnOnce(&mut RunOptions)) -> Ran {
+    let plugin = Plugin::from_bytes(file).expect("a plugin");
+    let prepared = Host::new().expect("an engine").prepare(&plugin).unwrap_or_else(|error| panic!("{error}"));
+    let (stdout, stderr) = (Capture::default(), Capture::default());
+    let mut options = RunOptions {
+        stdout: Box::new(stdout.clone()),
+        stderr: Box::new(stderr.clone()),
+        policy: Policy::everything(),
+        // No test depends on it; it only ends one that hangs.
+        timeout: Some(Duration::from_secs(60)),
+        ..RunOptions::new("test.wasm")
+    };
+    change(&mut options);
+    let outcome = prepared.run(options);
+    Ran { outcome, stdout: stdout.text(), stderr: stderr.text() }
+}
+
+/// Runs the guest of these functions.
+pub fn run(body: &str) -> Ran {
+    run_with(component(body), |_| {})
+}
+
+/// A sink that keeps what is written.
+#[derive(Clone, Default)]
+pub struct Capture(Arc<Mutex<Vec<u8>>>);
+
+impl Capture {
+    /// All that was written so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
+    }
+}
+
+impl Write for Capture {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

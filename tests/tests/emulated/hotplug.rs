@@ -1,0 +1,194 @@
+//! CPUs that are taken away and brought back while plugins count on all of them, in an emulated machine with two.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Notice, Options};
+use ks_tests::emulated::{Kernel, Machine, inside};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, getppid};
+
+#[test]
+fn kernel_6_12() {
+    Machine::new(Kernel::V6_12).run_tests(module_path!(), &["guest_"]);
+}
+
+fn set_online(online: bool) {
+    let value = if online { "1" } else { "0" };
+    std::fs::write("/sys/devices/system/cpu/cpu1/online", value).expect("this CPU can be taken away");
+}
+
+/// Calls that are counted, on one CPU. Afterwards this thread may run anywhere.
+fn ask(cpu: usize, times: u32) {
+    let pin = |cpus: &[usize]| {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu).expect("the number of a CPU"));
+        sched_setaffinity(Pid::from_raw(0), &set).expect("the CPU is online");
+    };
+    pin(&[cpu]);
+    for _ in 0..times {
+        getppid();
+    }
+    pin(&[0, 1]);
+}
+
+fn calls() -> Event {
+    Catalog::default().tracepoint("syscalls/sys_enter_getppid").expect("the kernel has it")
+}
+
+/// Every task, or the own thread, on every CPU.
+fn everywhere(pid: i32) -> Options {
+    Options { pid, every_cpu: true, ..Options::default() }
+}
+
+fn raw(attachments: &mut Attachments, id: AttachmentId) -> u64 {
+    attachments.read(id).unwrap_or_else(|error| panic!("{error}")).raw
+}
+
+/// What was told, as the CPUs it is about: below 0 those that went.
+fn told(attachments: &mut Attachments) -> Vec<i32> {
+    let cpu = |notice: Notice| match notice {
+        Notice::CpuGone { cpu, .. } => -cpu,
+        Notice::CpuCame { cpu, .. } => cpu,
+        other => panic!("{other}"),
+    };
+    attachments.take_notices().into_iter().map(cpu).collect()
+}
+
+#[test]
+fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
+    if inside().is_none() {
+        return;
+    }
+    for pid in [-1, 0] {
+        let mut attachments = Attachments::new();
+        let leader = attachments.open(&calls(), &everywhere(pid), None, None).unwrap();
+        let clock = Event::named("page_faults").unwrap();
+        let member = attachments.open(&clock, &everywhere(pid), Some(leader), None).unwrap();
+        let stopped = attachments.open(&calls(), &everywhere(pid), Some(leader), None).unwrap();
+        attachments.disable(stopped).unwrap();
+        ask(1, 10);
+        ask(0, 5);
+        assert_eq!(raw(&mut attachments, leader), 15);
+        let faults = raw(&mut attachments, member);
+        assert!(told(&mut attachments).is_empty());
+
+        set_online(false);
+        assert_eq!(raw(&mut attachments, leader), 15, "what was counted there stays");
+        assert_eq!(told(&mut attachments), [-1]);
+        assert!(raw(&mut attachments, member) >= faults);
+        ask(0, 3);
+        assert_eq!(raw(&mut attachments, leader), 18);
+        assert!(attachments.snapshot_cpu(leader, 1).is_err());
+
+        set_online(true);
+        ask(1, 100);
+        assert_eq!(raw(&mut attachments, leader), 18, "what happened before the kernel was asked is the gap");
+        assert_eq!(told(&mut attachments), [1], "which is told with the reading");
+        ask(1, 4);
+        ask(0, 2);
+        let snapshot = attachments.snapshot(member).unwrap();
+        assert_eq!((snapshot.entries[0].raw, snapshot.own, snapshot.entries.len()), (24, 1, 3));
+        assert_eq!(attachments.snapshot_cpu(leader, 1).unwrap().entries[0].raw, 4);
+        assert_eq!(raw(&mut attachments, stopped), 0, "what was stopped stays so on a CPU that comes");
+        attachments.reset(leader).unwrap();
+        ask(1, 7);
+        assert_eq!(raw(&mut attachments, leader), 7, "a reset forgets what had gone, too");
+    }
+}
+
+/// Between two readings a CPU may go and come back: the kernel has ended what was counted there, and says so nowhere.
+#[test]
+fn guest_a_cpu_that_was_away_between_two_readings_counts_on() {
+    if inside().is_none() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let id = attachments.open(&calls(), &everywhere(-1), None, None).unwrap();
+    ask(1, 10);
+    assert_eq!(raw(&mut attachments, id), 10);
+    for times in 1..4 {
+        set_online(false);
+        set_online(true);
+        assert_eq!(raw(&mut attachments, id), 10 * times);
+        assert_eq!(told(&mut attachments), [-1, 1]);
+        ask(1, 10);
+    }
+    assert_eq!(raw(&mut attachments, id), 40);
+    assert!(told(&mut attachments).is_empty());
+}
+
+/// A CPU goes and comes as fast as the kernel lets it, while everything is read, joined, stopped and started.
+#[test]
+fn guest_readings_never_go_back() {
+    if inside().is_none() {
+        return;
+    }
+    const TURNS: u32 = 25;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 0..TURNS {
+                set_online(false);
+                // Sometimes it is back at once, sometimes it stays away for a while.
+                std::thread::sleep(Duration::from_millis(u64::from(turn % 4) * 3));
+                set_online(true);
+                std::thread::sleep(Duration::from_millis(u64::from(turn % 3) * 4));
+            }
+            over.store(true, Ordering::Release);
+        });
+        let mut attachments = Attachments::new();
+        let mut open = |event: &str, pid, leader| {
+            let event = Catalog::default().named(event).unwrap_or_else(|error| panic!("{error}"));
+            let opened = attachments.open(&event, &everywhere(pid), leader, None);
+            opened.unwrap_or_else(|error| panic!("{error}"))
+        };
+        let alone = open("cpu-clock", -1, None);
+        let leader = open("cpu-clock", -1, None);
+        let member = open("syscalls:sys_enter_getppid", -1, Some(leader));
+        let of_task = open("task-clock", 0, None);
+        let of_task_too = open("page-faults", 0, Some(of_task));
+        let all = [alone, leader, member, of_task, of_task_too];
+        let mut last = [0; 5];
+        let (mut rounds, mut changing) = (0, 0);
+        while !over.load(Ordering::Acquire) {
+            for (id, last) in all.iter().zip(&mut last) {
+                let reading = attachments.read(*id).unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+                let snapshot =
+                    attachments.snapshot(*id).unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+                let own = snapshot.entries[snapshot.own].raw;
+                assert!(*last <= reading.raw && reading.raw <= own, "{last} {} {own}", reading.raw);
+                *last = own;
+                getppid();
+            }
+            // What changes groups is tried meanwhile, too, on one of its own.
+            let opened = attachments.open(&calls(), &everywhere(-1), None, None);
+            let fresh = opened.unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+            let cpu_clock = Event::named("cpu-clock").unwrap();
+            let joined = attachments.open(&cpu_clock, &everywhere(-1), Some(fresh), None);
+            let joined = joined.unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+            for done in [
+                attachments.reset(fresh),
+                attachments.disable(joined),
+                attachments.enable(joined),
+                attachments.disable(fresh),
+                attachments.enable(fresh),
+            ] {
+                done.unwrap_or_else(|error| panic!("after {rounds}: {error}"));
+            }
+            attachments.detach(fresh);
+            changing += attachments.take_notices().len();
+            rounds += 1;
+        }
+        assert!(rounds > 10 && changing > 10, "{rounds} {changing}");
+        // In the end both CPUs are counted.
+        for id in all {
+            attachments.read(id).unwrap_or_else(|error| panic!("{error}"));
+        }
+        let before = attachments.read(member).unwrap().raw;
+        ask(1, 1000);
+        ask(0, 1000);
+        assert_eq!(attachments.read(member).unwrap().raw, before + 2000);
+        assert_eq!(attachments.live().iter().map(|live| live.places).collect::<Vec<_>>(), [2; 5]);
+    });
+}

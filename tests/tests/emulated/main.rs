@@ -1,0 +1,21 @@
+//! Tests that also run in emulated machines with other kernels, or only there; see [`ks_tests::emulated`]. They need root.
+
+mod called_loops;
+mod checking;
+mod clsact;
+mod counters;
+mod externs;
+mod far_reads;
+mod hotplug;
+mod killed;
+mod modules;
+mod pointers;
+mod policy_cost;
+mod random_kernels;
+mod registering;
+mod sdk_cost;
+mod storage;
+mod test_bed;
+mod timers;
+mod trace;
+mod walked_maps;

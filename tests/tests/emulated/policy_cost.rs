@@ -1,0 +1,96 @@
+//! What a policy costs the read path: instructions of one read, counted on the emulated arm64 machine, whose PMU
+//! counts them exactly.
+//!
+//! The host is built for that machine first, which takes minutes, so only `make policy-cost` runs this.
+
+use std::fmt;
+use std::process::Command;
+use std::time::Duration;
+
+use ks_tests::emulated::{Kernel, Machine};
+use ks_tests::{Folder, compile, finish_within, repository};
+
+/// Reads in the first loop; the second makes twice as many.
+const READS: u32 = 20_000;
+
+/// Prints whether a policy denied it the events of a CPU, and what its thread executed before, between and after two
+/// loops of reads, in user code and with the kernel. READS and TWICE are filled in.
+const SCRIPT: &str = include_str!("scripts/policy_cost.ks");
+
+/// Denies what the script asks for and does not need.
+const SOME: &str = r#"[allow]
+import = ["*"]
+event = ["hardware", "software"]
+scope = ["own"]
+"#;
+
+/// Instructions of one read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Cost {
+    /// In user code.
+    user: f64,
+    /// With the kernel's.
+    all: f64,
+}
+
+impl Cost {
+    /// From what the script printed: what the second loop took more than the first.
+    fn of(words: &[&str]) -> Cost {
+        let [_, once_user, twice_user, once_all, twice_all] = words else { panic!("{words:?}") };
+        let number = |word: &str| word.parse::<f64>().expect("a number");
+        let one = |once, twice| (number(twice) - number(once)) / f64::from(READS);
+        Cost { user: one(once_user, twice_user), all: one(once_all, twice_all) }
+    }
+
+    /// How much more than another, in parts of it.
+    fn above(self, other: Cost) -> Cost {
+        Cost { user: self.user / other.user - 1.0, all: self.all / other.all - 1.0 }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:+.3} % in user code, {:+.3} % with the kernel", 100.0 * self.user, 100.0 * self.all)
+    }
+}
+
+#[test]
+fn arm64_kernel_6_12_denying_costs_a_read_nothing() {
+    if std::env::var_os("KS_POLICY_COST").is_none() {
+        eprintln!("not run here: the host must be built for arm64, which takes minutes: `make policy-cost`");
+        return;
+    }
+    let built = finish_within(
+        Command::new(repository().join("scripts/arm64-build")).arg("ks-host"),
+        Duration::from_secs(3600),
+    );
+    assert_eq!(built.code, 0, "the host cannot be built for arm64: {}", built.stderr);
+    let folder = Folder::new();
+    let script = SCRIPT.replace("READS", &READS.to_string()).replace("TWICE", &(2 * READS).to_string());
+    let plugin = folder.write("reads.wasm", compile("reads", &script).plugin);
+    let some = folder.write("some.toml", SOME);
+    let rows = [
+        ("all", "--allow all"),
+        ("none", ""),
+        ("some", "--policy /some.toml"),
+        ("unconfined", "--unconfined --allow all"),
+    ];
+    let runs = rows.map(|(name, options)| format!("echo {name} $(/ks-host {options} /reads.wasm)"));
+    let machine = Machine::new(Kernel::V6_12Arm64)
+        .file_as(built.stdout.trim(), "/ks-host")
+        .file_as(plugin, "/reads.wasm")
+        .file_as(some, "/some.toml")
+        .seconds(300);
+    let outcome = machine.run(&["sh", "-c", &runs.join("; ")]);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let [all, none, some, unconfined] = rows.map(|(name, _)| Cost::of(&outcome.row(name)[1..]));
+    assert_eq!(outcome.row("some")[1], "1", "the policy denies something: {outcome:#?}");
+    assert_eq!((outcome.row("all")[1], outcome.row("none")[1]), ("0", "0"), "{outcome:#?}");
+    println!("a read with everything allowed: {:.1} instructions, with the kernel {:.1}", all.user, all.all);
+    println!("a policy that denies something: {}", some.above(all));
+    println!("no policy but that of a start by hand: {}", none.above(all));
+    println!("confinement of the thread: {}", all.above(unconfined));
+    for cost in [some.above(all), none.above(all)] {
+        assert!(cost.user.abs() < 0.01 && cost.all.abs() < 0.01, "{cost}");
+    }
+}

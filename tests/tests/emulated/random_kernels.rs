@@ -1,0 +1,149 @@
+//! Random scripts for kernels that this machine does not run: each is compiled for the kernel (`--target-kernel`) and must
+//! pass its verifier, on an emulated machine.
+//!
+//! The scripts are those of `compiler/tests/compiler/random`, and the cases that the tests of the kernel back end keep. A large run is
+//! `make random-kernels SCRIPTS=500`; `SEED=7` starts at that seed.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use ks_compiler::kernel::Machine as Compiled;
+use ks_compiler_testing::{bits, random};
+use ks_tests::Folder;
+use ks_tests::emulated::{Kernel, Machine, inside};
+use ks_wit::section::Arch;
+
+/// Scripts of a plain test run: their seeds never change.
+const FIXED: u64 = 40;
+/// Where the objects are in the emulated machine.
+const OBJECTS: &str = "/objects";
+/// The code of scripts that are refused because the kernel is too old; others no kernel runs.
+const OF_KERNEL: &str = "KS1005";
+/// Most of the scripts that the compiler may refuse for a kernel, in percent.
+const MOST_REFUSED: usize = 5;
+
+#[test]
+fn kernel_6_1() {
+    scripts_load(Kernel::V6_1);
+}
+
+#[test]
+fn kernel_6_12() {
+    scripts_load(Kernel::V6_12);
+}
+
+fn scripts_load(kernel: Kernel) {
+    if inside().is_some() {
+        return;
+    }
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let start = number("KS_RANDOM_SEED").unwrap_or(0);
+    let count = number("KS_RANDOM_SCRIPTS").unwrap_or(FIXED);
+    let folder = Folder::new();
+    let refused = compile(kernel, start..start + count, &folder);
+    let cases = compile_cases(kernel, &folder);
+    let began = Instant::now();
+    let (_, module) = module_path!().split_once("::").expect("a module of a test binary");
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let words = ["--exact", &format!("{module}::guest_objects_load"), "--nocapture"].map(OsString::from);
+    let command: Vec<_> = std::iter::once(test.into_os_string()).chain(words).collect();
+    let machine = Machine::new(kernel).file_as(folder.path(""), OBJECTS).seconds(120 + count);
+    let outcome = machine.run(&command);
+    let version = kernel.version();
+    let loaded = count as usize - refused.len();
+    println!(
+        "kernel {version}: {loaded} scripts from seed {start} and {cases} cases loaded in {:.0?}, {} scripts refused for \
+         it: seeds {refused:?}",
+        began.elapsed(),
+        refused.len()
+    );
+    let passed = outcome.code == 0 && outcome.stdout.contains(&format!("{} objects load", loaded + cases));
+    assert!(passed, "in kernel {version}:\n{}{}", outcome.stdout, outcome.stderr);
+    let for_kernel = refused.iter().filter(|(_, code)| code == OF_KERNEL).count();
+    assert!(for_kernel * 100 <= count as usize * MOST_REFUSED, "kernel {version}: {refused:?} are refused");
+}
+
+/// Writes the objects, named by their seeds. Gives the seeds that the compiler refuses for the kernel, with the codes.
+fn compile(kernel: Kernel, seeds: std::ops::Range<u64>, folder: &Folder) -> Vec<(u64, String)> {
+    let code = |seed: u64| refusal(kernel, &seed.to_string(), &bits::script(seed).text(), folder);
+    seeds.filter_map(|seed| Some((seed, code(seed)?))).collect()
+}
+
+/// Writes the objects of the kept cases, named by them. Gives how many there are.
+fn compile_cases(kernel: Kernel, folder: &Folder) -> usize {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compiler/tests/cases/kernel");
+    let paths =
+        std::fs::read_dir(cases).expect("the cases are there").map(|entry| entry.expect("readable").path());
+    let write = |path: &PathBuf| {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let script = std::fs::read_to_string(path).expect("a case is readable");
+        refusal(kernel, &name, &script, folder).is_none()
+    };
+    paths.filter(write).count()
+}
+
+/// The code with which the compiler refuses a script for the kernel; there is an object, which is written, if it does not.
+fn refusal(kernel: Kernel, name: &str, script: &str, folder: &Folder) -> Option<String> {
+    let version = kernel.version().parse().expect("a version");
+    let machine = Compiled { kernel: Some(version), ..Arch::X86_64.into() };
+    match random::compile(script, machine) {
+        Ok(random::Compiled::Object(elf)) => {
+            folder.write(&format!("{name}.o"), elf);
+            None
+        }
+        Ok(random::Compiled::Refused(code)) => Some(code),
+        Err(failure) => panic!("{name}: {}\n{}\n{script}", failure.kind, failure.text),
+    }
+}
+
+/// Inside: loads every object and lets go of it.
+#[test]
+fn guest_objects_load() {
+    if inside().is_none() {
+        return;
+    }
+    let entries = std::fs::read_dir(OBJECTS).expect("the objects are there");
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    libbpf_rs::set_print(None);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if load(path).is_err() {
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for path in &failures {
+        // Once more, alone and aloud: what the verifier says goes through libbpf's print.
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, say)));
+        let again = load(path).err().map(|error| format!("{error:#}"));
+        let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+        let last: Vec<&str> = said.lines().rev().take(LOG_LINES).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        println!("{}: {}\n{}", path.display(), again.unwrap_or_default(), last.join("\n"));
+    }
+    assert!(failures.is_empty(), "{} of {} objects do not load", failures.len(), paths.len());
+    println!("{} objects load", paths.len());
+}
+
+/// Lines of the verifier's log that are shown.
+const LOG_LINES: usize = 40;
+
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+fn say(_level: libbpf_rs::PrintLevel, text: String) {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+}
+
+fn load(path: &Path) -> libbpf_rs::Result<()> {
+    libbpf_rs::ObjectBuilder::default().open_file(path)?.load().map(drop)
+}

@@ -1,0 +1,82 @@
+//! Tracepoints: records, arguments, system calls.
+
+use ks_tests::{Folder, command, finish};
+
+use crate::trace::{Opener, WAIT, host, run};
+
+#[test]
+fn traced_tracepoint_record() {
+    let script = include_str!("../scripts/tracepoints_tracepoint_record.ks");
+    let ran = run("record", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
+fn traced_raw_tracepoint_arguments() {
+    let script = include_str!("../scripts/tracepoints_raw_tracepoint_arguments.ks");
+    let ran = run("raw", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// Members of arguments are loaded like memory; what was handed to a function is a number, and its members are read by
+/// helpers: both give the same.
+#[test]
+fn traced_members_are_the_same_however_they_are_read() {
+    let script = include_str!("../scripts/tracepoints_members_are_the_same_however_they_are_read.ks");
+    let ran = run("members", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// `sigset_t` is a typedef of a struct without a name. A task begins with its flags, so the first word is compared with those.
+#[test]
+fn traced_a_struct_that_only_a_typedef_names() {
+    let script = include_str!("../scripts/tracepoints_a_struct_that_only_a_typedef_names.ks");
+    let ran = run("typedef", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
+fn traced_lf_074_system_calls() {
+    let script = include_str!("../scripts/tracepoints_lf_074_system_calls.ks");
+    let opener = Opener::start();
+    let ran = run("calls", script);
+    drop(opener);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// What is wrong with a target is said before anything is attached.
+#[test]
+fn traced_another_target_than_the_attribute_is_refused() {
+    let script = include_str!("../scripts/tracepoints_another_target_than_the_attribute_is_refused.ks");
+    let folder = Folder::new();
+    let source = folder.write("other.ks", script);
+    let plugin = folder.path("other.wasm");
+    let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let ran = finish(host().arg(&plugin).args(["--", "--target=sched_wakeup"]));
+    assert_eq!(ran.code, 22, "{ran:#?}");
+    assert!(ran.stderr.contains("`sched_wakeup` is no target for `ktother`"), "{ran:#?}");
+}
+
+/// A header gives names only: what it says of the types of members may be wrong.
+#[test]
+fn traced_members_are_read_right_despite_a_wrong_header() {
+    let header = "struct task_struct { group_leader: u32, real_parent: u64, pid: i64, prio: i16 }";
+    let script = include_str!("../scripts/tracepoints_members_are_read_right_despite_a_wrong_header.ks");
+    let folder = Folder::new();
+    folder.write("wrong.kh", header);
+    let source = folder.write("types.ks", format!("{script}{WAIT}"));
+    let plugin = folder.path("types.wasm");
+    let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let ran = finish(host().arg(&plugin));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// LF-072: a header that describes the record wrongly gives names only.
+#[test]
+fn traced_lf_072_record_is_read_right_despite_a_wrong_header() {
+    let script = include_str!("../scripts/tracepoints_lf_072_record_is_read_right_despite_a_wrong_header.ks");
+    let ran = run("header", &format!("{script}{WAIT}"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}

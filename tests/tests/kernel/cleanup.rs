@@ -1,0 +1,92 @@
+//! Whatever way `ks-host` ends, the kernel holds nothing of its plugin afterwards. These tests need root.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use ks_tests::{Folder, allowed, compile, kernel_objects, wait_until_gone};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Attaches everything, says so, and waits. `NAME` makes the kernel's names unique to a test.
+const SCRIPT: &str = include_str!("scripts/cleanup.ks");
+
+/// Starts the script and waits until everything is attached.
+fn start(name: &str, folder: &Folder) -> Child {
+    let file = folder.write(&format!("{name}.wasm"), compile(name, &SCRIPT.replace("NAME", name)).plugin);
+    let mut child =
+        allowed().arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("ks-host starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("piped"))
+        .read_line(&mut line)
+        .expect("ks-host says something");
+    assert_eq!(line, "ready\n");
+    let held = kernel_objects(name).expect("root may list what the kernel holds");
+    assert!(held.len() >= 2, "the program and its map are in the kernel: {held:?}");
+    assert_eq!(perf_events(child.id()), 2, "both events are open");
+    child
+}
+
+/// Open perf events of a process.
+fn perf_events(pid: u32) -> usize {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives");
+    let links = folder.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id() as i32), signal).expect("the child is ours");
+}
+
+/// Waits for the end, at most ten seconds, and gives the exit code.
+fn end(mut child: Child) -> Option<i32> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        if let Some(status) = child.try_wait().expect("the child is ours") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(&child, Signal::SIGKILL);
+    panic!("ks-host did not end");
+}
+
+#[test]
+fn root_sigkill_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let child = start("sigk", &folder);
+    signal(&child, Signal::SIGKILL);
+    assert_eq!(end(child), None);
+    wait_until_gone("sigk");
+}
+
+#[test]
+fn root_the_first_ctrl_c_asks_and_keeps_the_plugins_code() {
+    let folder = Folder::new();
+    let child = start("sigi", &folder);
+    signal(&child, Signal::SIGINT);
+    assert_eq!(end(child), Some(7), "the script saw that it should stop and returned");
+    wait_until_gone("sigi");
+}
+
+#[test]
+fn root_sigterm_asks_like_ctrl_c() {
+    let folder = Folder::new();
+    let child = start("sigt", &folder);
+    signal(&child, Signal::SIGTERM);
+    assert_eq!(end(child), Some(7));
+    wait_until_gone("sigt");
+}
+
+/// A script that never looks up must end all the same.
+#[test]
+fn root_a_plugin_that_does_not_listen_is_stopped() {
+    let folder = Folder::new();
+    let script = SCRIPT.replace("NAME", "deaf").replace("while (sleep(1000) == 0) {", "while (true) {");
+    let script = script.replace("    print(\"stopped\")\n    return 7\n", "");
+    let file = folder.write("deaf.wasm", compile("deaf", &script).plugin);
+    let outcome = ks_tests::finish(allowed().args(["--timeout", "1"]).arg(file));
+    assert_eq!(outcome.code, 124, "{outcome:#?}");
+    assert_eq!(outcome.stdout, "ready\n");
+    wait_until_gone("deaf");
+}

@@ -1,0 +1,371 @@
+//! What a policy denies, no sequence of calls gets: plugins that make any calls under any policy, held against a model of
+//! the policy, call by call, and against what the kernel holds for them. The test has a process of its own: it looks at all
+//! descriptors of the process. It needs root.
+//!
+//! `PROPTEST_CASES=5000` runs as many.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use ks_host::plugin::{Outcome, Plugin};
+use ks_host::policy::Policy;
+use ks_host::{Host, RunOptions};
+use ks_tests::guest::{RESULT, core_module, data};
+use ks_tests::{compile, component};
+use ks_wit::section::BpfRecord;
+use nix::sched::{CloneFlags, unshare};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Families of events, and how a guest names one: its result is at RESULT.
+const FAMILIES: [(&str, &str); 4] = [
+    ("software", "(call $perf.event.numbered (i32.const 1) (i64.const 2) (i32.const 1024))"),
+    ("tracepoint", "(call $perf.event.tracepoint (i32.const 3000) (i32.const 18) (i32.const 1024))"),
+    (
+        "breakpoint",
+        "(call $perf.event.breakpoint (i64.const 65536) (i32.const 4) (i32.const 2) (i32.const 1024))",
+    ),
+    ("uprobe", "(call $perf.event.uprobe (i32.const 3032) (i32.const 15) (i32.const 1024))"),
+];
+
+/// Scopes, with the task and the CPU that mean them.
+const SCOPES: [(&str, i32, i32); 3] = [("own", 0, -1), ("task", 1, -1), ("all", -1, 0)];
+
+/// Targets of the xdp program; the namespace of the test has the first only.
+const INTERFACES: [&str; 3] = ["lo", "left", "lo2"];
+
+/// Targets of the program for a tracepoint with typed arguments; the first is its own.
+const TRACEPOINTS: [&str; 3] = ["sched_switch", "sched_wakeup", "no_such_event"];
+
+/// Patterns of a policy.
+const PATTERNS: [&str; 6] = ["*", "lo", "l?", "sched_*", "sched_switch", "own"];
+
+/// A policy, as the test means it.
+#[derive(Debug, Clone)]
+struct Model {
+    families: Vec<bool>,
+    scopes: Vec<bool>,
+    programs: bool,
+    /// Places in PATTERNS.
+    xdp: Vec<usize>,
+    raw: Vec<usize>,
+}
+
+/// A call of a plugin.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Open { family: usize, scope: usize, program: bool },
+    Xdp(usize),
+    Raw(usize),
+    DetachXdp,
+    DetachRaw,
+}
+
+/// Which programs the plugin's object has.
+#[derive(Debug, Clone, Copy)]
+struct Has {
+    event: bool,
+    xdp: bool,
+    raw: bool,
+}
+
+fn fits(patterns: &[usize], target: &str) -> bool {
+    patterns.iter().any(|place| match PATTERNS[*place] {
+        "*" => true,
+        "l?" => target.len() == 2 && target.starts_with('l'),
+        "sched_*" => target.starts_with("sched_"),
+        whole => whole == target,
+    })
+}
+
+impl Model {
+    fn policy(&self) -> Policy {
+        let mut policy = Policy::nothing();
+        let mut allow = |word: String| policy.allow_word(&word).expect("a class");
+        allow("import".into());
+        for ((family, _), _) in FAMILIES.iter().zip(&self.families).filter(|(_, allowed)| **allowed) {
+            allow(format!("event={family}"));
+        }
+        for ((scope, ..), _) in SCOPES.iter().zip(&self.scopes).filter(|(_, allowed)| **allowed) {
+            allow(format!("scope={scope}"));
+        }
+        if self.programs {
+            allow("perf_event".into());
+        }
+        for (class, patterns) in [("xdp", &self.xdp), ("tracing", &self.raw)] {
+            patterns.iter().for_each(|place| allow(format!("{class}={}", PATTERNS[*place])));
+        }
+        policy
+    }
+
+    /// Whether a plugin with these programs may start. The tracepoint's target stands in its object.
+    fn starts(&self, has: Has) -> bool {
+        (!has.event || self.programs)
+            && (!has.xdp || !self.xdp.is_empty())
+            && (!has.raw || fits(&self.raw, "sched_switch"))
+    }
+
+    fn allows(&self, act: Act) -> bool {
+        match act {
+            Act::Open { family, scope, .. } => self.families[family] && self.scopes[scope],
+            Act::Xdp(target) => fits(&self.xdp, INTERFACES[target]),
+            // Its target is in the object, and was asked about at the start; others are none.
+            Act::Raw(_) | Act::DetachXdp | Act::DetachRaw => true,
+        }
+    }
+}
+
+/// The code of an act; it ends with a letter for what came of it: `k` done, `D` denied, `E` another error, `-` nothing to
+/// do it with.
+fn code(act: Act, place: usize) -> String {
+    let log = 4096 + place;
+    let letter = format!(
+        "(i32.store8 (i32.const {log}) (if (result i32) (i32.load8_u (i32.const {RESULT}))
+           (then (if (result i32) (i32.eq (i32.load8_u (i32.const {})) (i32.const 8))
+             (then (i32.const 68)) (else (i32.const 69))))
+           (else (i32.const 107))))",
+        RESULT + 4
+    );
+    let attach = |program: &str, address: usize, target: &str| {
+        format!(
+            "(if (global.get ${program}) (then (call $bpf.program.attach (global.get ${program}) (i32.const {address})
+             (i32.const {}) (i32.const 0) (i32.const {RESULT})) {letter}))",
+            target.len()
+        )
+    };
+    match act {
+        Act::Open { family, scope, program } => {
+            let (_, pid, cpu) = SCOPES[scope];
+            let program = if program {
+                "(i32.ne (global.get $event) (i32.const 0)) (global.get $event)"
+            } else {
+                "(i32.const 0) (i32.const 0)"
+            };
+            format!(
+                "{} {letter} (if (i32.eqz (i32.load8_u (i32.const {RESULT}))) (then
+                 (local.set $e (i32.load offset=4 (i32.const {RESULT})))
+                 (local.set $o (call $perf.options.new))
+                 (call $perf.options.set-pid (local.get $o) (i32.const {pid}))
+                 (call $perf.options.set-cpu (local.get $o) (i32.const {cpu}))
+                 (call $perf.options.set-period (local.get $o) (i64.const 1000000))
+                 (call $perf.open (local.get $e) (local.get $o) (i32.const 0) (i32.const 0) {program}
+                   (i32.const {RESULT})) {letter}))",
+                FAMILIES[family].1
+            )
+        }
+        Act::Xdp(target) => attach("xdp", 3100 + target * 32, INTERFACES[target]),
+        Act::Raw(target) => attach("raw", 3200 + target * 32, TRACEPOINTS[target]),
+        Act::DetachXdp => {
+            "(if (global.get $xdp) (then (call $bpf.program.detach-all (global.get $xdp))))".into()
+        }
+        Act::DetachRaw => {
+            "(if (global.get $raw) (then (call $bpf.program.detach-all (global.get $raw))))".into()
+        }
+    }
+}
+
+fn guest(acts: &[Act], has: Has) -> String {
+    let mut text = String::new();
+    text += &data(3000, b"sched/sched_switch");
+    text += &data(3032, b"/bin/true:+0x40");
+    for (place, name) in INTERFACES.iter().enumerate() {
+        text += &data(3100 + place as u32 * 32, name.as_bytes());
+    }
+    for (place, name) in TRACEPOINTS.iter().enumerate() {
+        text += &data(3200 + place as u32 * 32, name.as_bytes());
+    }
+    text += &data(4096, "-".repeat(acts.len()).as_bytes());
+    text += "(global $event (mut i32) (i32.const 0)) (global $xdp (mut i32) (i32.const 0))
+        (global $raw (mut i32) (i32.const 0))\n";
+    let mut run = String::new();
+    for (place, (program, present)) in
+        [("event", has.event), ("xdp", has.xdp), ("raw", has.raw)].into_iter().enumerate()
+    {
+        let address = 3300 + place * 32;
+        let name = format!("dn{program}");
+        text += &data(address as u32, name.as_bytes());
+        if present {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                run,
+                "(call $bpf.program.load (i32.const {address}) (i32.const {}) (i32.const {RESULT}))
+                 (if (i32.load8_u (i32.const {RESULT})) (then (return (i32.const 90))))
+                 (global.set ${program} (i32.load offset=4 (i32.const {RESULT})))",
+                name.len()
+            );
+        }
+    }
+    for (place, act) in acts.iter().enumerate() {
+        run += &code(*act, place);
+        run += "\n";
+    }
+    let len = acts.len();
+    core_module(
+        2,
+        &format!(
+            "{text}(func (export \"run\") (result i32) (local $e i32) (local $o i32)\n{run}
+             (call $console.print (i32.const 4096) (i32.const {len}) (i32.const 0) (i32.const 0)) (i32.const 0))"
+        ),
+    )
+}
+
+/// The objects with any of the three programs.
+fn object(has: Has) -> Vec<BpfRecord> {
+    static ALL: LazyLock<Vec<Vec<BpfRecord>>> = LazyLock::new(|| {
+        let made = |bits: usize| {
+            let mut script = String::from("var dncount : u64 = 0\n");
+            let mut body = String::new();
+            for (bit, name, program) in [
+                (
+                    1,
+                    "dnevent",
+                    "@perf_event fn dnevent(ctx: *bpf_perf_event_data) -> i32 { dncount += 1\n return 0 }\n",
+                ),
+                (2, "dnxdp", "@xdp fn dnxdp(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\n"),
+                (
+                    4,
+                    "dnraw",
+                    "@raw_tracepoint(\"sched_switch\") fn dnraw(preempt: bool) -> i32 { return 0 }\n",
+                ),
+            ] {
+                if bits & bit != 0 {
+                    script += program;
+                    let _ = writeln!(body, " load({name})");
+                }
+            }
+            let script = format!("{script}fn main() -> i32 {{\n{body} return 0\n}}\n");
+            if bits == 0 { Vec::new() } else { compile("denied", &script).records() }
+        };
+        (0..8).map(made).collect()
+    });
+    ALL[usize::from(has.event) + 2 * usize::from(has.xdp) + 4 * usize::from(has.raw)].clone()
+}
+
+/// What the process holds of the kernel now: events, and links by their kind.
+fn held() -> (usize, Vec<String>) {
+    let (mut events, mut links) = (0, Vec::new());
+    for entry in std::fs::read_dir("/proc/self/fd").expect("proc is mounted").flatten() {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        let target = target.to_string_lossy();
+        events += usize::from(target.contains("[perf_event]"));
+        if target.contains("bpf_link") || target.contains("bpf-link") || target.contains("raw-tracepoint") {
+            let facts = format!("/proc/self/fdinfo/{}", entry.file_name().to_string_lossy());
+            let facts = std::fs::read_to_string(facts).unwrap_or_default();
+            let kind = facts.lines().find_map(|line| line.strip_prefix("link_type:"));
+            links.push(kind.unwrap_or("?").trim().to_owned());
+        }
+    }
+    links.sort();
+    (events, links)
+}
+
+#[derive(Clone, Default)]
+struct Printed(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Acts of all plugins that were done, and that were denied: a test that sees only one of both shows nothing.
+static DONE: AtomicUsize = AtomicUsize::new(0);
+static DENIED: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs the acts, and looks at the kernel before the plugin is dropped and after.
+fn check(model: &Model, has: Has, acts: &[Act]) -> Result<(), TestCaseError> {
+    static HOST: LazyLock<Host> = LazyLock::new(|| Host::new().expect("this machine runs plugins"));
+    let file = component("denied", &guest(acts, has), &object(has)).expect("it fits the world");
+    let prepared = HOST.prepare(&Plugin::from_bytes(file).expect("a plugin")).expect("a plugin");
+    let printed = Printed::default();
+    let made = prepared.instantiate(RunOptions {
+        policy: model.policy(),
+        stdout: Box::new(printed.clone()),
+        stderr: Box::new(std::io::sink()),
+        ..RunOptions::new("denied.wasm")
+    });
+    let mut instance = match made {
+        Err(Outcome::Denied(_)) => {
+            prop_assert!(!model.starts(has), "it was denied the start");
+            prop_assert_eq!(held(), (0, Vec::new()));
+            return Ok(());
+        }
+        Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+        Ok(instance) => instance,
+    };
+    prop_assert!(model.starts(has), "it was started");
+    prop_assert_eq!(instance.run(), Outcome::Returned(0));
+    let letters = String::from_utf8_lossy(&printed.0.lock().expect("nobody panics")).into_owned();
+    let letter = |wanted: char| letters.chars().filter(|letter| *letter == wanted).count();
+    DONE.fetch_add(letter('k'), Ordering::Relaxed);
+    DENIED.fetch_add(letter('D'), Ordering::Relaxed);
+    let (mut events, mut xdp, mut raw) = (0, 0, 0);
+    for (act, letter) in acts.iter().zip(letters.chars()) {
+        let tried = letter != '-';
+        prop_assert_eq!(
+            letter == 'D',
+            tried && !model.allows(*act),
+            "{:?} gave {} of {}",
+            act,
+            letter,
+            letters
+        );
+        match act {
+            Act::Open { .. } => events += usize::from(letter == 'k'),
+            Act::Xdp(_) => xdp += usize::from(letter == 'k'),
+            Act::Raw(_) => raw += usize::from(letter == 'k'),
+            Act::DetachXdp => xdp = 0,
+            Act::DetachRaw => raw = 0,
+        }
+    }
+    let (open, links) = held();
+    let of_kind = |kind: &str| links.iter().filter(|link| *link == kind).count();
+    prop_assert_eq!((open, of_kind("xdp"), of_kind("raw_tracepoint")), (events, xdp, raw), "{}", letters);
+    drop(instance);
+    prop_assert_eq!(held(), (0, Vec::new()));
+    Ok(())
+}
+
+#[test]
+fn root_what_is_denied_is_got_by_no_sequence_of_calls() {
+    ks_tests::alone!();
+    // `lo` is the test's own.
+    unshare(CloneFlags::CLONE_NEWNET).expect("root may have a network of its own");
+    let flags = |len: usize| prop::collection::vec(any::<bool>(), len);
+    let patterns = || prop::collection::vec(0..PATTERNS.len(), 0..3);
+    let model =
+        (flags(FAMILIES.len()), flags(SCOPES.len()), prop::bool::weighted(0.8), patterns(), patterns())
+            .prop_map(|(families, scopes, programs, xdp, raw)| Model {
+                families,
+                scopes,
+                programs,
+                xdp,
+                raw,
+            });
+    let has =
+        (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(event, xdp, raw)| Has { event, xdp, raw });
+    let act = prop_oneof![
+        3 => (0..FAMILIES.len(), 0..SCOPES.len(), any::<bool>())
+            .prop_map(|(family, scope, program)| Act::Open { family, scope, program }),
+        2 => (0..INTERFACES.len()).prop_map(Act::Xdp),
+        2 => (0..TRACEPOINTS.len()).prop_map(Act::Raw),
+        1 => Just(Act::DetachXdp),
+        1 => Just(Act::DetachRaw),
+    ];
+    let acts = prop::collection::vec(act, 1..24);
+    let cases = std::env::var("PROPTEST_CASES").map_or(100, |text| text.parse().expect("a number"));
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let result =
+        TestRunner::new(config).run(&(model, has, acts), |(model, has, acts)| check(&model, has, &acts));
+    result.unwrap_or_else(|error| panic!("{error}"));
+    let (done, denied) = (DONE.load(Ordering::Relaxed), DENIED.load(Ordering::Relaxed));
+    eprintln!("{cases} plugins: {done} acts were done, {denied} denied");
+    assert!(done > 0 && denied > 0);
+}

@@ -1,0 +1,53 @@
+//! Nothing of a plugin is left when it is over. The test has a process of its own: it looks at all descriptors of the
+//! process. It needs root.
+
+use ks_host::plugin::Outcome;
+use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
+
+/// What the kernel holds for this process: perf events, programs, maps, links and BTF are anonymous inodes.
+fn held() -> Vec<String> {
+    std::fs::read_dir("/proc/self/fd")
+        .expect("proc is mounted")
+        .flatten()
+        .filter_map(|fd| std::fs::read_link(fd.path()).ok())
+        .map(|target| target.to_string_lossy().into_owned())
+        .filter(|target| ["perf_event", "bpf", "btf"].iter().any(|kind| target.contains(kind)))
+        .filter(|target| target.starts_with("anon_inode:"))
+        .collect()
+}
+
+#[test]
+fn root_whatever_way_a_plugin_ends_nothing_of_it_is_left() {
+    ks_tests::alone!();
+    let guest = |end: &str| {
+        let body = format!(
+            r#"{OWN_EVENT}
+            (data (i32.const 16) "count")
+            (func (export "run") (result i32)
+              (call $load (i32.const 16) (i32.const 5) (i32.const 1024))
+              (drop (call $own_page_faults (i32.const 1) (call $ok)))
+              (drop (call $own_page_faults (i32.const 0) (i32.const 0)))
+              {end})"#
+        );
+        with_object(component(&body), elf::counting("perf_event"))
+    };
+    for (end, expected) in [
+        ("(i32.const 0)", Some(Outcome::Returned(0))),
+        ("(call $exit (i32.const 3)) (unreachable)", Some(Outcome::Exited(3))),
+        ("(unreachable)", None),
+    ] {
+        let ran = run_with(guest(end), |_| {});
+        match expected {
+            Some(expected) => assert_eq!(ran.outcome, expected),
+            None => assert!(matches!(ran.outcome, Outcome::Trapped(_)), "{:?}", ran.outcome),
+        }
+        assert_eq!(held(), Vec::<String>::new(), "after {end}");
+    }
+    // A guest that never returns is ended while it holds all that.
+    let ran = run_with(guest("(loop $again (br $again)) (unreachable)"), |options| {
+        options.timeout = Some(std::time::Duration::from_millis(100));
+        options.grace = std::time::Duration::from_millis(100);
+    });
+    assert_eq!(ran.outcome, Outcome::TimedOut);
+    assert_eq!(held(), Vec::<String>::new());
+}

@@ -1,0 +1,144 @@
+//! Guests made by chance (`wasm-smith`): any valid code with the contract's functions to call, in memories and tables
+//! of any shape, and an allocator that does anything; and whole components that want what no host has.
+//!
+//! Each is refused or run, for a reason that is reported. The seed is printed; the large run is
+//! `make generated GUESTS=10000`, with `SEED` for another seed.
+
+use std::time::Duration;
+
+use arbitrary::Unstructured;
+use ks_host::plugin::Outcome;
+use ks_tests::fuzzed::Chance;
+use ks_tests::guest::imports;
+use ks_tests::number;
+use wasm_smith::{Component, Config, Module};
+
+use super::{prepare, run_file, run_prepared};
+
+/// Bytes that a guest is made of.
+const BYTES: usize = 8 << 10;
+
+/// Guests of a plain test run.
+const GUESTS: u64 = 60;
+
+/// What a plugin exports, with other bodies.
+const EXPORTS: &str = r#"(module
+    (memory (export "memory") 2)
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+    (func (export "run") (result i32) unreachable))"#;
+
+/// So many bytes by chance.
+fn bytes(chance: &mut Chance) -> Vec<u8> {
+    (0..BYTES).map(|_| chance.below(256) as u8).collect()
+}
+
+/// The shape of guests: what the engine has is used, or now and then anything that a validator knows.
+fn config(chance: &mut Chance) -> Config {
+    let imported: String = imports().iter().map(|import| import.text()).collect();
+    let anything = chance.below(8) == 0;
+    let parsed = |text: &str| wat::parse_str(text).expect("a module");
+    Config {
+        available_imports: Some(parsed(&format!("(module\n{imported})"))),
+        exports: Some(parsed(EXPORTS)),
+        max_imports: 1 + chance.below(20),
+        max_memories: 1 + chance.below(3),
+        max_tables: 1 + chance.below(3),
+        max_instructions: 20 + chance.below(400),
+        // Traps by chance end most guests in their first block.
+        disallow_traps: chance.below(2) == 0,
+        reference_types_enabled: anything,
+        gc_enabled: anything,
+        exceptions_enabled: anything,
+        memory64_enabled: anything,
+        threads_enabled: anything,
+        relaxed_simd_enabled: anything,
+        custom_page_sizes_enabled: anything,
+        shared_everything_threads_enabled: anything,
+        ..Config::default()
+    }
+}
+
+/// The file of a guest; none if its code fits no component, which the compiler of components says.
+fn guest(chance: &mut Chance) -> Option<Vec<u8>> {
+    let (config, bytes) = (config(chance), bytes(chance));
+    let module = Module::new(config, &mut Unstructured::new(&bytes)).ok()?;
+    ks_tests::component_of("generated", &module.to_bytes(), &[]).ok()
+}
+
+/// How often each of the ends came.
+#[derive(Debug, Default)]
+struct Ends {
+    refused: u32,
+    returned: u32,
+    trapped: u32,
+    stopped: u32,
+}
+
+impl Ends {
+    /// Runs a guest in this process; whatever is told is a text.
+    fn add(&mut self, file: Vec<u8>) {
+        let prepared = match prepare(file) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                self.refused += 1;
+                return;
+            }
+        };
+        match run_prepared(&prepared, &["compute_ms=50"], Duration::from_millis(200)) {
+            Outcome::Returned(_) | Outcome::Exited(_) => self.returned += 1,
+            Outcome::Trapped(reason) | Outcome::Denied(reason) => {
+                assert!(!reason.is_empty());
+                self.trapped += 1;
+            }
+            Outcome::TimedOut | Outcome::Killed => self.stopped += 1,
+            Outcome::Failed(defect) => panic!("{defect}"),
+        }
+    }
+}
+
+#[test]
+fn generated_guests_are_contained() {
+    let seed = number("KS_SEED", std::process::id().into());
+    eprintln!("KS_SEED={seed}");
+    let (mut chance, mut ends) = (Chance::new(seed), Ends::default());
+    let count = number("KS_GENERATED", GUESTS);
+    for _ in 0..count {
+        if let Some(file) = guest(&mut chance) {
+            ends.add(file);
+        }
+    }
+    eprintln!("of {count} generated guests: {ends:?}");
+    assert!(ends.returned > 0 && ends.trapped > 0, "most of them run: {ends:?}");
+}
+
+/// A few as a person starts them: a signal or a defect would be an exit code.
+#[test]
+fn generated_guests_end_with_a_reason() {
+    let seed = number("KS_SEED", std::process::id().into());
+    eprintln!("KS_SEED={seed}");
+    let mut chance = Chance::new(seed ^ 1);
+    for _ in 0..12 {
+        let Some(file) = guest(&mut chance) else { continue };
+        let outcome = run_file(&file, &["--limit", "compute_ms=50", "--timeout", "0.5"]);
+        assert!(!matches!(outcome.code, 125..=127) || !outcome.stderr.is_empty(), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn generated_components_are_no_plugins_and_are_told_so() {
+    let seed = number("KS_SEED", std::process::id().into());
+    eprintln!("KS_SEED={seed}");
+    let mut chance = Chance::new(seed ^ 2);
+    let mut refused = 0;
+    for _ in 0..number("KS_GENERATED", GUESTS) {
+        let bytes = bytes(&mut chance);
+        let Ok(component) = Component::new(Config::default(), &mut Unstructured::new(&bytes)) else {
+            continue;
+        };
+        let error = prepare(component.to_bytes()).err().expect("it has no `run`");
+        assert!(!error.to_string().is_empty());
+        refused += 1;
+    }
+    assert!(refused > 0);
+}

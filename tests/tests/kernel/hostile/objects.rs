@@ -1,0 +1,142 @@
+//! BPF objects that are too large, misnamed, or do at run time what their policy class does not say. These tests need root.
+
+use ks_tests::guest::{core_module, data};
+use ks_tests::{Folder, Outcome, allowed, command, component, finish, wait_until_gone};
+use ks_wit::section::{Arch, BpfRecord};
+
+use super::{contained, function};
+
+use ks_tests::plugins::elf::{self, MapDef};
+
+/// `enum bpf_map_type`.
+const HASH: u32 = 1;
+const ARRAY: u32 = 2;
+const DEVMAP: u32 = 14;
+
+/// A guest with the object, which knows this name at 2048.
+fn plugin(object: Vec<u8>, name: &str, run: &str) -> Vec<u8> {
+    plugin_of("hostile", object, name, run)
+}
+
+/// As [`plugin`]; the kernel's names of the object's maps begin with `record`.
+fn plugin_of(record: &str, object: Vec<u8>, name: &str, run: &str) -> Vec<u8> {
+    let record = BpfRecord { name: record.into(), arch: Arch::Any, elf: object };
+    let body = format!("{}{}", data(2048, name.as_bytes()), function(run));
+    component("hostile", &core_module(64, &body), &[record]).expect("it fits the world")
+}
+
+fn run(object: Vec<u8>, name: &str, run: &str, options: &[&str]) -> Outcome {
+    run_plugin(plugin(object, name, run), options)
+}
+
+fn run_plugin(plugin: Vec<u8>, options: &[&str]) -> Outcome {
+    let folder = Folder::new();
+    let path = folder.write("hostile.wasm", plugin);
+    let outcome = finish(allowed().arg("--no-cache").args(options).arg(path));
+    contained(&outcome);
+    outcome
+}
+
+/// Opens the map at 2048, walks over it with values, and returns the kind of the first error, 99 if there is none.
+fn walk(len: usize) -> String {
+    format!(
+        "(call $maps.map.open (i32.const 2048) (i32.const {len}) (i32.const 1024))
+         (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
+         (local.set $a (i32.load (i32.const 1028)))
+         (call $maps.map.walk (local.get $a) (i32.const 1) (i32.const 1024))
+         (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
+         (call $maps.cursor.next (i32.load (i32.const 1028)) (i32.const 1000000) (i32.const 1024))
+         (if (i32.load8_u (i32.const 1024)) (then (return (i32.load8_u (i32.const 1028)))))
+         (i32.const 99)"
+    )
+}
+
+/// A batch of 256 such values would be 128 GB.
+#[test]
+fn root_values_of_half_a_gigabyte_are_not_asked_for_by_the_hundred() {
+    let large = MapDef { ty: ARRAY, entries: 1, value_words: 125_000_000, ..MapDef::SMALL };
+    let outcome = run(elf::with_map(large), "m", &walk(1), &[]);
+    // `invalid`: it does not fit what the guest has room for.
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (2, ""), "{outcome:#?}");
+}
+
+/// A kind without batches, whose keys are all numbers below its size: as a list they would be two gigabytes.
+#[test]
+fn root_twenty_million_keys_are_not_listed_at_once() {
+    let large = MapDef { ty: DEVMAP, entries: 20_000_000, value_words: 1, ..MapDef::SMALL };
+    let outcome = run(elf::with_map(large), "m", &walk(1), &[]);
+    // `limit`; or `not-permitted`, where the host has put down CAP_NET_ADMIN, without which no such map is made.
+    assert!(matches!((outcome.code, outcome.stderr.as_str()), (4 | 0, "")), "{outcome:#?}");
+}
+
+/// Handles carry names: sixty thousand of a megabyte would be 60 GB.
+#[test]
+fn names_of_a_megabyte_are_refused() {
+    let name = "n".repeat(1 << 20);
+    let object = elf::with_map(MapDef { name: &name, ty: HASH, ..MapDef::SMALL });
+    // Kind `invalid` is 2.
+    let body = "(call $maps.map.open (i32.const 2048) (i32.const 1048576) (i32.const 1024))
+        (if (i32.load8_u (i32.const 1024)) (then
+          (call $console.warn (i32.load (i32.const 1044)) (i32.load (i32.const 1048)))
+          (return (i32.load8_u (i32.const 1032)))))
+        (i32.const 99)";
+    let outcome = run(object, &name, body, &[]);
+    assert!(
+        outcome.code != 99 && outcome.stderr.contains("name"),
+        "{} {:.300}",
+        outcome.code,
+        outcome.stderr
+    );
+}
+
+/// libbpf says the names of an object, and what it says is shown to people: bytes that are no text end nothing.
+#[test]
+fn names_that_are_no_text_are_contained() {
+    let mut object = elf::with_map(MapDef { name: "mapname", ..MapDef::SMALL });
+    let places: Vec<usize> = (0..object.len()).filter(|at| object[*at..].starts_with(b"mapname")).collect();
+    assert!(places.len() >= 2, "its symbol and its type");
+    places.into_iter().for_each(|at| object[at + 3] = 0xff);
+    for options in [&[][..], &["-vv"]] {
+        let outcome = run(object.clone(), "mapname", &walk(7), options);
+        assert!(matches!(outcome.code, 0..=99 | 125..=127), "{outcome:#?}");
+    }
+}
+
+/// A probe at a function's return is written `kretprobe`, and its target is one of the kernel. With a file as its target
+/// it must not become a probe in other people's programs.
+#[test]
+fn root_a_probe_of_the_kernel_is_none_of_a_file() {
+    for section in ["kretprobe//bin/sh:4096", "kprobe//bin/sh:4096"] {
+        let body = "(call $bpf.program.load (i32.const 2048) (i32.const 5) (i32.const 1024))
+            (if (i32.load8_u (i32.const 1024)) (then (return (i32.const 50))))
+            (call $bpf.program.attach (i32.load (i32.const 1028)) (i32.const 2048) (i32.const 0) (i32.const 0) (i32.const 1024))
+            (if (i32.load8_u (i32.const 1024)) (then (return (i32.const 51))))
+            (i32.const 99)";
+        let folder = Folder::new();
+        let path = folder.write("hostile.wasm", plugin(elf::counting(section), "count", body));
+        let policy = folder.write("policy.toml", "[allow]\nimport = [\"*\"]\nkprobe = [\"*\"]\n");
+        let outcome = finish(command("ks-host").arg("--no-cache").arg("--policy").arg(policy).arg(path));
+        contained(&outcome);
+        assert!(matches!(outcome.code, 50 | 51 | 126), "{section}: {outcome:#?}");
+    }
+}
+
+/// Whatever way an object is spoilt: an answer, and nothing of it in the kernel.
+#[test]
+fn root_objects_with_changed_bytes_are_contained() {
+    // Its own name: tests that run beside this one hold objects, too.
+    let record = "spoilt";
+    let load = "(call $bpf.program.load (i32.const 2048) (i32.const 5) (i32.const 1024)) (i32.const 0)";
+    let whole = elf::counting("perf_event");
+    let step = whole.len() / 40 + 1;
+    for at in (0..whole.len()).step_by(step) {
+        let mut object = whole.clone();
+        object[at] ^= 0xff;
+        let outcome = run_plugin(plugin_of(record, object, "count", load), &[]);
+        assert!(matches!(outcome.code, 0 | 125 | 126 | 127), "byte {at}: {outcome:#?}");
+        let object = whole[..at].to_vec();
+        let outcome = run_plugin(plugin_of(record, object, "count", load), &[]);
+        assert!(matches!(outcome.code, 0 | 125 | 126 | 127), "{at} bytes: {outcome:#?}");
+    }
+    wait_until_gone(record);
+}

@@ -1,0 +1,185 @@
+//! One script through all three, and what they do not agree on.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ks_compiler::diag::Severity;
+use ks_compiler::hir::{Config, Global, Hir};
+use ks_compiler::kernel::{self, Cpu};
+use ks_compiler::split::split;
+use ks_compiler::types::TypeKind;
+use ks_compiler::{pipeline, refused};
+use ks_wit::section::Arch;
+
+use crate::oracles::image::{Image, Place};
+use crate::oracles::inputs;
+use crate::oracles::kernel::Loaded;
+use crate::oracles::machine::Machine;
+use crate::oracles::maps::Entries;
+use crate::oracles::mir::{Oracle, Outcome};
+use crate::oracles::state::{Facts, Input, State};
+use ks_compiler_testing::script::numbers::Numbers;
+
+/// A script to run, and its only program.
+pub struct Script {
+    pub text: String,
+    pub program: &'static str,
+}
+
+/// The instruction set of a seed.
+fn level(seed: u64) -> Cpu {
+    [Cpu::V1, Cpu::V2, Cpu::V3, Cpu::V4][(seed % 4) as usize]
+}
+
+/// Runs a script on random inputs and counts those that could be compared: not those on which it runs for long.
+pub fn run(script: &Script, seed: u64, inputs: usize, facts: &Facts) -> Result<usize, String> {
+    let cpu = level(seed);
+    let told = |what: String| format!("--cpu {cpu:?}: {what}\n{}", script.text);
+    let checked = pipeline::parse("oracles.ks", script.text.as_bytes(), pipeline::Options::new("oracles"))
+        .expect("scripts are short")
+        .check();
+    let errors: Vec<_> = checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).collect();
+    let Some(hir) = checked.hir else { return Err(told(format!("{errors:?}"))) };
+    let halves = split(&hir);
+    let hidden = refused::hidden_pointers(&hir, &halves);
+    if !hidden.is_empty() {
+        return Err(told(format!("{hidden:?}")));
+    }
+    let machine = kernel::Machine { cpu, ..Arch::X86_64.into() };
+    let object = kernel::compile(&hir, &halves, &checked.sources, machine)
+        .map_err(|errors| told(format!("{errors:?}")))?;
+    let image = Image::new(object.elf(), script.program);
+    let loaded = Loaded::new(object.elf(), facts.cpu as usize).map_err(told)?;
+    let bpf = Machine::new(&image, &loaded.shapes(), facts);
+    let mut oracle = Oracle::new(&hir, machine, facts);
+    let places: Vec<_> = hir.globals.iter().map(|global| image.place(&global.name)).collect();
+    let mut numbers = Numbers::new(seed);
+    let mut compared = 0;
+    for _ in 0..inputs {
+        let input = input(&hir, &image, &places, &mut numbers);
+        let mir = oracle.run(&input).map_err(|fault| told(format!("the MIR's interpreter: {fault}")))?;
+        let Some(mir) = mir else { continue };
+        let kernel = loaded.run(&input).map_err(|error| told(format!("the kernel: {error}")))?;
+        let bpf = bpf.run(&input).map_err(|fault| told(format!("the BPF interpreter: {fault}")))?;
+        let differences = Found { hir: &hir, places: &places, mir, bpf, kernel }.differences();
+        if !differences.is_empty() {
+            return Err(told(format!("{}\non {}", differences.join("\n"), shown(&hir, &input))));
+        }
+        compared += 1;
+    }
+    Ok(compared)
+}
+
+/// Whether a variable gets random content.
+fn is_input(global: &Global) -> bool {
+    global.name.starts_with('g')
+}
+
+fn input(hir: &Hir, image: &Image<'_>, places: &[Option<Place>], numbers: &mut Numbers) -> Input {
+    let mut sections = image.data();
+    let mut globals = Vec::new();
+    for (global, place) in hir.globals.iter().zip(places) {
+        let mut content = global.init.clone();
+        content.resize(hir.types.size(global.ty) as usize, 0);
+        if let Some(place) = place.as_ref().filter(|place| !place.section.starts_with(".rodata")) {
+            if is_input(global) {
+                content = inputs::value(hir, global.ty, numbers);
+            }
+            let section = sections.get_mut(&place.section).expect("variables lie in data sections");
+            section[place.offset..][..content.len()].copy_from_slice(&content);
+        }
+        globals.push(content);
+    }
+    let key = || vec![0; 4];
+    let config = |config: &Config| {
+        (format!("{}_config_map", config.name), Entries::from([(key(), config.init.clone())]))
+    };
+    Input { globals, sections, entries: hir.configs.iter().map(config).collect() }
+}
+
+/// The inputs, as the variables that were set.
+fn shown(hir: &Hir, input: &Input) -> String {
+    let mut text = String::new();
+    for (global, content) in hir.globals.iter().zip(&input.globals).filter(|(global, _)| is_input(global)) {
+        let _ = write!(text, "{} = {}, ", global.name, bytes(content));
+    }
+    text
+}
+
+/// A number if they can be one.
+fn bytes(content: &[u8]) -> String {
+    if content.len() > 8 {
+        return format!("{content:02x?}");
+    }
+    format!("{:#x}", content.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// What the three left behind.
+struct Found<'a> {
+    hir: &'a Hir,
+    places: &'a [Option<Place>],
+    mir: Outcome,
+    bpf: State,
+    kernel: State,
+}
+
+impl Found<'_> {
+    fn differences(&self) -> Vec<String> {
+        let mut differences = Vec::new();
+        let mut check = |what: &str, mir: &dyn std::fmt::Display, bpf: String, kernel: String| {
+            let mir = mir.to_string();
+            if mir != bpf || bpf != kernel {
+                differences.push(format!("{what}: MIR {mir}, BPF interpreter {bpf}, kernel {kernel}"));
+            }
+        };
+        let [bpf, kernel] = [&self.bpf, &self.kernel].map(|state| state.result.to_string());
+        check("the result", &self.mir.result, bpf, kernel);
+        for ((global, place), mir) in self.hir.globals.iter().zip(self.places).zip(&self.mir.globals) {
+            let Some(place) = place else { continue };
+            let size = self.element(global);
+            for at in (0..mir.len()).step_by(size) {
+                let part =
+                    |state: &State| bytes(&state.sections[&place.section][place.offset + at..][..size]);
+                let name = if size == mir.len() {
+                    global.name.clone()
+                } else {
+                    format!("{}[{}]", global.name, at / size)
+                };
+                check(&name, &bytes(&mir[at..at + size]), part(&self.bpf), part(&self.kernel));
+            }
+        }
+        for (section, content) in &self.kernel.sections {
+            // What the compiler added, the counts of faults above all, is in no variable of the script.
+            if self.bpf.sections[section] != *content {
+                differences.push(format!(
+                    "{section}: BPF interpreter {:02x?}, kernel {content:02x?}",
+                    self.bpf.sections[section]
+                ));
+            }
+        }
+        for map in self.hir.maps.iter() {
+            let entries = |maps: &BTreeMap<String, Entries>| {
+                let entries = maps.get(&map.name).cloned().unwrap_or_default();
+                let is_there = |value: &[u8]| !map.kind.is_array() || value.iter().any(|byte| *byte != 0);
+                entries.into_iter().filter(|(_, value)| is_there(value)).collect::<Entries>()
+            };
+            let [mir, bpf, kernel] = [&self.mir.maps, &self.bpf.maps, &self.kernel.maps].map(entries);
+            if mir != bpf || bpf != kernel {
+                differences.push(format!(
+                    "{}: MIR {mir:02x?}\nBPF interpreter {bpf:02x?}\nkernel {kernel:02x?}",
+                    map.name
+                ));
+            }
+        }
+        differences
+    }
+
+    /// Bytes of what a variable is shown as: an element, if it is an array.
+    fn element(&self, global: &Global) -> usize {
+        let types = &self.hir.types;
+        match types.kind(global.ty) {
+            TypeKind::Array(element, _) => types.size(*element) as usize,
+            _ => types.size(global.ty) as usize,
+        }
+    }
+}

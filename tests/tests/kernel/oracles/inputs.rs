@@ -1,0 +1,46 @@
+//! Random content of global variables.
+
+use ks_compiler::hir::Hir;
+use ks_compiler::types::{TypeId, TypeKind};
+
+use ks_compiler_testing::script::numbers::Numbers;
+
+/// Small numbers, limits of all widths and numbers of any size.
+fn number(numbers: &mut Numbers) -> u64 {
+    let any = numbers.draw();
+    match numbers.below(4) {
+        0 => (any % 5).wrapping_sub(2),
+        1 => (1u64 << numbers.below(64)).wrapping_sub(any % 3),
+        _ => any >> numbers.below(64),
+    }
+}
+
+/// A value of a type, as it lies in memory.
+pub fn value(hir: &Hir, ty: TypeId, numbers: &mut Numbers) -> Vec<u8> {
+    let types = &hir.types;
+    let bytes = types.size(ty) as usize;
+    match types.kind(ty) {
+        TypeKind::Bool => vec![numbers.below(2) as u8],
+        TypeKind::Str(size) => {
+            let len = numbers.below(*size as usize);
+            let mut text: Vec<u8> = (0..len).map(|_| b'a' + numbers.below(26) as u8).collect();
+            text.resize(bytes, 0);
+            text
+        }
+        TypeKind::Array(element, len) => (0..*len).flat_map(|_| value(hir, *element, numbers)).collect(),
+        TypeKind::Enum(id) => {
+            let (_, bits) = numbers.pick(&types.enum_def(*id).enumerators).clone();
+            bits.to_le_bytes()[..bytes].to_vec()
+        }
+        TypeKind::Struct(id) => {
+            let mut content = vec![0; bytes];
+            for (position, field) in types.struct_def(*id).fields.iter().enumerate() {
+                let start = types.field_offset(*id, position) as usize;
+                let part = value(hir, field.ty, numbers);
+                content[start..start + part.len()].copy_from_slice(&part);
+            }
+            content
+        }
+        _ => number(numbers).to_le_bytes()[..bytes].to_vec(),
+    }
+}

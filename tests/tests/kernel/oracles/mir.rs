@@ -1,0 +1,80 @@
+//! The interpreter of the MIR, as the lowering made it: before any pass.
+
+use std::collections::BTreeMap;
+
+use ks_compiler::hir::{FuncId, Hir};
+use ks_compiler::kernel::mir::interp::{Answers, Around, Stuck, run};
+use ks_compiler::kernel::mir::{Helper, Program};
+use ks_compiler::kernel::{Machine, lower_watched};
+use ks_compiler::split::split;
+
+use crate::oracles::maps::Entries;
+use crate::oracles::state::{Facts, Input};
+
+/// Most turns of an iterator, as in the kernel (BPF_MAX_LOOPS), and most steps of a run.
+const MOST_TURNS: i32 = 8 << 20;
+const FUEL: u64 = 200_000;
+
+/// What a run left behind.
+pub struct Outcome {
+    pub result: u32,
+    /// In the order of the script.
+    pub globals: Vec<Vec<u8>>,
+    pub maps: BTreeMap<String, Entries>,
+}
+
+/// A program before any pass.
+pub struct Oracle<'a> {
+    hir: &'a Hir,
+    program: Program,
+    watch: FuncId,
+    around: Around,
+    facts: Facts,
+}
+
+impl<'a> Oracle<'a> {
+    pub fn new(hir: &'a Hir, machine: Machine, facts: &Facts) -> Oracle<'a> {
+        let mut first: Option<Program> = None;
+        let keep = &mut |_: &'static str, stage: &Program| {
+            first.get_or_insert_with(|| stage.clone());
+        };
+        lower_watched(hir, &split(hir), machine, keep).expect("the same script has become an object");
+        let program = first.expect("there is MIR before the first pass");
+        let watch = program.functions.iter().find(|one| one.is_program).expect("scripts have a program").id;
+        Oracle { hir, program, watch, around: Around::of(hir, MOST_TURNS), facts: facts.clone() }
+    }
+
+    /// Runs the program once; nothing if it takes too long.
+    pub fn run(&mut self, input: &Input) -> Result<Option<Outcome>, String> {
+        self.around.globals.clone_from(&input.globals);
+        let outcome = match run(&self.program, self.watch, &[None], &self.around, &mut self.facts, FUEL) {
+            Err(Stuck::Fuel) => return Ok(None),
+            Err(fault) => return Err(fault.to_string()),
+            Ok(outcome) => outcome,
+        };
+        let mut maps: BTreeMap<String, Entries> = BTreeMap::new();
+        for ((map, key), value) in outcome.entries {
+            let map = &self.hir.maps[map];
+            maps.entry(map.name.clone()).or_default().insert(key, value);
+        }
+        Ok(Some(Outcome { result: outcome.result as u32, globals: outcome.globals, maps }))
+    }
+}
+
+impl Answers for Facts {
+    fn number(&mut self, helper: Helper) -> u64 {
+        match helper {
+            Helper::GetSmpProcessorId => self.cpu,
+            Helper::GetCurrentPidTgid => self.process,
+            Helper::GetCurrentUidGid => self.user,
+            Helper::GetPrandom => 0x1234_5678,
+            other => panic!("{} says something else at each call", other.name()),
+        }
+    }
+
+    fn bytes(&mut self, _helper: Helper, len: usize) -> Vec<u8> {
+        let mut bytes = self.comm.clone();
+        bytes.resize(len, 0);
+        bytes
+    }
+}

@@ -1,0 +1,156 @@
+//! Three ways to run a program agree: the interpreter of the MIR before any pass, the BPF interpreter `rbpf` on the very
+//! object that the kernel gets, and the running kernel's test-run. On the same global variables, from empty maps, they
+//! must leave the same result, the same global variables and the same map entries. These tests need root.
+//!
+//! A large run is `make oracles INPUTS=100000`. `KS_ORACLES_SEED=7` starts at that seed, so that with
+//! `KS_ORACLES_INPUTS=1` one script runs again.
+//!
+//! Instructions that `rbpf` lacks are done by functions of the test, one by one (`stub.rs`); everything else it runs as it
+//! stands in the file. Left out is what differs from run to run or from machine to machine by its nature: the clock, the
+//! control group, which entry a full `lru_hash` drops, and ring buffers, of which only the kernel's has a reader. So are
+//! members of the sample that a perf program gets, as the kernel test-runs no perf programs: they are loaded as programs of
+//! a raw tracepoint, which have the same helpers. The interpreter of the MIR has no packets and no types of a kernel;
+//! programs on those are for `random` and the tests of each kind. Inputs on which it takes more than 200,000 steps are not
+//! counted.
+
+mod arena;
+mod compare;
+mod image;
+mod inputs;
+mod kernel;
+mod machine;
+mod maps;
+mod mir;
+mod state;
+mod stub;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::{Pid, getgid, getpid, gettid, getuid};
+
+use crate::halves::generator::Generator;
+use compare::Script;
+use ks_compiler_testing::script;
+use state::Facts;
+
+/// Functions of a script, and inputs that each script gets.
+const FUNCTIONS: usize = 4;
+const INPUTS: usize = 100;
+/// Inputs of a plain test run.
+const FEW_INPUTS: usize = 2_000;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// What the kernel says of this thread.
+fn facts(cpu: usize) -> Facts {
+    let comm = std::fs::read("/proc/thread-self/comm").expect("a thread has a name");
+    Facts {
+        cpu: cpu as u64,
+        process: (getpid().as_raw() as u64) << 32 | gettid().as_raw() as u64,
+        user: u64::from(getgid().as_raw()) << 32 | u64::from(getuid().as_raw()),
+        comm: comm.trim_ascii_end().to_vec(),
+    }
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> Vec<usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).expect("a thread has its CPUs");
+    (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect()
+}
+
+fn stay_on(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu).expect("it is one of those allowed");
+    sched_setaffinity(Pid::from_raw(0), &set).expect("a thread may stay where it may be");
+}
+
+/// Runs scripts of new seeds on every CPU until so many inputs were compared.
+fn agree(kind: &str, script: impl Fn(u64) -> Script + Sync) {
+    let wanted = number("KS_ORACLES_INPUTS").map_or(FEW_INPUTS, |wanted| wanted as usize);
+    let seeds = AtomicU64::new(number("KS_ORACLES_SEED").unwrap_or(1));
+    let first = seeds.load(Ordering::Relaxed);
+    let compared = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for cpu in cpus() {
+            let (script, seeds, compared, failures) = (&script, &seeds, &compared, &failures);
+            let inputs = INPUTS.min(wanted);
+            scope.spawn(move || {
+                stay_on(cpu);
+                let facts = facts(cpu);
+                while compared.load(Ordering::Relaxed) < wanted {
+                    let seed = seeds.fetch_add(1, Ordering::Relaxed);
+                    let outcome = compare::run(&script(seed), seed, inputs, &facts);
+                    let mut failures = failures.lock().expect("no thread panics");
+                    match outcome {
+                        Ok(count) => drop(compared.fetch_add(count, Ordering::Relaxed)),
+                        Err(failure) => failures.push(format!("{kind}, seed {seed}: {failure}")),
+                    }
+                    if failures.len() >= 3 {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let (compared, last) = (compared.into_inner(), seeds.into_inner());
+    println!("{kind}: {compared} inputs of {} scripts", last - first);
+    let failures = failures.into_inner().expect("no thread panics");
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn root_generated_functions_do_the_same_wherever_they_run() {
+    agree("functions", |seed| Script {
+        text: Generator::new(seed).kernel_script(FUNCTIONS),
+        program: "program",
+    });
+}
+
+#[test]
+fn root_random_scripts_do_the_same_wherever_they_run() {
+    agree("scripts", random_script);
+}
+
+/// What says something else at each call or where nobody else is, or drops entries as it likes, and what stands in for it.
+const REPLACED: [(&str, &str); 7] = [
+    ("time_ns()", "gclock"),
+    ("cgroup_id()", "gclock"),
+    ("ctx->sample_period", "gclock"),
+    ("ctx->addr", "gclock"),
+    ("ctx->regs.ip", "gclock"),
+    ("lru_hash", "hash"),
+    ("lru_percpu_hash", "percpu_hash"),
+];
+
+/// What scripts do not have: ring buffers and what is printed into one; walks through maps, of which each would see the entries
+/// in an order of its own; addresses as numbers; functions of the kernel, its other kinds of maps, and another program.
+const APART: [&str; 10] = [
+    "ringbuf<",
+    "print(",
+    "for (w",
+    script::forms::BYTES,
+    "bpf_",
+    "attachment_id(",
+    ": queue<",
+    ": stack<",
+    ": bloom<",
+    "fn after(",
+];
+
+/// A script of all statement and expression forms but [`APART`], with one perf program.
+fn random_script(seed: u64) -> Script {
+    let scripts =
+        (0..).map(|attempt| script::items::script(seed + (attempt << 32), seed.is_multiple_of(2)).text());
+    let fits = |script: &String| {
+        let text = script.replace("*bpf_perf_event_data", "");
+        script.contains("@perf_event") && !APART.iter().any(|apart| text.contains(apart))
+    };
+    let script = scripts.into_iter().find(fits).expect("such scripts are frequent");
+    let text = REPLACED.iter().fold(script, |text, (from, to)| text.replace(from, to));
+    Script { text: format!("var gclock: u64 = 0\n{text}"), program: "watch" }
+}

@@ -1,0 +1,234 @@
+//! Ten thousand attaches and detaches in random group shapes, each reading held against a model that knows how often the
+//! counted things were done. At the end nothing stays open.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::AtomicU64;
+use std::thread;
+
+use crate::perf_support::{named, own_thread, program, some_descriptor, store, stores_to};
+use ks_host::perf::{AttachmentId, Attachments, Catalog, Event, Options, PerfError};
+use nix::sched::{CloneFlags, unshare};
+
+const ATTACHES: u32 = 10_000;
+/// Attachments that live at once.
+const MOST: usize = 24;
+/// Breakpoints that a task has room for, less one for other tests.
+const BREAKPOINTS: usize = 3;
+
+static WORD: AtomicU64 = AtomicU64::new(0);
+
+/// What an attachment counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Calls,
+    Stores,
+    Nothing,
+}
+
+/// One attachment as the model sees it.
+#[derive(Debug, Clone)]
+struct Counted {
+    what: What,
+    leader: AttachmentId,
+    count: u64,
+    stopped: bool,
+}
+
+/// A generator whose numbers are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+struct Run {
+    random: Random,
+    attachments: Attachments,
+    calls: Event,
+    model: BTreeMap<AttachmentId, Counted>,
+    /// Whether a group counts, by its leader.
+    enabled: BTreeMap<AttachmentId, bool>,
+    attaches: u32,
+}
+
+impl Run {
+    fn any(&mut self) -> Option<AttachmentId> {
+        let ids: Vec<_> = self.model.keys().copied().collect();
+        (!ids.is_empty()).then(|| ids[self.random.below(ids.len())])
+    }
+
+    fn group(&self, leader: AttachmentId) -> Vec<AttachmentId> {
+        let members = self.model.iter().filter(|(_, one)| one.leader == leader);
+        members.map(|(id, _)| *id).collect()
+    }
+
+    fn attach(&mut self) {
+        let breakpoints = self.model.values().filter(|one| one.what == What::Stores).count();
+        let what = match self.random.below(4) {
+            0 if breakpoints < BREAKPOINTS => What::Stores,
+            1 | 2 => What::Calls,
+            _ => What::Nothing,
+        };
+        let event = match what {
+            What::Calls => self.calls.clone(),
+            What::Stores => stores_to(&WORD),
+            What::Nothing => named("dummy"),
+        };
+        let leader = match self.random.below(3) {
+            0 => None,
+            _ => self.any().map(|id| self.model[&id].leader),
+        };
+        // What is linked is a descriptor that must be closed.
+        let link = if self.random.below(4) == 0 { program(|_| some_descriptor()) } else { None };
+        let id = self
+            .attachments
+            .open(&event, &own_thread(), leader, link)
+            .unwrap_or_else(|error| panic!("{error}"));
+        self.attaches += 1;
+        let leader = leader.unwrap_or(id);
+        self.model.insert(id, Counted { what, leader, count: 0, stopped: false });
+        self.enabled.insert(leader, true);
+        for member in self.group(leader) {
+            let one = self.model.get_mut(&member).unwrap();
+            (one.count, one.stopped) = (0, false);
+        }
+    }
+
+    fn detach(&mut self) {
+        let Some(id) = self.any() else { return };
+        self.attachments.detach(id);
+        let gone = if self.model[&id].leader == id { self.group(id) } else { vec![id] };
+        for id in gone {
+            self.model.remove(&id);
+            assert_eq!(self.attachments.read(id), Err(PerfError::Stale(id)));
+        }
+        self.enabled.remove(&id);
+    }
+
+    fn work(&mut self) {
+        let (calls, stores) = (self.random.below(20) as u64, self.random.below(20) as u64);
+        (0..calls).for_each(|_| {
+            nix::unistd::getppid();
+        });
+        store(&WORD, stores);
+        for one in self.model.values_mut() {
+            if self.enabled[&one.leader] && !one.stopped {
+                one.count += match one.what {
+                    What::Calls => calls,
+                    What::Stores => stores,
+                    What::Nothing => 0,
+                };
+            }
+        }
+    }
+
+    fn control(&mut self) {
+        let Some(id) = self.any() else { return };
+        let leads = self.model[&id].leader == id;
+        let of = if leads { self.group(id) } else { vec![id] };
+        match self.random.below(3) {
+            0 => {
+                self.attachments.disable(id).unwrap();
+                if leads {
+                    self.enabled.insert(id, false);
+                } else {
+                    self.model.get_mut(&id).unwrap().stopped = true;
+                }
+            }
+            1 => {
+                self.attachments.enable(id).unwrap();
+                if leads {
+                    self.enabled.insert(id, true);
+                }
+                of.iter().for_each(|id| self.model.get_mut(id).unwrap().stopped = false);
+            }
+            _ => {
+                self.attachments.reset(id).unwrap();
+                of.iter().for_each(|id| self.model.get_mut(id).unwrap().count = 0);
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        let Some(id) = self.any() else { return };
+        let expected = &self.model[&id];
+        let reading = self.attachments.read(id).unwrap();
+        assert_eq!(reading.raw, expected.count, "{id}: {expected:?}");
+        let snapshot = self.attachments.snapshot(id).unwrap();
+        let group = self.group(expected.leader);
+        let counts: Vec<u64> = group.iter().map(|id| self.model[id].count).collect();
+        assert_eq!(snapshot.entries.iter().map(|entry| entry.raw).collect::<Vec<_>>(), counts);
+        assert_eq!(group[snapshot.own], id);
+    }
+
+    /// A task that is watched ends, and another thread does what is counted for this one only.
+    fn others(&mut self) {
+        let mut child = Command::new("true").spawn().unwrap();
+        let options = Options { pid: child.id() as i32, ..own_thread() };
+        // It may have ended before it could be watched.
+        let watched = self.attachments.open(&self.calls, &options, None, None);
+        thread::spawn(|| store(&WORD, 10)).join().unwrap();
+        child.wait().unwrap();
+        if let Ok(id) = watched {
+            assert!(self.attachments.read(id).is_ok());
+            self.attachments.detach(id);
+        }
+    }
+}
+
+/// Memory of this process, in KiB.
+fn resident_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn churn(calls: Event) {
+    unshare(CloneFlags::CLONE_FILES).unwrap();
+    let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
+    let before = open();
+    let mut run = Run {
+        random: Random(0x9e37_79b9_7f4a_7c15),
+        attachments: Attachments::new(),
+        calls,
+        model: BTreeMap::new(),
+        enabled: BTreeMap::new(),
+        attaches: 0,
+    };
+    // What the first part needed is there for the rest.
+    let mut memory = None;
+    while run.attaches < ATTACHES {
+        if run.attaches > ATTACHES / 4 {
+            memory.get_or_insert_with(resident_kib);
+        }
+        match run.random.below(12) {
+            0..4 if run.model.len() < MOST => run.attach(),
+            0..6 => run.detach(),
+            6 | 7 => run.work(),
+            8 => run.control(),
+            9 if run.random.below(50) == 0 => run.others(),
+            _ => run.check(),
+        }
+    }
+    drop(run);
+    let grown = resident_kib().saturating_sub(memory.expect("it went so far"));
+    // Less than a hundred bytes for each attachment.
+    assert!(grown < 750, "{grown} KiB more after the last three quarters");
+    assert_eq!(open(), before, "descriptors are left");
+}
+
+#[test]
+fn root_ten_thousand_attaches_leave_nothing_and_read_right() {
+    ks_tests::alone!();
+    // Looking for the first tracepoint mounts tracefs for this process, which stays.
+    let calls = Catalog::default().tracepoint("syscalls/sys_enter_getppid").unwrap();
+    // The thread has a descriptor table of its own, which other tests cannot disturb.
+    thread::spawn(|| churn(calls)).join().unwrap();
+}

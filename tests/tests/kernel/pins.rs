@@ -1,0 +1,90 @@
+//! Pins: maps and variables that outlive their plugin and are shared. These tests need root; each has mounts of its own, so
+//! that nothing stays behind.
+
+use std::process::Command;
+
+use ks_tests::{Folder, Outcome, binary, compile, finish};
+
+/// Runs a shell script that has a BPF file system of its own; `$HOST` is ks-host.
+fn with_bpffs(folder: &Folder, script: &str) -> Outcome {
+    let script =
+        format!("cd {}\nmount -t bpf bpf /sys/fs/bpf || exit 99\n{script}", folder.path("").display());
+    shell(&script)
+}
+
+fn shell(script: &str) -> Outcome {
+    let host = format!("{} --allow pin", binary("ks-host").display());
+    finish(Command::new("unshare").args(["-m", "sh", "-c", script]).env("HOST", host))
+}
+
+const COUNTER: &str = include_str!("scripts/pins_counter.ks");
+
+#[test]
+fn root_lf_086_pins_survive_a_restart_with_their_values() {
+    let folder = Folder::new();
+    folder.write("counter.wasm", compile("counter", COUNTER).plugin);
+    let outcome = with_bpffs(
+        &folder,
+        "$HOST counter.wasm && $HOST counter.wasm && $HOST counter.wasm && cd /sys/fs/bpf && find ./counter -type f | sort",
+    );
+    let expected = "first\n6 2 true true\nlater\n7 4 true true\nlater\n8 6 true true\n\
+                    ./counter/globals/pinned_globals\n./counter/maps/m\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
+
+#[test]
+fn root_lf_087_a_pin_of_another_shape_ends_the_start() {
+    let folder = Folder::new();
+    folder.write("counter.wasm", compile("counter", COUNTER).plugin);
+    let wide = COUNTER.replace("hash<u32, u64>(8)", "hash<u64, u64>(8)");
+    folder.write("wide.wasm", compile("counter", &wide).plugin);
+    let renamed = COUNTER.replace("hits", "strikes");
+    folder.write("renamed.wasm", compile("counter", &renamed).plugin);
+    let outcome =
+        with_bpffs(&folder, "$HOST counter.wasm; $HOST wide.wasm; echo $?; $HOST renamed.wasm; echo $?");
+    assert_eq!(outcome.stdout, "first\n6 2 true true\n125\n125\n", "{outcome:#?}");
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let has = |words: &[&str]| {
+        let text = lines.join(" ");
+        words.iter().for_each(|word| assert!(text.contains(word), "no `{word}`: {outcome:#?}"));
+    };
+    has(&[
+        "pinned map m has another shape (key 4\u{2192}8)",
+        "/sys/fs/bpf/counter/maps/m",
+        "change the name",
+    ]);
+    has(&[
+        "the pin of all variables has another shape (their names or types)",
+        "counter/globals/pinned_globals",
+    ]);
+}
+
+#[test]
+fn root_without_a_bpf_file_system_it_is_said_what_to_do() {
+    let folder = Folder::new();
+    let file = folder.write("counter.wasm", compile("counter", COUNTER).plugin);
+    let outcome = shell(&format!("umount /sys/fs/bpf 2>/dev/null; $HOST {}", file.display()));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (125, ""), "{outcome:#?}");
+    assert!(outcome.stderr.contains("mount -t bpf bpf /sys/fs/bpf"), "{outcome:#?}");
+}
+
+#[test]
+fn root_two_plugins_share_a_map_and_one_that_is_killed_loses_nothing() {
+    let script = include_str!("scripts/pins_two_plugins_share_a_map_and_one_that_is_killed_loses_nothing.ks");
+    let folder = Folder::new();
+    folder.write("shared.wasm", compile("shared", script).plugin);
+    let outcome = with_bpffs(
+        &folder,
+        "$HOST shared.wasm --timeout 40 > reader & reader=$!\n\
+         for first in 0 100; do\n\
+         : > writer$first\n\
+         $HOST shared.wasm --timeout 40 -- --writer --first $first > writer$first & writer=$!\n\
+         while ! grep -q ready writer$first; do sleep 0.02; done\n\
+         kill -9 $writer; wait $writer\n\
+         cat writer$first\n\
+         done\n\
+         wait $reader; cat reader",
+    );
+    let expected = "before 0\nready\nbefore 100\nready\n19900 9900 200\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
+}

@@ -1,0 +1,171 @@
+//! Plugins with a BPF object, on the running kernel. They need root (CAP_BPF and CAP_PERFMON).
+
+use ks_host::plugin::Outcome;
+use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object};
+
+/// Loads `count`, which leaves its handle on the stack.
+const LOAD: &str = r#"
+    (data (i32.const 16) "count")
+    (data (i32.const 32) "counter")
+    (func $load_count (result i32)
+      (call $load (i32.const 16) (i32.const 5) (i32.const 1024))
+      (call $ok))
+    (func $counter (result i32)
+      (call $variable (i32.const 32) (i32.const 7) (i32.const 1024))
+      (call $ok))"#;
+
+fn trapped(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Trapped(message) => message,
+        other => panic!("not trapped: {other:?}"),
+    }
+}
+
+#[test]
+fn root_a_program_runs_on_every_overflow_and_shares_its_variable() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (func (export "run") (result i32)
+          (local $counter i32)
+          ;; What is stored before the load is what the program finds.
+          (local.set $counter (call $counter))
+          (call $set (local.get $counter) (i64.const 1000000) (i32.const 1024))
+          (drop (call $own_page_faults (i32.const 1) (call $load_count)))
+          (call $fault)
+          (i32.and
+            (i64.gt_u (call $get (local.get $counter)) (i64.const 1000000))
+            (i64.lt_u (call $get (local.get $counter)) (i64.const 1100000))))"#
+    ));
+    let ran = run_with(with_object(guest, elf::counting("perf_event")), |_| {});
+    assert_eq!(ran.outcome, Outcome::Returned(1), "{}", ran.stderr);
+}
+
+#[test]
+fn root_detach_all_stops_the_program() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (func (export "run") (result i32)
+          (local $counter i32) (local $program i32) (local $before i64)
+          (local.set $counter (call $counter))
+          (local.set $program (call $load_count))
+          (drop (call $own_page_faults (i32.const 1) (local.get $program)))
+          (call $fault)
+          (call $detach_all (local.get $program))
+          (local.set $before (call $get (local.get $counter)))
+          (call $fault)
+          (i32.and
+            (i64.ne (local.get $before) (i64.const 0))
+            (i64.eq (call $get (local.get $counter)) (local.get $before))))"#
+    ));
+    let ran = run_with(with_object(guest, elf::counting("perf_event")), |_| {});
+    assert_eq!(ran.outcome, Outcome::Returned(1), "{}", ran.stderr);
+}
+
+#[test]
+fn root_a_raw_tracepoint_program_attaches_by_name_and_only_once() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (data (i32.const 64) "sched_switch")
+        (func (export "run") (result i32)
+          (local $program i32) (local $counter i32)
+          (local.set $counter (call $counter))
+          (local.set $program (call $load_count))
+          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 0) (i32.const 1024))
+          (drop (call $ok))
+          (call $sleep (i64.const 20000000) (i32.const 1024))
+          (if (i64.eqz (call $get (local.get $counter))) (then (return (i32.const 1))))
+          (call $attach (local.get $program) (i32.const 64) (i32.const 12) (i32.const 0) (i32.const 1024))
+          (call $ok))"#
+    ));
+    let ran = run_with(with_object(guest, elf::counting("raw_tp")), |_| {});
+    assert_eq!(trapped(ran.outcome), "`count` is already attached to `sched_switch`");
+}
+
+#[test]
+fn root_a_target_that_is_not_there_is_named() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (data (i32.const 64) "sched_swatch")
+        (func (export "run") (result i32)
+          (call $attach (call $load_count) (i32.const 64) (i32.const 12) (i32.const 0) (i32.const 1024))
+          (call $ok))"#
+    ));
+    let message = trapped(run_with(with_object(guest, elf::counting("raw_tp")), |_| {}).outcome);
+    assert!(message.contains("raw tracepoint `sched_swatch`"), "{message}");
+    assert!(message.contains("bpf(BPF_RAW_TRACEPOINT_OPEN): ENOENT"), "{message}");
+}
+
+#[test]
+fn root_a_kind_without_a_way_to_attach_it_is_named() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (func (export "run") (result i32)
+          (call $attach (call $load_count) (i32.const 16) (i32.const 2) (i32.const 0) (i32.const 1024))
+          (call $ok))"#
+    ));
+    for (section, expected) in [
+        ("perf_event", "`count` is a perf_event program: it is attached by opening an event with it"),
+        ("lwt_in", "`count` is a type 10 (enum bpf_prog_type) program, which this host does not attach"),
+    ] {
+        let file = with_object(guest.clone(), elf::counting(section));
+        assert_eq!(trapped(run_with(file, |_| {}).outcome), expected);
+    }
+}
+
+/// Also where tracefs is not mounted.
+#[test]
+fn root_a_tracepoint_program_runs() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (data (i32.const 64) "sched/sched_switch")
+        (func (export "run") (result i32)
+          (local $counter i32)
+          (local.set $counter (call $counter))
+          (call $attach (call $load_count) (i32.const 64) (i32.const 18) (i32.const 0) (i32.const 1024))
+          (drop (call $ok))
+          (call $sleep (i64.const 20000000) (i32.const 1024))
+          (i64.ne (call $get (local.get $counter)) (i64.const 0)))"#
+    ));
+    let outcome = run_with(with_object(guest, elf::counting("tp")), |_| {}).outcome;
+    assert_eq!(outcome, Outcome::Returned(1));
+}
+
+#[test]
+fn root_the_verifiers_reason_is_shown() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (func (export "run") (result i32) (call $load_count))"#
+    ));
+    let message = trapped(run_with(with_object(guest, elf::unverifiable()), |_| {}).outcome);
+    assert!(message.starts_with("cannot load the program `count`: the verifier refused it"), "{message}");
+    assert!(message.contains("verifier: R6 !read_ok"), "{message}");
+}
+
+#[test]
+fn root_variables_survive_a_load_that_failed() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}{LOAD}
+        (func (export "run") (result i32)
+          (local $counter i32)
+          (local.set $counter (call $counter))
+          (call $set (local.get $counter) (i64.const 77) (i32.const 1024))
+          (call $load (i32.const 16) (i32.const 5) (i32.const 1024))
+          (if (i32.eqz (i32.load8_u (i32.const 1024))) (then (return (i32.const 1))))
+          (i32.wrap_i64 (call $get (local.get $counter))))"#
+    ));
+    let ran = run_with(with_object(guest, elf::unverifiable()), |_| {});
+    assert_eq!(ran.outcome, Outcome::Returned(77), "{}", ran.stderr);
+}
+
+#[test]
+fn root_an_unknown_program_is_answered_with_those_there_are() {
+    let guest = component(&format!(
+        r#"{OWN_EVENT}
+        (data (i32.const 16) "cuont")
+        (func (export "run") (result i32)
+          (call $load (i32.const 16) (i32.const 5) (i32.const 1024))
+          (call $ok))"#
+    ));
+    let message = trapped(run_with(with_object(guest, elf::counting("perf_event")), |_| {}).outcome);
+    assert_eq!(message, "the BPF object has no program `cuont`\n  because: the object has `count`");
+}

@@ -1,0 +1,143 @@
+//! Maps of every kind from both halves, lines that the kernel half prints, and what a full map loses. These tests need
+//! root.
+
+use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script};
+
+const NO_WORDS: &[&str] = &[];
+
+/// The number before some words of a line of standard error.
+fn number_before(outcome: &Outcome, words: &str) -> u64 {
+    let line = outcome.stderr.lines().find(|line| line.contains(words));
+    let line = line.unwrap_or_else(|| panic!("no line with `{words}`: {outcome:#?}"));
+    let before = line.split(words).next().and_then(|before| before.split_whitespace().last());
+    before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+fn example(name: &str) -> Outcome {
+    let folder = Folder::new();
+    let plugin = folder.path(name).with_extension("wasm");
+    let source = repository().join("examples/state").join(name);
+    let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
+    assert_eq!((built.code, built.stderr.as_str(), built.stdout.as_str()), (0, "", ""), "{built:#?}");
+    finish(allowed().arg(&plugin))
+}
+
+#[test]
+fn root_examples_print_what_they_promise() {
+    let faults = example("latest_faults.ks");
+    let lines: Vec<&str> = faults.stdout.lines().collect();
+    assert_eq!((faults.code, lines.len(), faults.stderr.as_str()), (0, 9, ""), "{faults:#?}");
+    assert!(lines[7].starts_with("fault 8 of "), "{faults:#?}");
+    assert_eq!(lines[8], "8 records handled");
+    let kinds = example("kinds.ks");
+    let expected = "2 kinds of pages, 24 faults or more\noldest job 3, 1 left\nseen: true false\n";
+    assert_eq!((kinds.code, kinds.stdout.as_str(), kinds.stderr.as_str()), (0, expected, ""), "{kinds:#?}");
+}
+
+#[test]
+fn root_lf_105_lines_of_the_kernel_half_stand_in_order_before_those_that_come_after() {
+    let script = include_str!(
+        "scripts/state_lf_105_lines_of_the_kernel_half_stand_in_order_before_those_that_come_after.ks"
+    );
+    let outcome = run_script("prints", script, NO_WORDS);
+    let first = |n: u32| format!("{n}: -1 255 {:x} global hi z|   42|7   |%", n + 254);
+    let expected = format!("{}\ntrue GREEN text\n{}\nfalse GREEN text\nown line\n", first(1), first(2));
+    assert_eq!((outcome.code, outcome.stdout, outcome.stderr.as_str()), (0, expected, ""));
+}
+
+#[test]
+fn root_lost_lines_and_updates_are_counted_exactly() {
+    let script = include_str!("scripts/state_lost_lines_and_updates_are_counted_exactly.ks");
+    let outcome = run_script("lost", script, NO_WORDS);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let lines: Vec<&str> = outcome.stdout.lines().collect();
+    let (last, printed) = lines.split_last().expect("it printed");
+    let numbers: Vec<u64> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [runs, entries] = numbers[..] else { panic!("{last}") };
+    // The first of the pages may hold something else, too, and be there before.
+    assert!(runs >= 3999 && entries == 10, "{last}");
+    assert_eq!(number_before(&outcome, " updates by programs were lost"), 2 * runs - entries);
+    // 96 bytes each, with the header; one byte of the ring stays free.
+    assert_eq!(printed.len(), (262_144 - 1) / 96);
+    assert_eq!(
+        number_before(&outcome, " lines that programs printed were lost"),
+        runs - printed.len() as u64
+    );
+    for (number, line) in (1..).zip(printed) {
+        assert_eq!(**line, format!("{number} {number} {number} {number} x"));
+    }
+}
+
+#[test]
+fn root_lf_143_walks_meet_every_entry_once() {
+    let script = include_str!("scripts/state_lf_143_walks_meet_every_entry_once.ks");
+    let outcome = run_script("walks", script, NO_WORDS);
+    let expected =
+        "15000 112492500 337477500 left 0\n126 6\ncaught 5\n44850 -4 300\n55\n40 2\none true\n0 0\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
+
+#[test]
+fn root_lf_096_slots_of_all_cpus_are_added_up() {
+    let script = include_str!("scripts/state_lf_096_slots_of_all_cpus_are_added_up.ks");
+    let outcome = run_script("slots", script, NO_WORDS);
+    let expected = "42 42 42 true 5 true\n2 0\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str(), outcome.stderr.as_str()), (0, expected, ""));
+}
+
+#[test]
+fn root_queues_and_filters_are_the_same_in_both_halves() {
+    let script = include_str!("scripts/state_queues_and_filters_are_the_same_in_both_halves.ks");
+    let outcome = run_script("queues", script, NO_WORDS);
+    let expected = "7\n1 kernel\n2 user\n11 10 true\ntrue false\n1 stack of some depth: 1\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert!(
+        lines.len() == 1 && lines[0].contains("queues.ks:31: ") && lines[0].contains("`jobs`"),
+        "{lines:?}"
+    );
+}
+
+/// What a module declares is there under its own name, whatever the script that imports it declares.
+#[test]
+fn root_modules_bring_maps_variables_and_rings() {
+    const MODULE: &str = "
+        struct Noted { value: u32 }
+        var seen : hash<u32, u64>(16)
+        var total: u64 = 0
+        var ring : ringbuf<Noted>(4096)
+        config limits { most: u32 = 3, }
+        @helper
+        fn note(value: u32) -> u32 {
+            seen[value] += 1
+            total += 1
+            var noted = ring.reserve()
+            noted->value = limits.most
+            ring.submit(noted)
+            return value
+        }
+        fn noted(value: u32) -> u64 { return seen[value] * 100 + total }";
+    const SCRIPT: &str = include_str!("scripts/state.ks");
+    let folder = Folder::new();
+    folder.write("lib.ks", MODULE);
+    let script = folder.write("importing.ks", SCRIPT);
+    let ran = finish(allowed().arg(script));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "101 12\n"), "{ran:#?}");
+}
+
+/// Structs are the entries themselves; every index is met once, until `break`.
+#[test]
+fn root_arrays_are_walked_in_the_kernel_half() {
+    const SCRIPT: &str = include_str!("scripts/state_2.ks");
+    let ran = run_script("kststwalk", SCRIPT, NO_WORDS);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "328250 7 6 8\n"), "{ran:#?}");
+}
+
+/// The first string is worked out while it is compiled, and its bytes of the frame, which begin as the key does, are never
+/// written.
+#[test]
+fn root_a_key_has_its_own_bytes_whatever_lay_there_before() {
+    let script = include_str!("scripts/state_a_key_has_its_own_bytes_whatever_lay_there_before.ks");
+    let outcome = run_script("kskeyp", script, &[] as &[&str]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "97 3\n"), "{outcome:#?}");
+}

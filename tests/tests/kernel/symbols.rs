@@ -1,0 +1,155 @@
+//! `symbol`: functions of the kernel and of processes, by their addresses. Some of these tests need root.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use ks_tests::{Folder, Outcome, binary, compile, finish, run_script};
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65534;
+
+/// Prints the names of three addresses: one of the kernel, one of a task, and one of nothing.
+const SCRIPT: &str = include_str!("scripts/symbols.ks");
+
+/// Its address is asked for.
+#[inline(never)]
+fn marker() -> u32 {
+    std::hint::black_box(7)
+}
+
+fn words(kernel: u64, task: u32, own: u64) -> [String; 3] {
+    [format!("--kernel={kernel:#x}"), format!("--task={task}"), format!("--own={own:#x}")]
+}
+
+/// The addresses and names of kallsyms.
+fn kallsyms() -> Vec<(u64, String)> {
+    let listed = fs::read_to_string("/proc/kallsyms").expect("procfs is mounted");
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((address, words.nth(1)?.to_owned()))
+    };
+    listed.lines().filter_map(row).collect()
+}
+
+fn schedule() -> u64 {
+    kallsyms().iter().find(|(_, name)| name == "schedule").expect("every kernel has it").0
+}
+
+#[test]
+fn root_addresses_have_the_names_of_their_functions() {
+    let own = marker as fn() -> u32 as usize as u64 + 2;
+    let outcome = run_script("symbols", SCRIPT, &words(schedule() + 5, std::process::id(), own));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.row("kernel")[1], "schedule+0x5");
+    assert_eq!(outcome.row("again")[1], "schedule+0x6");
+    let task = outcome.row("task")[1];
+    assert!(task.contains("marker") && task.ends_with("+0x2"), "{task}");
+    assert_eq!(outcome.row("low")[1..], ["0x1", "0x5000"]);
+    assert_eq!(outcome.row("none")[1..], ["0x1234", "0x1"]);
+    assert_eq!(marker(), 7);
+}
+
+/// kallsyms has no sizes: what lies far behind the last symbol is none of it.
+#[test]
+fn root_a_gap_between_symbols_has_no_name() {
+    let mut addresses: Vec<u64> = kallsyms().into_iter().map(|(address, _)| address).collect();
+    addresses.sort_unstable();
+    let above_half = addresses.partition_point(|address| *address < 1 << 63);
+    let gap = addresses[above_half..].windows(2).find(|pair| pair[1] - pair[0] > 16 << 20);
+    let last = addresses.last().expect("there are symbols");
+    let inside = gap.map_or(last.saturating_add(8 << 20), |pair| pair[0] + (8 << 20));
+    let outcome = run_script("gap", SCRIPT, &words(inside, std::process::id(), 1));
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.row("kernel")[1], format!("{inside:#x}"));
+}
+
+/// Runs the script as a user that owns nothing but its own task, which sleeps.
+fn run_as_nobody(task: u32, own: u64) -> Outcome {
+    let folder = Folder::new();
+    let plugin = folder.write("symbols.wasm", compile("symbols", SCRIPT).plugin);
+    let host = folder.path("ks-host");
+    // Where the command is built others may not be allowed to look.
+    fs::copy(binary("ks-host"), &host).expect("the temporary folder has room");
+    let mut command = Command::new(host);
+    command
+        .arg("--no-cache")
+        .arg(plugin)
+        .arg("--")
+        .args(words(schedule(), task, own))
+        .uid(NOBODY)
+        .gid(NOBODY);
+    finish(&mut command)
+}
+
+/// Whether this kernel shows its addresses to a user without rights.
+fn kallsyms_are_open() -> bool {
+    let shown = finish(Command::new("head").args(["-n", "1", "/proc/kallsyms"]).uid(NOBODY).gid(NOBODY));
+    !shown.stdout.starts_with("0000000000000000")
+}
+
+/// A task that sleeps until it is dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new(user: u32) -> Sleeper {
+        let mut command = Command::new("/bin/sleep");
+        Sleeper(command.arg("60").uid(user).gid(user).stdin(Stdio::null()).spawn().expect("sleep is there"))
+    }
+
+    /// The first address at which it has code of the file that it runs.
+    fn code(&self) -> u64 {
+        let file = fs::canonicalize("/bin/sleep").expect("sleep is there");
+        let file = file.to_string_lossy().into_owned();
+        loop {
+            let maps = fs::read_to_string(format!("/proc/{}/maps", self.0.id())).expect("it lives");
+            let line = maps.lines().find(|line| line.contains("r-xp") && line.ends_with(&file));
+            let start = line.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok());
+            match start {
+                Some(start) => return start,
+                // It has not begun yet to be what it will be.
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn root_what_may_not_be_named_is_said_once() {
+    let foreign = Sleeper::new(0);
+    let code = foreign.code();
+    let outcome = run_as_nobody(foreign.0.id(), code);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert_eq!(outcome.row("task")[1], format!("{code:#x}"));
+    let task = format!("cannot name functions of task {}: permission denied", foreign.0.id());
+    let mut expected = vec![(task.as_str(), "CAP_SYS_PTRACE")];
+    if kallsyms_are_open() {
+        assert_eq!(outcome.row("kernel")[1], "schedule+0x0");
+    } else {
+        assert_eq!(outcome.row("kernel")[1], format!("{:#x}", schedule()));
+        expected.insert(0, ("cannot name functions of the kernel", "CAP_SYSLOG"));
+    }
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{outcome:#?}");
+    for (line, (what, advice)) in lines.iter().zip(expected) {
+        assert!(line.contains(what) && line.contains(advice), "{line}");
+    }
+}
+
+/// Without rights a user's own tasks can be looked at. This one's file may have no symbols, which is no failure.
+#[test]
+fn root_own_tasks_need_no_rights() {
+    let own = Sleeper::new(NOBODY);
+    let outcome = run_as_nobody(own.0.id(), own.code());
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(!outcome.stderr.contains("task"), "{outcome:#?}");
+}

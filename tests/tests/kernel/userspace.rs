@@ -1,0 +1,191 @@
+//! The userspace half with the real host: what a script shares with the kernel half, what it can ask of the machine, and
+//! what it is refused.
+
+use std::fmt::Write as _;
+
+use ks_tests::net::{LEFT, Wire};
+use ks_tests::{Folder, allowed, compile, finish, run_script, wait_until_gone};
+
+const NO_WORDS: &[&str] = &[];
+
+#[test]
+fn tasks_and_cpus_are_those_of_the_machine() {
+    let script = "fn main() -> i32 {\n    var own = comm_of(pid_of(\"ks-host\"))\n    \
+                  print(\"%s %d %u\", own, pid_of(\"no such task\"), cpu_count())\n    return 0\n}\n";
+    let outcome = run_script("tasks", script, NO_WORDS);
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").expect("sysfs is mounted");
+    // A list of ranges that begins with 0 and ends with the highest number.
+    let last = possible.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u32>().ok());
+    let expected = format!("ks-host -1 {}\n", last.expect("a number") + 1);
+    assert_eq!((outcome.code, outcome.stdout), (0, expected), "{}", outcome.stderr);
+}
+
+#[test]
+fn lf_105_printed_text() {
+    let script = include_str!("scripts/userspace_lf_105_printed_text.ks");
+    let expected = "-1 -2147483649 18446744073709551615 ff FF 10\n\
+                    -1 18446744071562067967 18446744073709551615 18446744073709551615\n\
+                    [   42|42   |-0042|+42|0xff| 42|007]\n[text|    text|text    |te|x|A] 100%\nraw 1 0 1\n\n\
+                    own end\ntext 18446744073709551615 -1 true c GREEN\n7 7 GREEN\ntext\n";
+    let outcome = run_script("printed", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
+}
+
+#[test]
+fn lf_106_values_and_conversions() {
+    let script = "fn main() -> i32 {\n    var n: u32 = 7\n    var s: str(4) = \"ab\"\n    print(\"n\", n, s, true)\n    \
+                  print(\"{} and {}\", s, n)\n    print(\"end %u\\n\", n, s)\n    print(\"%y %u\", n)\n    return 0\n}\n";
+    let outcome = run_script("surplus", script, NO_WORDS);
+    let expected = "n 7 ab true\nab and 7\nend 7 ab\n%y 7\n";
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
+}
+
+#[test]
+fn lf_110_nothing_runs_outside_of_the_sandbox() {
+    let folder = Folder::new();
+    let mark = folder.path("ran");
+    folder.write("report.py", format!("open({:?}, 'w').close()\ndef f():\n    return 7\n", mark.display()));
+    let script = "import report from \"report.py\"\nfn main() -> i32 {\n    exec(\"./report.py\")\n    \
+                  print(\"after %u\", report.f())\n    return 3\n}\n";
+    let plugin = folder.write("runs.wasm", compile("runs", script).plugin);
+    let outcome = finish(allowed().arg(plugin));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (3, "after 0\n"));
+    let lines: Vec<_> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("runs.ks:3: cannot run `./report.py`"), "{lines:?}");
+    assert!(lines[1].contains("runs.ks:4: cannot call `f` of the Python module `report.py`"), "{lines:?}");
+    assert!(!mark.exists());
+}
+
+#[test]
+fn root_lf_108_attach_gives_0_or_an_errno() {
+    let wire = Wire::new();
+    let name = format!("x{}", std::process::id());
+    let script = format!(
+        "struct Args {{ dev: str(16) }}\n@xdp\nfn {name}(ctx: *xdp_md) -> xdp_action {{\nreturn XDP_PASS\n}}\n\
+         fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar none = h\nnone = null\n\
+         print(\"%u\", attach(h, args.dev, 2))\nprint(\"%d\", attach(h, args.dev, 2) != 0)\n\
+         print(\"%u %u\", attach(h, \"lo\", 2), attach(h, \"nowhere\", 2))\nprint(\"%u\", attach(none, \"lo\", 2))\n\
+         detach(h)\ndetach(h)\nprint(\"%u\", attach(h, args.dev, 2))\n\
+         return 0\n}}\n"
+    );
+    let folder = Folder::new();
+    let plugin = folder.write("results.wasm", compile("results", &script).plugin);
+    let outcome = finish(wire.allowed().arg(plugin).args(["--", "--dev", LEFT]));
+    // ENODEV or ENOENT for what is not there, EINVAL for no program.
+    let lines: Vec<_> = outcome.stdout.lines().collect();
+    assert_eq!((outcome.code, lines.len()), (0, 5), "{outcome:#?}");
+    assert_eq!([lines[0], lines[1], lines[3], lines[4]], ["0", "1", "22", "0"], "{outcome:#?}");
+    assert!(["0 19", "0 2"].contains(&lines[2]), "{outcome:#?}");
+    for said in [LEFT, "nowhere", "the program is not loaded"] {
+        assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    }
+    wait_until_gone(&name);
+}
+
+#[test]
+fn root_flags_without_meaning_are_ignored_with_a_line() {
+    let wire = Wire::new();
+    let name = format!("t{}", std::process::id());
+    let script = format!(
+        "struct Args {{ dev: str(16) }}\n@tc(\"ingress\")\nfn {name}(ctx: *__sk_buff) -> i32 {{\nreturn 0\n}}\n\
+         fn main(args: Args) -> i32 {{\nvar h = load({name})\nvar wrong: str(8) = \"a\\xff\"\n\
+         print(\"%u %u\", attach(h, args.dev, 1), attach(h, wrong, 0))\nreturn 0\n}}\n"
+    );
+    let folder = Folder::new();
+    let plugin = folder.write("flags.wasm", compile("flags", &script).plugin);
+    let outcome = finish(wire.allowed().arg(plugin).args(["--", "--dev", LEFT]));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "0 22\n"), "{outcome:#?}");
+    let lines: Vec<_> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{outcome:#?}");
+    assert!(lines[0].contains(&name) && lines[0].contains("its kind has no flags"), "{outcome:#?}");
+    assert!(lines[1].contains("flags.ks:9: cannot attach: the target is not UTF-8"), "{outcome:#?}");
+    wait_until_gone(&name);
+}
+
+/// A variable of each kind: its type, a value that userspace writes, and one that the kernel half writes.
+const KINDS: &[(&str, &str, &str)] = &[
+    ("u8", "200", "201"),
+    ("u16", "60000", "60001"),
+    ("u32", "4000000000", "4000000001"),
+    ("u64", "18446744073709551614", "18446744073709551615"),
+    ("i8", "-100", "-101"),
+    ("i16", "-30000", "-30001"),
+    ("i32", "-2000000000", "-2000000001"),
+    ("i64", "-2147483649", "-2147483650"),
+    ("bool", "true", "false"),
+    ("char", "'a'", "'b'"),
+    ("Color", "GREEN", "BLUE"),
+    ("str(12)", "\"userspace\"", "\"kernel\""),
+];
+
+#[test]
+fn root_lf_084_globals_are_one_copy() {
+    let mut script = String::from(
+        "enum Color { RED, GREEN, BLUE = 70000 }\nstruct Inner { a: u8, b: u64 }\n\
+         struct Record { n: u16, inner: Inner, name: str(6), list: u32[3] }\n\
+         var record : Record\nvar list : i16[5]\nvar nested : Record[2]\nvar armed : bool = false\n\
+         var seen : u32 = 0\nvar memory : u8[65536]\n",
+    );
+    let (mut kernel, mut before, mut after) = (String::new(), String::new(), String::new());
+    for (at, (ty, user, of_kernel)) in KINDS.iter().enumerate() {
+        let _ = writeln!(script, "var g{at} : {ty}");
+        let _ = writeln!(before, "g{at} = {user}");
+        let _ = writeln!(
+            kernel,
+            "var v{at}: {ty} = {user}\nif (g{at} == v{at}) {{ seen += 1 }}\ng{at} = {of_kernel}"
+        );
+        let _ = writeln!(after, "var v{at}: {ty} = {of_kernel}\nif (g{at} == v{at}) {{ found += 1 }}");
+    }
+    let _ = write!(
+        script,
+        "@perf_event\nfn program(ctx: *bpf_perf_event_data) -> i32 {{\nif (!armed) {{ return 0 }}\narmed = false\n\
+         {kernel}if (record.inner.b == 7 && record.name == \"ab\" && list[4] == -4 && nested[1].list[2] == 9) {{ \
+         seen += 1 }}\nrecord.inner.b += 1\nrecord.name = \"cde\"\nlist[4] -= 1\nnested[1].list[2] = 10\n\
+         nested[0] = record\nreturn 0\n}}\nfn main() -> i32 {{\nvar found: u32 = 0\nvar h = load(program)\n\
+         attach(h, perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}, 0)\n{before}\
+         record = Record {{ n: 1, inner: Inner {{ a: 2, b: 7 }}, name: \"ab\", list: [1, 2, 3] }}\n\
+         list[4] = -4\nnested[1].list[2] = 9\narmed = true\nmemory[32768] = 1\n{after}\
+         if (record.inner.b == 8 && record.name == \"cde\" && list[4] == -5 && nested[1].list[2] == 10 && \
+         nested[0].inner.a == 2 && nested[0].list[1] == 2) {{ found += 1 }}\n\
+         print(\"%u %u\", seen, found)\nreturn 0\n}}\n"
+    );
+    let outcome = run_script("shared", &script, &[] as &[&str]);
+    let expected = format!("{0} {0}\n", KINDS.len() + 1);
+    assert_eq!((outcome.code, outcome.stdout), (0, expected), "{}\n{script}", outcome.stderr);
+}
+
+#[test]
+fn root_lf_109_detaching_twice_is_harmless_and_nothing_stays() {
+    let name = format!("d{}", std::process::id());
+    let script = format!(
+        "var hits : u64 = 0\nvar memory : u8[1048576]\n@perf_event\nfn {name}(ctx: *bpf_perf_event_data) -> i32 {{\n\
+         hits += 1\nreturn 0\n}}\nfn touch(at: u32) {{ memory[at * 65536] = 1 }}\nfn main() -> i32 {{\n\
+         var h = load({name})\nvar o = perf_options {{ event: page_faults, pid: 0, cpu: -1, period: 1 }}\n\
+         var a = attach(h, o, 0)\nvar b = attach(h, o, 0)\ntouch(1)\nvar first = hits\ndetach(a)\ndetach(a)\n\
+         detach(h)\ndetach(h)\ndetach(b)\nvar before = hits\ntouch(2)\n\
+         print(\"%d %d %u\", first > 1, hits == before, read(a).raw == -1)\nattach(h, o, 0)\nreturn 0\n}}\n"
+    );
+    let outcome = run_script("twice", &script, &[] as &[&str]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1 1\n"), "{}", outcome.stderr);
+    wait_until_gone(&name);
+}
+
+#[test]
+fn root_every_builtin_can_be_deferred() {
+    let script = include_str!("scripts/userspace_every_builtin_can_be_deferred.ks");
+    let outcome = run_script("deferring", script, NO_WORDS);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let (numbers, histogram) = outcome.stdout.split_once("deferred").expect("a histogram at the end");
+    assert_eq!(numbers, "3\n0\n1\n0\n7\n");
+    assert!(histogram.contains('1') && !histogram.contains('9'), "{histogram}");
+}
+
+/// Events that are described beside `event` are described wherever the options lie.
+#[test]
+fn root_events_are_assigned_to_options_in_maps_and_shared_variables() {
+    let script =
+        include_str!("scripts/userspace_events_are_assigned_to_options_in_maps_and_shared_variables.ks");
+    let outcome = run_script("described", script, NO_WORDS);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "1 1\n"), "{}", outcome.stderr);
+}

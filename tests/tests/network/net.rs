@@ -1,0 +1,267 @@
+//! Programs on packets and connections, attached by `ks-host` and seen to do their work. Each test has network namespaces
+//! or a control group of its own. These tests need root.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use ks_tests::cgroup::Group;
+use ks_tests::net::{LEFT, Wire};
+use ks_tests::watched::Running;
+use ks_tests::{Folder, allowed, command, compile, finish, repository, wait_until_gone};
+
+/// Reads behind the headers, at offsets that are known when it is compiled and at others.
+const FAR: &str = include_str!("../../scripts/far_reads.ks");
+
+/// Starts an example and waits until it has said that it is attached.
+fn started(mut host: Command, allow: &[&str], name: &str, words: &[&str]) -> Running {
+    host.args(allow);
+    Running::begin(host, name, &example(&format!("{name}.ks")), words, "attached")
+}
+
+fn example(name: &str) -> String {
+    std::fs::read_to_string(repository().join("examples/net").join(name)).expect("the example is there")
+}
+
+#[test]
+fn root_xdp_packets_are_counted_by_protocol() {
+    let wire = Wire::new();
+    let words = ["--interface", LEFT, "--seconds", "60"];
+    let running = started(wire.command("ks-host"), &["--allow", "xdp=left"], "packets", &words);
+    wire.send(10, 100, 9);
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    // 14 bytes of Ethernet, 20 of IPv4, 8 of UDP.
+    assert_eq!(outcome.numbers("udp"), [10, 1420], "{outcome:#?}");
+    assert_eq!(outcome.numbers("tcp"), [0, 0], "{outcome:#?}");
+    assert!(!wire.describe_left().contains("prog/xdp"), "{}", wire.describe_left());
+}
+
+#[test]
+fn root_tc_drops_one_port_and_passes_the_others() {
+    let wire = Wire::new();
+    let words = ["--interface", LEFT, "--port", "9000", "--seconds", "60"];
+    let running = started(wire.command("ks-host"), &["--allow", "tc=left"], "shield", &words);
+    let listen = |port: u16| {
+        let socket = wire.in_left(|| UdpSocket::bind(("10.9.0.1", port)).expect("the address is there"));
+        socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a socket has timeouts");
+        socket
+    };
+    let (shut, open) = (listen(9000), listen(9001));
+    wire.send(10, 40, 9000);
+    wire.send(3, 40, 9001);
+    let mut buffer = [0; 64];
+    for _ in 0..3 {
+        assert_eq!(open.recv(&mut buffer).expect("what is passed arrives"), 40);
+    }
+    assert!(shut.recv(&mut buffer).is_err(), "what is dropped does not arrive");
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!(outcome.numbers("dropped"), [10], "{outcome:#?}");
+    assert!(outcome.numbers("passed")[0] >= 3, "{outcome:#?}");
+    // Gone with the host: now they arrive.
+    wire.send(2, 40, 9000);
+    assert_eq!(shut.recv(&mut buffer).expect("nothing drops it any more"), 40);
+}
+
+#[test]
+fn root_socket_filter_sees_every_packet() {
+    let wire = Wire::new();
+    let words = ["--interface", LEFT, "--seconds", "60"];
+    let running = started(wire.command("ks-host"), &[], "sizes", &words);
+    wire.send(10, 100, 9);
+    wire.send(4, 300, 9);
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    // 142 bytes, and 342; ICMP answers that there is no such port carry the packets' headers back, which are larger
+    // than 128 bytes for both.
+    assert!(outcome.numbers("256")[1] >= 10, "{outcome:#?}");
+    assert!(outcome.numbers("512")[1] >= 4, "{outcome:#?}");
+}
+
+#[test]
+fn root_cgroup_refuses_all_ports_but_one() {
+    let group = Group::new();
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    let [good, bad] = listeners.each_ref().map(|one| one.local_addr().expect("bound").port());
+    let path = group.path().to_string_lossy().into_owned();
+    let words = ["--group", &path, "--port", &good.to_string(), "--seconds", "60"];
+    let running = started(command("ks-host"), &["--allow", &format!("cgroup={path}")], "connects", &words);
+    // The shell's own connections: bash knows /dev/tcp.
+    let try_port = |port: u16| group.run(&format!("exec bash -c 'echo hello > /dev/tcp/127.0.0.1/{port}'"));
+    assert_eq!(try_port(good).code, 0, "the one port is open");
+    assert_ne!(try_port(bad).code, 0, "the others are shut");
+    assert_ne!(try_port(bad).code, 0, "the others are shut");
+    TcpStream::connect(("127.0.0.1", bad)).expect("outside of the group nothing is refused");
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    assert_eq!((outcome.numbers("refused"), outcome.numbers("allowed")), (vec![2], vec![1]), "{outcome:#?}");
+    assert!(outcome.numbers("sent")[0] > 6, "{outcome:#?}");
+    assert_eq!(try_port(bad).code, 0, "gone with the host");
+}
+
+#[test]
+fn root_tc_programs_of_both_directions_replace_each_other() {
+    const SCRIPT: &str = include_str!("scripts/net.ks");
+    let wire = Wire::new();
+    let running = Running::begin(wire.allowed(), "directions", SCRIPT, &[] as &[&str], "attached");
+    wire.send(10, 100, 9);
+    let outcome = running.stop();
+    let numbers = outcome.numbers("packets");
+    assert!(numbers[0] >= 10 && numbers[0] == numbers[1], "{outcome:#?}");
+}
+
+/// The data of TCP lies apart from the headers when it is sent.
+#[test]
+fn root_tc_reads_and_writes_packets_in_several_pieces() {
+    const SCRIPT: &str = include_str!("scripts/net_2.ks");
+    let wire = Wire::new();
+    let running = Running::begin(wire.allowed(), "pieces", SCRIPT, &[] as &[&str], "attached");
+    let listener = wire.in_right(|| TcpListener::bind("10.9.0.2:9000").expect("the address is there"));
+    let mut sender = wire.in_left(|| TcpStream::connect("10.9.0.2:9000").expect("somebody listens"));
+    let (mut receiver, _) = listener.accept().expect("somebody connects");
+    sender.write_all(&[7; 1000]).expect("the wire is up");
+    let mut received = [0; 1000];
+    receiver.read_exact(&mut received).expect("the wire is up");
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let packets = outcome.numbers("packets")[0];
+    assert!(packets >= 1, "{outcome:#?}");
+    assert_eq!(outcome.numbers("last"), [7 * packets], "{outcome:#?}");
+    assert_eq!((received[998], received[999]), (7, 9));
+}
+
+/// What is wrong with a target is said, with the errno as the result; the second attachment to one place is refused.
+#[test]
+fn root_refused_attachments_say_why() {
+    let wire = Wire::new();
+    let script = include_str!("scripts/net_refused_attachments_say_why.ks");
+    let folder = Folder::new();
+    let plugin = folder.write("refused.wasm", compile("refused", script).plugin);
+    let outcome = finish(wire.allowed().arg(plugin));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let expected = [
+        ("first", 0),
+        ("again", nix::libc::EEXIST),
+        ("second", nix::libc::EBUSY),
+        ("absent", nix::libc::ENODEV),
+        ("flags", nix::libc::EINVAL),
+        ("modes", nix::libc::EINVAL),
+        ("number", 0),
+        ("folder", nix::libc::EINVAL),
+    ];
+    for (name, errno) in expected {
+        assert_eq!(outcome.numbers(name), [i64::from(errno)], "{name}: {outcome:#?}");
+    }
+    for word in ["`left`", "`nothere`", "0x40", "control group"] {
+        assert!(outcome.stderr.contains(word), "{word}: {outcome:#?}");
+    }
+    wait_until_gone("kstnet");
+}
+
+/// The data of TCP lies apart from the headers when it is sent, and a program of a control group cannot move it.
+#[test]
+fn root_cgroup_reads_packets_in_several_pieces() {
+    let group = Group::new();
+    let attached = format!(
+        "if (attach(program, \"{}\", 0) != 0) {{ return 1 }}
+         print(\"attached\")
+         while (!stopping()) {{ sleep(10) }}
+         print(\"packets %u\", packets)
+         print(\"right %u\", right)
+         print(\"lengths %u\", lengths)",
+        group.path().display()
+    );
+    let script = FAR.replace("TARGET", &attached);
+    let running = Running::begin(allowed(), "far", &script, &[] as &[&str], "attached");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("bound").port();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody connects");
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).expect("the connection ends");
+        received
+    });
+    let sent = group
+        .run(&format!("exec bash -c 'head -c 1000000 /dev/zero | tr \"\\0\" Z > /dev/tcp/127.0.0.1/{port}'"));
+    assert_eq!(sent.code, 0, "{sent:#?}");
+    assert_eq!(receiver.join().expect("it reads"), vec![b'Z'; 1_000_000]);
+    let outcome = running.stop();
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+    let packets = outcome.numbers("packets");
+    assert!(packets[0] >= 10, "{outcome:#?}");
+    assert_eq!(
+        (outcome.numbers("right"), outcome.numbers("lengths")),
+        (packets.clone(), packets),
+        "{outcome:#?}"
+    );
+}
+
+/// The verifier follows no number through the memory in which the body of a loop hands on a result.
+const VERDICT: &str = r#"
+local var g4: u64[8]
+var g5: u32[1]
+var g8: u32[6]
+@cgroup("egress") fn watch(ctx: *__sk_buff) -> i32 {
+    while (g4[g8[5]]) {
+        if (match (cpu()) { 0: "ab", default: "cd" }) {
+        } else {
+            while (match (cpu()) { 0: "ab", default: "cd" }) {
+                if (g5[g4[3]]) {
+                    return ((0 >= g8[5]) as i16)
+                }
+            }
+        }
+    }
+    return 10
+}
+"#;
+
+/// At each turn of a loop the verifier forgets of an offset what it has not needed yet.
+const OFFSET: &str = r#"
+struct S0 { f0: u32[2], f1: u64 }
+var m1: lru_hash<char, i8>(1)
+var m2: lru_hash<u32, i32>(54)
+local var g3: i32 = (0 as i32)
+local var g4: u32 = 0
+config c7 { f0: i8[3] = [1, 2, 3], f1: u64 = 24 }
+@tc("ingress") fn watch(ctx: *__sk_buff) -> i32 {
+    var q10 = (ctx->data + ((cpu() as char) as u32)) as *S0
+    if ((cpu() as bool)) {
+        match (g4) { 0: {
+            while ((cpu() as bool)) {
+                m2[c7.f1] = (((g3 + q10->f0[1]) / q10->f0[1]) ^ q10->f0[c7.f1])
+            }
+            for (n14 in ((0 as u64))..(q10->f1)) {
+            }
+        }, 7: {
+        }, 14: {
+        }, default: {
+        } }
+    } else if (false) {
+    } else {
+        m1['\0'] = (-7)
+        m2[(0 as i8)] = (0 as i32)
+    }
+    q10->f1 = 0
+    return (0 as i32)
+}
+"#;
+
+#[test]
+fn root_what_the_verifier_loses_in_loops_is_shown_again() {
+    let folder = Folder::new();
+    for (name, script) in [("verdict", VERDICT), ("offset", OFFSET)] {
+        let whole = format!("{script}\nfn main() -> i32 {{\n    load(watch)\n    return 0\n}}\n");
+        let source = folder.write(&format!("{name}.ks"), &whole);
+        for cpu in ["v1", "v2", "v3", "v4"] {
+            let plugin = folder.path(format!("{name}.wasm"));
+            let built =
+                finish(command("ks").args(["build", "--cpu", cpu]).arg(&source).arg("-o").arg(&plugin));
+            assert_eq!(built.code, 0, "{built:#?}");
+            let ran = finish(allowed().arg(&plugin));
+            assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}, {cpu}: {ran:#?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The cache of compiled code: it spares a compilation, and takes nothing that somebody else could have put there.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ks_host::Host;
+use ks_host::plugin::{Cache, CacheError, CodeOrigin, Plugin};
+use ks_tests::plugins::component;
+
+/// A folder that is removed when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("ks-cache-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.0.join("cache")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn returning(code: u8) -> Plugin {
+    let text = format!("(func (export \"run\") (result i32) (i32.const {code}))");
+    Plugin::from_bytes(component(&text)).expect("a plugin")
+}
+
+/// Prepares a plugin with this cache, runs it, and gives its exit code and where its code came from.
+fn run(cache: &Path, plugin: &Plugin) -> (u8, String) {
+    let host = Host::new().expect("an engine").with_cache(Cache::open(cache).expect("a cache"));
+    let prepared = host.prepare(plugin).expect("a plugin for this host");
+    let origin = match prepared.code() {
+        CodeOrigin::Cached => "cached".to_owned(),
+        CodeOrigin::Stored => "stored".to_owned(),
+        other => format!("{other:?}"),
+    };
+    (prepared.run(ks_host::RunOptions::new("test.wasm")).exit_code(), origin)
+}
+
+/// The entries, without the key.
+fn entries(cache: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(cache).expect("readable").map(|entry| entry.expect("readable").path());
+    listed.filter(|path| path.file_name().is_some_and(|name| name != "key")).collect()
+}
+
+fn stored() -> (u8, String) {
+    (7, "stored".into())
+}
+
+fn cached() -> (u8, String) {
+    (7, "cached".into())
+}
+
+#[test]
+fn code_is_compiled_once() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    assert_eq!(run(&cache, &returning(7)), stored());
+    assert_eq!(run(&cache, &returning(7)), cached());
+    assert_eq!(run(&cache, &returning(8)), (8, "stored".into()));
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o7777;
+    assert_eq!((mode(&cache), mode(&cache.join("key"))), (0o700, 0o600));
+    assert_eq!(entries(&cache).len(), 2);
+}
+
+#[test]
+fn an_entry_that_was_changed_is_not_taken() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    assert_eq!(run(&cache, &returning(7)), stored());
+    let entry = entries(&cache).remove(0);
+    let good = fs::read(&entry).expect("readable");
+    for place in [0, good.len() / 2, good.len() - 1] {
+        let mut changed = good.clone();
+        changed[place] ^= 1;
+        fs::write(&entry, changed).expect("writable");
+        assert_eq!(run(&cache, &returning(7)), stored(), "byte {place} was changed");
+        assert_eq!(run(&cache, &returning(7)), cached());
+    }
+    fs::write(&entry, &good[..20]).expect("writable");
+    assert_eq!(run(&cache, &returning(7)), stored(), "cut short");
+}
+
+#[test]
+fn the_code_of_another_plugin_is_not_taken() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    assert_eq!(run(&cache, &returning(8)), (8, "stored".into()));
+    let other = entries(&cache).remove(0);
+    assert_eq!(run(&cache, &returning(7)), stored());
+    let own = entries(&cache).into_iter().find(|path| *path != other).expect("a second entry");
+    fs::copy(&other, &own).expect("writable");
+    assert_eq!(run(&cache, &returning(7)), stored());
+}
+
+#[test]
+fn code_that_was_written_with_another_key_is_not_taken() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    assert_eq!(run(&cache, &returning(7)), stored());
+    fs::write(cache.join("key"), [0; 32]).expect("writable");
+    assert_eq!(run(&cache, &returning(7)), stored());
+    fs::write(cache.join("key"), "no key").expect("writable");
+    assert_eq!(run(&cache, &returning(7)), stored());
+    assert_eq!(run(&cache, &returning(7)), cached());
+}
+
+#[test]
+fn files_that_others_can_write_or_that_are_links_are_not_taken() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    assert_eq!(run(&cache, &returning(7)), stored());
+    let entry = entries(&cache).remove(0);
+    fs::set_permissions(&entry, Permissions::from_mode(0o666)).expect("ours");
+    assert_eq!(run(&cache, &returning(7)), stored());
+    let elsewhere = folder.0.join("elsewhere");
+    fs::rename(&entry, &elsewhere).expect("ours");
+    symlink(&elsewhere, &entry).expect("ours");
+    assert_eq!(run(&cache, &returning(7)), stored());
+    assert!(!fs::symlink_metadata(&entry).expect("it is there").is_symlink(), "replaced");
+}
+
+#[test]
+fn a_folder_that_is_not_this_users_alone_is_refused() {
+    let folder = Folder::new();
+    let open = Folder::cache(&folder);
+    fs::create_dir(&open).expect("ours");
+    fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("ours");
+    let refused = |path: &Path| match Cache::open(path) {
+        Err(CacheError::Unsafe { what, .. }) => what,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(&open).contains("mode is 0755"));
+    fs::set_permissions(&open, Permissions::from_mode(0o700)).expect("ours");
+    let link = folder.0.join("link");
+    symlink(&open, &link).expect("ours");
+    assert!(refused(&link).contains("link"));
+    assert!(Cache::open(&open).is_ok());
+}
+
+#[test]
+fn root_a_folder_of_another_user_is_refused() {
+    let folder = Folder::new();
+    let cache = folder.cache();
+    fs::create_dir(&cache).expect("ours");
+    fs::set_permissions(&cache, Permissions::from_mode(0o700)).expect("ours");
+    std::os::unix::fs::chown(&cache, Some(65534), None).expect("this test needs root");
+    let Err(error) = Cache::open(&cache) else { panic!("a folder of another user was taken") };
+    assert!(error.to_string().contains("belongs to user 65534"), "{error}");
+}

@@ -1,0 +1,182 @@
+//! What the thread of a plugin cannot do any more, and what it keeps.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use ks_host::bpf::{ObjectShape, ProgramKind, ProgramShape};
+use ks_host::confine::Confinement;
+use ks_host::plugin::{Engine, Plugin};
+use ks_tests::binary;
+use ks_tests::plugins::{OWN_EVENT, component, elf, with_object};
+
+/// On a thread of its own, as a plugin that needs nothing.
+fn confined<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
+    let confinement = Confinement::of(&ObjectShape::default(), &BTreeSet::new(), false, false);
+    let thread = std::thread::spawn(move || {
+        confinement.enter().expect("every kernel of the tests has seccomp");
+        act()
+    });
+    thread.join().expect("the act does not panic")
+}
+
+#[test]
+fn files_are_read_and_not_written() {
+    let folder = std::env::temp_dir().join(format!("ks-confine-{}", std::process::id()));
+    let (to_write, to_make) = (folder.clone(), folder.with_extension("d"));
+    confined(move || {
+        assert!(!std::fs::read_to_string("/proc/version").expect("files are read").is_empty());
+        for refused in [
+            std::fs::write(&to_write, b"x"),
+            std::fs::create_dir(&to_make),
+            std::fs::remove_file("/nonexistent"),
+            std::fs::rename("/nonexistent", "/nonexistent2"),
+            std::fs::OpenOptions::new().append(true).open("/dev/null").map(drop),
+        ] {
+            assert_eq!(refused.expect_err("not allowed").kind(), ErrorKind::PermissionDenied);
+        }
+    });
+    assert!(!folder.exists());
+}
+
+#[test]
+fn nothing_is_started_or_connected_to() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = listener.local_addr().expect("bound");
+    confined(move || {
+        assert_eq!(Command::new("true").spawn().expect_err("no process").kind(), ErrorKind::PermissionDenied);
+        assert_eq!(TcpStream::connect(address).expect_err("no socket").kind(), ErrorKind::PermissionDenied);
+        // Threads are: they are confined, too.
+        let child = std::thread::spawn(|| Command::new("true").spawn().map(drop));
+        let inherited = child.join().expect("a thread").expect_err("no process");
+        assert_eq!(inherited.kind(), ErrorKind::PermissionDenied);
+    });
+    TcpStream::connect(address).expect("this thread is not confined");
+}
+
+/// Compiling is for threads that are not confined: here no memory becomes executable.
+#[test]
+fn no_memory_becomes_executable() {
+    let plugin = Plugin::from_bytes(component(RETURNS_0)).expect("a plugin");
+    let engine = Engine::new().expect("an engine");
+    engine.compile(&plugin).expect("it compiles here");
+    let refused = confined(move || engine.compile(&plugin).map(drop).expect_err("not there").to_string());
+    assert!(refused.contains("not permitted"), "{refused}");
+}
+
+const RETURNS_0: &str = r#"(func (export "run") (result i32) (i32.const 0))"#;
+
+/// A plugin that runs: `ks-host` waits for it.
+struct Running(Child, PathBuf);
+
+impl Running {
+    fn start(name: &str, file: &[u8], words: &[&str]) -> Running {
+        let path = std::env::temp_dir().join(format!("ks-confine-{}-{name}.wasm", std::process::id()));
+        std::fs::write(&path, file).expect("the folder for temporary files is writable");
+        let mut child = Command::new(binary("ks-host"))
+            .args(words)
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("ks-host starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("text");
+        assert_eq!(line, "ready\n");
+        Running(child, path)
+    }
+
+    /// What the kernel says of the plugin's thread, or of the first of the process: seccomp, no_new_privs, capabilities.
+    fn status(&self, of_plugin: bool) -> (u64, u64, u64) {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it lives");
+        let mut texts = tasks
+            .filter_map(|task| std::fs::read_to_string(task.expect("an entry").path().join("status")).ok());
+        let text = texts.find(|text| text.starts_with("Name:\tks:") == of_plugin).expect("there is one");
+        let field = |name: &str, radix| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)).expect("a field");
+            u64::from_str_radix(value.trim(), radix).expect("a number")
+        };
+        (field("Seccomp:", 10), field("NoNewPrivs:", 10), field("CapEff:", 16))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = std::fs::remove_file(&self.1);
+    }
+}
+
+/// Prints `ready` and sleeps; the second part makes it import more.
+fn sleeper(before: &str) -> Vec<u8> {
+    component(&format!(
+        r#"{OWN_EVENT} (data (i32.const 16) "ready")
+        (func (export "run") (result i32)
+          {before}
+          (call $print (i32.const 16) (i32.const 5) (i32.const 0) (i32.const 0))
+          (call $sleep (i64.const 3600000000000) (i32.const 1024)) (i32.const 0))"#
+    ))
+}
+
+const NET_ADMIN: u64 = 1 << 12;
+const SYS_ADMIN: u64 = 1 << 21;
+const PERFMON: u64 = 1 << 38;
+const BPF: u64 = 1 << 39;
+
+#[test]
+fn root_the_thread_of_a_plugin_keeps_what_it_needs() {
+    let counts =
+        Running::start("counts", &sleeper("(drop (call $own_page_faults (i32.const 0) (i32.const 0)))"), &[]);
+    let (seccomp, no_new_privs, capabilities) = counts.status(true);
+    assert_eq!((seccomp, no_new_privs), (2, 1));
+    let closed = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").expect("procfs is there");
+    let closed = closed.trim().parse::<i32>().is_ok_and(|setting| setting > 2);
+    let expected = if closed { PERFMON | SYS_ADMIN } else { PERFMON };
+    assert_eq!(capabilities & (PERFMON | BPF | NET_ADMIN | SYS_ADMIN), expected, "{capabilities:x}");
+    let (seccomp, no_new_privs, all) = counts.status(false);
+    assert_eq!((seccomp, no_new_privs), (0, 0), "other threads are as they were");
+    assert!(capabilities.count_ones() < all.count_ones());
+
+    let loads = with_object(sleeper(""), elf::counting("xdp"));
+    let loads = Running::start("loads", &loads, &["--allow", "xdp"]);
+    let (.., capabilities) = loads.status(true);
+    assert_eq!(capabilities & (BPF | NET_ADMIN), BPF | NET_ADMIN, "{capabilities:x}");
+
+    let unconfined = Running::start("unconfined", &sleeper(""), &["--unconfined"]);
+    assert_eq!(unconfined.status(true), (0, 0, all));
+}
+
+#[test]
+fn what_is_kept_follows_the_object_and_the_imports() {
+    let functions = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let shape = |kind| ObjectShape {
+        programs: vec![ProgramShape { name: "one".into(), section: "one".into(), kind }],
+        ..ObjectShape::default()
+    };
+    let none = functions(&[]);
+    let observes = Confinement::of(&shape(ProgramKind::Tracepoint), &none, false, false);
+    let steers = Confinement::of(&shape(ProgramKind::Xdp), &none, false, false);
+    assert_ne!(observes, steers);
+    assert_eq!(observes, Confinement::of(&shape(ProgramKind::Lsm), &functions(&["clock.now"]), false, false));
+    assert_ne!(
+        observes,
+        Confinement::of(&shape(ProgramKind::Lsm), &functions(&["symbols.kernel"]), false, false)
+    );
+    let probe = |section: &str| {
+        let mut shape = shape(ProgramKind::Kprobe);
+        shape.programs[0].section = section.into();
+        Confinement::of(&shape, &none, false, false)
+    };
+    assert_ne!(probe("kprobe/vfs_read"), probe("uprobe//bin/true:main+0"));
+    assert_ne!(
+        Confinement::of(&ObjectShape::default(), &functions(&["perf.[static]event.named"]), false, false),
+        Confinement::of(
+            &ObjectShape::default(),
+            &functions(&["perf.[static]event.breakpoint"]),
+            false,
+            false
+        ),
+    );
+}

@@ -1,0 +1,105 @@
+//! The contract as others take it: a package for their tools, and a promise to plugins that are built already.
+
+use ks_tests::{Folder, Outcome, command, finish, repository};
+use wit_parser::Resolve;
+
+/// `wasm-tools component wit` and `wkg wit build` do this with the folder.
+#[test]
+fn the_folder_is_a_package() {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(repository().join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
+    let name = &resolve.packages[package].name;
+    assert_eq!((name.namespace.as_str(), name.name.as_str()), ("kernelscript", "host"));
+    let version = name.version.as_ref().expect("it has a version").to_string();
+    assert_eq!(name.to_string(), ks_wit::CONTRACT);
+    let text = std::fs::read_to_string(repository().join("wit/README.md")).expect("readable");
+    assert!(text.contains(&format!("\n### {version}\n")), "wit/README.md says what changed in {version}");
+    let binary = wit_component::encode(&resolve, package).unwrap_or_else(|error| panic!("{error:#}"));
+    let decoded = wit_component::decode(&binary).unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(decoded.resolve().worlds.iter().any(|(_, world)| world.name == "plugin"));
+}
+
+/// Items without a version, or of one that is not out yet, would be a change that nobody can name.
+#[test]
+fn every_item_says_since_when_it_is_there() {
+    let folder = std::fs::read_dir(repository().join("wit")).expect("the folder is there");
+    let mut found = 0;
+    for file in folder.map(|entry| entry.expect("readable").path()) {
+        if file.extension().is_none_or(|extension| extension != "wit") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).expect("readable");
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        let items = ["interface ", "world ", "record ", "variant ", "enum ", "flags ", "resource "];
+        for (index, line) in lines.iter().enumerate().skip(1) {
+            let is_item = items.iter().any(|item| line.starts_with(item)) || line.contains(": func(");
+            if is_item && !line.starts_with("export ") && !line.starts_with("//") {
+                assert!(lines[index - 1].starts_with("@since("), "{}:{}: {line}", file.display(), index + 1);
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+}
+
+/// Plugins that were built against older versions of the contract, each named by its version. They are
+/// `tests/guests/rust` of their time, with the object of `tests/tests/toolchains/guest_rust.rs` in it.
+#[test]
+fn root_plugins_that_are_built_keep_working() {
+    let stored = std::fs::read_dir(repository().join("tests/plugins")).expect("the folder is there");
+    let files: Vec<_> = stored.map(|entry| entry.expect("readable").path()).collect();
+    assert!(!files.is_empty(), "there are no stored plugins");
+    for file in files {
+        let run = |word: &str| {
+            let outcome = finish(command("ks-host").arg("--no-cache").arg(&file).arg("--").arg(word));
+            assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{}: {outcome:#?}", file.display());
+            outcome
+        };
+        let counted = run("count");
+        assert!(counted.numbers("faults")[0] >= 64 && counted.numbers("group") == [2, 0, 1], "{counted:#?}");
+        let ran = run("kernel");
+        let [faults, seen] = ran.numbers("faults")[..] else { panic!("two numbers: {ran:#?}") };
+        assert!(faults >= 64 && seen == faults + 100, "{}: {faults} {seen}", file.display());
+    }
+}
+
+/// Runs a plugin that was built against this version of the contract, and asks nothing but the time.
+fn run_built_against(version: &str) -> Outcome {
+    let text = format!(
+        r#"(component
+            (import "kernelscript:host/clock@{version}" (instance $clock (export "now" (func (result u64)))))
+            (core func $now (canon lower (func $clock "now")))
+            (core module $module
+                (import "clock" "now" (func $now (result i64)))
+                (func (export "run") (result i32) (i64.eqz (call $now))))
+            (core instance $instance
+                (instantiate $module (with "clock" (instance (export "now" (func $now))))))
+            (func $run (result s32) (canon lift (core func $instance "run")))
+            (export "run" (func $run)))"#
+    );
+    let folder = Folder::new();
+    let plugin = folder.write("plugin.wasm", wat::parse_str(text).expect("it is a component"));
+    finish(command("ks-host").arg("--no-cache").arg(plugin))
+}
+
+/// Within a minor version the contract only grows: a plugin that uses nothing newer runs on an older host, too.
+#[test]
+fn other_versions_of_a_minor_version_are_served() {
+    for version in ["0.1.0", "0.1.7"] {
+        let outcome = run_built_against(version);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{version}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn a_version_that_is_not_served_is_told() {
+    for version in ["0.2.0", "1.0.0"] {
+        let outcome = run_built_against(version);
+        assert_eq!(outcome.code, 127, "{outcome:#?}");
+        let told = format!(
+            "was built against kernelscript:host@{version}; this host serves {}\n  do: ",
+            ks_wit::CONTRACT
+        );
+        assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+    }
+}

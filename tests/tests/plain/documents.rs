@@ -1,0 +1,280 @@
+//! The documents say what is true: the map shows the folders, the commands work, the dependencies are as drawn.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use ks_tests::{finish, repository};
+
+/// Folders that git tracks, as deep as the map goes.
+fn folders() -> BTreeSet<String> {
+    let listed = finish(Command::new("git").current_dir(repository()).args(["ls-files"]));
+    assert_eq!(listed.code, 0, "{listed:#?}");
+    let mut found = BTreeSet::new();
+    for file in listed.stdout.lines() {
+        let parts: Vec<&str> = file.split('/').collect();
+        let folder = &parts[..parts.len() - 1];
+        let hidden = folder.first().is_none_or(|top| top.starts_with('.'));
+        if hidden {
+            continue;
+        }
+        let crates = ["compiler", "host"];
+        found.insert(folder[0].to_owned());
+        if crates.contains(&folder[0]) && folder.len() > 1 {
+            let inside = if folder[1] == "src" { folder.len().min(3) } else { 2 };
+            if inside == 3 || folder[1] != "src" {
+                found.insert(folder[..inside].join("/"));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_map_shows_the_folders() {
+    let text = std::fs::read_to_string(repository().join("docs/architecture.md")).expect("readable");
+    let (_, map) = text.split_once("## The map\n").expect("the page has a map");
+    let (map, _) = map.split_once("\n## ").expect("the page goes on");
+    let mapped: BTreeSet<String> = map
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(folder, _)| folder.to_owned())
+        .collect();
+    assert_eq!(mapped, folders(), "left: docs/architecture.md, right: the repository");
+}
+
+/// The pages for users, with their texts.
+fn pages() -> Vec<(String, String)> {
+    let names = [
+        "README",
+        "docs/running",
+        "docs/language",
+        "docs/performance",
+        "docs/recording",
+        "docs/rust",
+        "SECURITY",
+    ];
+    let page = |name: &str| {
+        let name = format!("{name}.md");
+        let text = std::fs::read_to_string(repository().join(&name)).expect("readable");
+        (name, text)
+    };
+    names.map(page).into()
+}
+
+/// Every fenced block of that language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let opening = format!("```{language}\n");
+    text.split(opening.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn scripts_of_the_pages_compile_and_are_in_the_one_style() {
+    let folder = ks_tests::Folder::new();
+    let mut scripts = 0;
+    for (name, text) in pages() {
+        for block in blocks(&text, "kernelscript") {
+            let file = folder.write("page.ks", block);
+            let built = finish(ks_tests::command("ks").current_dir(folder.path("")).arg("build").arg(&file));
+            assert_eq!((built.code, built.stderr.as_str()), (0, ""), "{name}: {block}{built:#?}");
+            let styled = finish(ks_tests::command("ks").args(["fmt", "--check"]).arg(&file));
+            assert_eq!(styled.code, 0, "{name}: {block}{styled:#?}");
+            scripts += 1;
+        }
+    }
+    assert!(scripts >= 7, "{scripts}");
+}
+
+/// A block of TOML is a whole policy.
+/// The first block of Rust on the page of plugins is a plugin around the page's script, one that makes a test's host is
+/// what a test of it does, and others are statements of it. All of it is compiled, and the tests run.
+#[test]
+fn rust_of_the_pages_compiles_and_its_tests_pass() {
+    let page = std::fs::read_to_string(repository().join("docs/rust.md")).expect("readable");
+    let (scripts, blocks) = (blocks(&page, "kernelscript"), blocks(&page, "rust"));
+    let ([script], [plugin, others @ ..]) = (&scripts[..], &blocks[..]) else {
+        panic!("a script and its plugin: {page}")
+    };
+    let others = (0..).zip(others).map(|(number, block): (u32, _)| {
+        let (test, result) = match block.contains("testing::Host::new()") {
+            true => ("#[test]", ""),
+            false => ("pub", "Ok(())"),
+        };
+        let returned = if result.is_empty() { "" } else { "-> ks_guest::Result<()> " };
+        format!("{test} fn of_the_page_{number}() {returned}{{\n{block}\n{result}\n}}\n")
+    });
+    let source = format!(
+        "{plugin}\n#[cfg(test)]\npub mod tests {{\nuse super::*;\n{}}}\n",
+        others.collect::<String>()
+    );
+    let folder = ks_tests::Folder::new();
+    let started =
+        ks_tests::command("ks").current_dir(folder.path("")).args(["init", "rust", "ks-page"]).output();
+    assert!(started.expect("`ks` was built").status.success());
+    std::fs::write(folder.path("ks-page/src/lib.rs"), source).expect("writable");
+    std::fs::write(folder.path("ks-page/src/probe.ks"), script).expect("writable");
+    ks_tests::guests::rust_tests(&folder.path("ks-page"));
+}
+
+#[test]
+fn policies_of_the_pages_are_read() {
+    let folder = ks_tests::Folder::new();
+    let script = folder.write("nothing.ks", "fn main() -> i32 {\n    return 0\n}\n");
+    let mut policies = 0;
+    for (name, text) in pages() {
+        for block in blocks(&text, "toml") {
+            let file = folder.write("policy.toml", block);
+            let outcome = finish(ks_tests::command("ks-host").arg("--policy").args([&file, &script]));
+            assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{name}: {outcome:#?}");
+            policies += 1;
+        }
+    }
+    assert!(policies >= 1, "{policies}");
+}
+
+#[test]
+fn links_of_the_pages_lead_somewhere() {
+    let mut links = 0;
+    for (name, text) in pages() {
+        let folder = repository().join(&name);
+        let folder = folder.parent().expect("a file lies in a folder");
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            assert!(folder.join(target).exists(), "{name} links to {target}");
+            links += 1;
+        }
+    }
+    assert!(links >= 5, "{links}");
+}
+
+/// Every indented command of a page that begins with `target/release/` or `make`.
+fn commands(text: &str) -> Vec<String> {
+    let command = |line: &str| {
+        let line = line.trim_start_matches("$ ").trim();
+        let line = line.split("  #").next().unwrap_or(line).trim();
+        (line.starts_with("target/release/") || line.starts_with("make ")).then(|| line.to_owned())
+    };
+    text.lines()
+        .filter(|line| line.starts_with("    ") || line.starts_with("$ "))
+        .filter_map(|line| command(line.trim()))
+        .collect()
+}
+
+/// A folder that looks like the repository after a build, with the binaries of this build.
+fn built_repository() -> ks_tests::Folder {
+    let folder = ks_tests::Folder::new();
+    let examples = repository().canonicalize().expect("it exists").join("examples");
+    std::os::unix::fs::symlink(examples, folder.path("examples")).expect("the temporary folder is writable");
+    std::fs::create_dir(folder.path("target")).expect("the temporary folder is writable");
+    let release = ks_tests::binary("ks");
+    let release = release.parent().expect("a binary lies in a folder");
+    std::os::unix::fs::symlink(release, folder.path("target/release"))
+        .expect("the temporary folder is writable");
+    folder.write("hello.wasm", ks_tests::component("hello", HELLO, &[]).expect("it fits the world"));
+    folder
+}
+
+/// What matters of a plugin as cargo makes it.
+const HELLO: &str = r#"(module
+    (memory (export "memory") 1)
+    (func (export "kernelscript:shared/load-64") (param i32) (result i64) unreachable)
+    (func (export "run") (result i32) i32.const 0))"#;
+
+/// The help of a command and of each of its subcommands, with the words that it belongs to.
+fn helps(command: &str) -> Vec<(String, String)> {
+    let help = |words: &[&str]| {
+        let outcome = finish(ks_tests::command(command).args(words).arg("--help"));
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
+        outcome.stdout
+    };
+    let own = help(&[]);
+    let (_, listed) = own.split_once("Commands:\n").expect("it has subcommands");
+    let names = listed.lines().map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
+    assert!(names.len() >= 5, "{names:?}");
+    let mut helps: Vec<_> = names.iter().map(|name| (format!("{command} {name}"), help(&[name]))).collect();
+    helps.insert(0, (command.to_owned(), own));
+    helps
+}
+
+/// Every line below `Examples:` in the help of the commands, run one after the other.
+#[test]
+fn root_every_example_of_the_help_works() {
+    let folder = built_repository();
+    for (name, help) in ["ks", "ks-host"].iter().flat_map(|name| helps(name)) {
+        let Some((_, listed)) = help.split_once("Examples:\n") else {
+            // An editor starts it and talks to it; there is nothing that a person would type.
+            assert_eq!(name, "ks lsp", "has no examples");
+            continue;
+        };
+        let mut examples = 0;
+        for example in listed.lines().map_while(|line| line.strip_prefix("  ")) {
+            assert!(example.starts_with(&name), "{name}: {example}");
+            let line = format!("PATH=$PWD/target/release:$PATH; {example}");
+            let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &line]));
+            assert_eq!(outcome.code, 0, "{example}: {outcome:#?}");
+            examples += 1;
+        }
+        assert!(examples > 0, "{name}");
+    }
+}
+
+/// Runs the commands of each page one after the other in the repository, with the binaries of this build.
+#[test]
+fn root_every_command_of_the_pages_works() {
+    let mut ran = 0;
+    for (name, text) in pages() {
+        let commands = commands(&text);
+        ran += commands.len();
+        run(&name, commands);
+    }
+    assert!(ran >= 20, "{ran}");
+}
+
+fn run(page: &str, commands: Vec<String>) {
+    let folder = built_repository();
+    for command in commands {
+        if command.starts_with("make ") {
+            // The targets are what runs these tests; that they exist is all that can be asked from inside.
+            let target = command.split_whitespace().nth(1).expect("a target follows make");
+            let listed = finish(Command::new("make").current_dir(repository()).args(["-n", target]));
+            assert_eq!(listed.code, 0, "{page}: {command}: {listed:#?}");
+            continue;
+        }
+        let outcome = finish(Command::new("sh").current_dir(folder.path("")).args(["-c", &command]));
+        assert_eq!(outcome.code, 0, "{page}: {command}: {outcome:#?}");
+    }
+}
+
+/// The compiler could live anywhere: it reaches neither wasmtime nor libbpf; and the host reaches the compiler only for
+/// `ks-host SCRIPT.ks`, which can be left out.
+#[test]
+fn crates_depend_only_downwards() {
+    let tree = |package: &str, features: &str| {
+        let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args([
+            "tree",
+            "--offline",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+            "--no-default-features",
+            "--features",
+            features,
+            "-p",
+            package,
+        ]));
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+        let names = outcome.stdout.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let compiler = tree("ks-compiler", "");
+    assert!(compiler.contains("regalloc2"), "{compiler:?}");
+    for forbidden in ["wasmtime", "libbpf-rs", "libbpf-sys", "libc", "ks-host"] {
+        assert!(!compiler.contains(forbidden), "the compiler reaches {forbidden}");
+    }
+    let host = tree("ks-host", "plugins");
+    assert!(host.contains("wasmtime") && !host.contains("ks-compiler"), "{host:?}");
+    let perf = tree("ks-host", "");
+    assert!(perf.contains("nix") && !perf.contains("wasmtime") && !perf.contains("libbpf-rs"), "{perf:?}");
+}

@@ -1,0 +1,47 @@
+//! `ks_host` as a library, in a program of its own: the example `web`.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ks_tests::{Folder, binary, compile};
+
+/// Prints at once, and once more when it is asked to stop.
+const SCRIPT: &str = include_str!("scripts/embedding.ks");
+
+fn request(address: &str, line: &str) -> String {
+    let mut connection = TcpStream::connect(address).expect("the service listens");
+    write!(connection, "{line} HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+#[test]
+fn a_web_service_runs_a_plugin_and_ends_with_it() {
+    let folder = Folder::new();
+    let plugin = folder.write("loop.wasm", compile("loop", SCRIPT).plugin);
+    let mut web = Command::new(binary("examples/web"));
+    web.arg(plugin).arg("127.0.0.1:0").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut web = web.spawn().expect("the example starts");
+    let mut first = String::new();
+    BufReader::new(web.stdout.take().expect("it is piped"))
+        .read_line(&mut first)
+        .expect("it tells its address");
+    let address = first.trim().trim_start_matches("http://").trim_end_matches('/');
+
+    // The first line comes when the plugin has come to it.
+    let start = Instant::now();
+    while !request(address, "GET /").ends_with("\r\n\r\nup\n") {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the plugin printed nothing: {}",
+            request(address, "GET /")
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(request(address, "GET /nothing").starts_with("HTTP/1.1 404"));
+    assert!(request(address, "POST /stop").starts_with("HTTP/1.1 202"));
+    assert_eq!(web.wait().expect("it ends").code(), Some(7));
+}

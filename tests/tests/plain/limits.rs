@@ -1,0 +1,223 @@
+//! Limits: each ends the call or the plugin, and says which it is and which word raises it.
+
+use std::time::Duration;
+
+use ks_host::Host;
+use ks_host::bpf::{MapSize, ObjectShape};
+use ks_host::plugin::{Outcome, Plugin};
+use ks_host::policy::{Limit, Policy};
+use ks_tests::plugins::{Ran, component, run_with};
+
+/// Runs the guest of these functions with these limits.
+fn run(body: &str, limits: &[&str]) -> Ran {
+    let mut policy = Policy::everything();
+    for limit in limits {
+        policy.limit_word(limit).expect("a limit");
+    }
+    run_with(component(body), |options| options.policy = policy)
+}
+
+/// That the plugin was ended, and with which word it would not have been.
+fn ended_by(ran: &Ran, limit: &str, number: &str) {
+    let Outcome::Trapped(message) = &ran.outcome else { panic!("{limit}: {:?}", ran.outcome) };
+    assert!(message.contains(&format!("the limit `{limit}` of the plugin is {number}\n")), "{message}");
+    assert!(message.contains(&format!("--limit {limit}=.. allows more")), "{message}");
+}
+
+#[test]
+fn a_loop_that_never_calls_the_host_is_ended() {
+    let endless = r#"(func (export "run") (result i32) (loop $again (br $again)) (unreachable))"#;
+    ended_by(&run(endless, &["compute_ms=50"]), "compute_ms", "50");
+    // Recursion through calls instead of a loop's branch.
+    let calls = r#"(func $one (result i32) (i32.const 1))
+        (func (export "run") (result i32) (loop $again (drop (call $one)) (br $again)) (unreachable))"#;
+    ended_by(&run(calls, &["compute_ms=50"]), "compute_ms", "50");
+}
+
+#[test]
+fn waiting_and_calling_are_no_computing() {
+    // Computes in short pieces for much longer than the limit, with a call after each, and then waits for longer.
+    let calls = r#"(func (export "run") (result i32) (local $turns i32) (local $count i32)
+        (loop $turn
+          (local.set $count (i32.const 1000))
+          (loop $compute (br_if $compute (local.tee $count (i32.sub (local.get $count) (i32.const 1)))))
+          (drop (call $stopping))
+          (br_if $turn (i32.lt_u (local.tee $turns (i32.add (local.get $turns) (i32.const 1))) (i32.const 300000))))
+        (call $sleep (i64.const 200000000) (i32.const 1024))
+        (i32.load8_u (i32.const 1024)))"#;
+    let ran = run(calls, &["compute_ms=40"]);
+    assert_eq!(ran.outcome, Outcome::Returned(0), "{}", ran.stderr);
+}
+
+#[test]
+fn a_memory_that_may_not_grow_is_named_when_the_guest_gives_up() {
+    let grows = r#"(func (export "run") (result i32)
+        (if (i32.eq (memory.grow (i32.const 1022)) (i32.const -1)) (then (unreachable))) (i32.const 0))"#;
+    ended_by(&run(grows, &["memory_bytes=1048576"]), "memory_bytes", "1048576");
+    assert_eq!(run(grows, &[]).outcome, Outcome::Returned(0));
+    // The word raises what holds without it, too.
+    let larger = grows.replace("1022", "2000");
+    ended_by(&run(&larger, &["memory_bytes=67108864"]), "memory_bytes", "67108864");
+    assert_eq!(run(&larger, &[]).outcome, Outcome::Returned(0));
+    let largest = grows.replace("1022", "3000");
+    ended_by(&run(&largest, &[]), "memory_bytes", "134217728");
+    assert_eq!(run(&largest, &["memory_bytes=268435456"]).outcome, Outcome::Returned(0));
+    // The two pages with which it starts.
+    ended_by(&run(grows, &["memory_bytes=65536"]), "memory_bytes", "65536");
+}
+
+#[test]
+fn a_guest_that_gives_up_by_itself_is_told_of_no_limit() {
+    let ran = run(r#"(func (export "run") (result i32) (unreachable))"#, &[]);
+    assert!(
+        matches!(&ran.outcome, Outcome::Trapped(message) if !message.contains("--limit")),
+        "{:?}",
+        ran.outcome
+    );
+}
+
+#[test]
+fn a_table_that_may_not_grow_is_named() {
+    let grows = r#"(table $table 1 funcref)
+        (func (export "run") (result i32)
+          (if (i32.eq (table.grow $table (ref.null func) (i32.const 1000)) (i32.const -1)) (then (unreachable)))
+          (i32.const 0))"#;
+    ended_by(&run(grows, &["table_elements=500"]), "table_elements", "500");
+    assert_eq!(run(grows, &["table_elements=5000"]).outcome, Outcome::Returned(0));
+}
+
+/// What several memories and tables have is one sum; what is refused takes nothing of it.
+#[test]
+fn memories_and_tables_are_limited_together() {
+    let memories = |pages: u32| {
+        format!(
+            r#"(memory $second 1) (memory $third 0 4)
+            (func (export "run") (result i32)
+              (drop (memory.grow $third (i32.const 5)))
+              (drop (memory.grow $second (i32.const 9)))
+              (if (i32.eq (memory.grow $second (i32.const {pages})) (i32.const -1)) (then (unreachable)))
+              (if (i32.eq (memory.grow $third (i32.const 2)) (i32.const -1)) (then (unreachable)))
+              (i32.const 0))"#
+        )
+    };
+    // Two pages that every guest has, one at the start, then 5 and 2.
+    assert_eq!(run(&memories(5), &["memory_bytes=655360"]).outcome, Outcome::Returned(0));
+    ended_by(&run(&memories(6), &["memory_bytes=655360"]), "memory_bytes", "655360");
+    let tables = |elements: u32| {
+        format!(
+            r#"(table $first 100 funcref) (table $second 0 funcref) (table $third 100 funcref)
+            (func (export "run") (result i32)
+              (if (i32.eq (table.grow $second (ref.null func) (i32.const {elements})) (i32.const -1))
+                (then (unreachable)))
+              (i32.const 0))"#
+        )
+    };
+    // The component has a small table of its own beside them.
+    assert_eq!(run(&tables(350), &["table_elements=600"]).outcome, Outcome::Returned(0));
+    ended_by(&run(&tables(401), &["table_elements=600"]), "table_elements", "600");
+}
+
+#[test]
+fn too_many_core_instances_are_named() {
+    let returns = r#"(func (export "run") (result i32) (i32.const 0))"#;
+    ended_by(&run(returns, &["instances=0"]), "instances", "0");
+}
+
+/// One value of text, over and over: the guest holds it once.
+#[test]
+fn too_many_bytes_for_one_call_are_named() {
+    let warns = r#"(func (export "run") (result i32)
+        (call $warn (i32.const 0) (i32.const 4096)) (i32.const 0))"#;
+    ended_by(&run(warns, &["call_bytes=1000"]), "call_bytes", "1000");
+    assert_eq!(run(warns, &[]).outcome, Outcome::Returned(0));
+}
+
+/// Each of the ways to standard output and standard error.
+#[test]
+fn whatever_is_written_counts_as_output() {
+    let line = "0123456789";
+    for write in [
+        "(call $print (i32.const 16) (i32.const 10) (i32.const 0) (i32.const 0))",
+        "(call $warn (i32.const 16) (i32.const 10))",
+        "(call $warn_once (i64.extend_i32_u (local.get $turn)) (i32.const 16) (i32.const 10))",
+    ] {
+        let body = format!(
+            r#"(data (i32.const 16) "{line}")
+            (func (export "run") (result i32) (local $turn i32)
+              (loop $again
+                {write}
+                (br_if $again (i32.lt_u
+                  (local.tee $turn (i32.add (local.get $turn) (i32.const 1))) (i32.const 1000))))
+              (i32.const 3))"#
+        );
+        let ran = run(&body, &["print_bytes_per_second=45"]);
+        assert_eq!(ran.outcome, Outcome::Returned(3));
+        let written = ran.stdout.matches(line).count() + ran.stderr.matches(line).count();
+        // Four lines a second; a slow machine may take some seconds.
+        assert!((4..400).contains(&written), "{write}: {written}");
+        assert_eq!(ran.stderr.matches("--limit print_bytes_per_second=").count(), 1, "{}", ran.stderr);
+        let unlimited = run(&body, &[]);
+        assert_eq!(unlimited.stdout.matches(line).count() + unlimited.stderr.matches(line).count(), 1000);
+    }
+}
+
+/// No compiler is done in no time.
+#[test]
+fn compiling_has_an_end() {
+    let plugin = Plugin::from_bytes(component(r#"(func (export "run") (result i32) (i32.const 0))"#));
+    let plugin = plugin.expect("a plugin");
+    let host = Host::new().expect("an engine");
+    let error =
+        host.with_compile_time(Duration::ZERO).prepare(&plugin).err().expect("it takes longer").to_string();
+    assert!(error.contains("the limit `compile_ms` of the plugin is 0\n"), "{error}");
+    assert!(error.contains("--limit compile_ms=.. allows more"), "{error}");
+    let host = Host::new().expect("an engine").with_compile_time(Duration::MAX);
+    assert!(host.prepare(&plugin).is_ok());
+}
+
+#[test]
+fn the_run_has_an_end() {
+    let sleeps = r#"(func (export "run") (result i32)
+        (call $sleep (i64.const 3600000000000) (i32.const 1024)) (i32.load8_u (i32.const 1024)))"#;
+    assert_eq!(run(sleeps, &["run_ms=50"]).outcome, Outcome::TimedOut);
+    // The shorter of the two.
+    let mut policy = Policy::everything();
+    policy.limit_word("run_ms=3600000").expect("a limit");
+    let ran = run_with(component(sleeps), |options| {
+        options.policy = policy;
+        options.timeout = Some(Duration::from_millis(50));
+    });
+    assert_eq!(ran.outcome, Outcome::TimedOut);
+}
+
+#[test]
+fn ring_buffers_and_maps_are_limited_apart() {
+    let map = |name: &str, bytes, is_ring| MapSize { name: name.into(), bytes, is_ring };
+    let shape = ObjectShape {
+        maps: vec![map("m", 1000, false), map("r", 4096, true), map("s", 4096, true)],
+        ..ObjectShape::default()
+    };
+    let judged = |words: &[&str]| {
+        let mut policy = Policy::nothing();
+        words.iter().for_each(|word| policy.limit_word(word).expect("a limit"));
+        policy.judge(&[], &shape)
+    };
+    assert_eq!(judged(&["map_bytes=1000", "ring_bytes=8192"]), Ok(()));
+    let reason = judged(&["ring_bytes=8191"]).expect_err("they have 8192 bytes");
+    assert!(reason.contains("ring_bytes is 8192") && reason.contains("--limit ring_bytes=8192"), "{reason}");
+    let reason = judged(&["map_bytes=999"]).expect_err("it has 1000 bytes");
+    assert!(reason.contains("--limit map_bytes=1000"), "{reason}");
+    assert!(judged(&["maps=2"]).expect_err("there are 3").contains("--limit maps=3"));
+}
+
+#[test]
+fn every_limit_is_in_the_help_and_in_policies() {
+    for verb in ["run", "test"] {
+        let help = std::process::Command::new(ks_tests::binary("ks-host")).args([verb, "--help"]).output();
+        let help = String::from_utf8(help.expect("ks-host starts").stdout).expect("text");
+        for limit in Limit::ALL {
+            assert!(help.contains(&format!("`{}`", limit.name())), "{verb}: {limit:?}");
+            assert!(Policy::from_toml(&format!("[limits]\n{} = 7\n", limit.name())).is_ok());
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Tests that need no kernel of their own: the commands, the contract, policies, documents. The few that need root are named
+//! `root_`.
+
+mod builds;
+mod cache;
+mod cli;
+mod commands;
+mod confine;
+mod contract;
+mod documents;
+mod embedding;
+mod fuzzed;
+mod histograms;
+mod host_faults;
+mod limits;
+mod objects;
+mod plugins;
+mod policy_rules;
+mod running;
+mod settings;
+mod signatures;
+mod testing;
+mod traps;
+mod wasi;

@@ -1,0 +1,159 @@
+//! Plugins whose objects are not what they seem: judged by their instructions before anything is loaded. Nothing here
+//! needs a right, because nothing reaches the kernel.
+
+use ks_host::bpf;
+use ks_host::plugin::Outcome;
+use ks_host::policy::Policy;
+use ks_tests::plugins::{OWN_EVENT, component, elf, run_with, with_object, with_section};
+use ks_wit::section::{Arch, BpfRecord};
+
+const DOES_NOTHING: &str = r#"(func (export "run") (result i32) (i32.const 0))"#;
+const LOADS: &str = r#"
+    (data (i32.const 16) "count")
+    (func (export "run") (result i32)
+      (call $load (i32.const 16) (i32.const 5) (i32.const 1024))
+      (call $ok))"#;
+
+/// What comes of a plugin with this object.
+fn outcome(body: &str, object: Vec<u8>, policy: Policy) -> Outcome {
+    run_with(with_object(component(body), object), |options| options.policy = policy).outcome
+}
+
+fn denied(object: Vec<u8>) -> String {
+    match outcome(DOES_NOTHING, object, Policy::observing()) {
+        Outcome::Denied(reason) => reason,
+        other => panic!("not denied: {other:?}"),
+    }
+}
+
+#[test]
+fn helpers_that_write_or_signal_are_found_in_the_instructions() {
+    for (number, name) in
+        [(36, "probe_write_user"), (58, "override_return"), (109, "send_signal"), (4711, "4711")]
+    {
+        let reason = denied(elf::calling(0, number));
+        assert!(
+            reason.contains("program `count`") && reason.contains(&format!("--allow helper={name}")),
+            "{reason}"
+        );
+        let mut policy = Policy::observing();
+        policy.allow_word(&format!("helper={name}")).expect("a class");
+        assert_eq!(outcome(DOES_NOTHING, elf::calling(0, number), policy), Outcome::Returned(0));
+    }
+    assert_eq!(outcome(DOES_NOTHING, elf::calling(0, 14), Policy::observing()), Outcome::Returned(0));
+}
+
+#[test]
+fn functions_of_the_kernel_are_found_by_name() {
+    let elf = elf::calling_outside(1, "bpf_of_the_kernel");
+    let calls = bpf::calls(&BpfRecord { name: "test".into(), arch: Arch::Any, elf }).expect("sound");
+    assert_eq!(calls.kernel_symbols, ["bpf_of_the_kernel".to_owned()].into());
+    let mut policy = Policy::observing();
+    let shape = bpf::ObjectShape::default();
+    let judged = |policy: &Policy| policy.judge(&ks_host::policy::needs(&shape, &calls, &[]), &shape);
+    assert!(judged(&policy).is_err_and(|reason| reason.contains("--allow kfunc=bpf_of_the_kernel")));
+    policy.allow_word("kfunc=bpf_of_*").expect("a class");
+    assert_eq!(judged(&policy), Ok(()));
+}
+
+/// A call whose callee only libbpf or this very kernel could tell is no call that anybody can judge.
+#[test]
+fn calls_that_nobody_can_judge_are_refused_whatever_is_allowed() {
+    for (object, reason) in [
+        (elf::calling(2, 1), "calls a function of the kernel by a number"),
+        (elf::calling(7, 1), "calls a function of the kernel by a number"),
+        (elf::wide_load(1, 5), "by a number"),
+        (elf::wide_load(2, 5), "by a number"),
+        (elf::wide_load(3, 5), "by a number"),
+        (elf::wide_load(5, 0), "by a number"),
+        (elf::calling_outside(0, "bpf_any"), "calls a helper that has a relocation"),
+        (elf::calling_outside(1, "CONFIG_HZ"), "calls what is no function"),
+    ] {
+        match outcome(&format!("{OWN_EVENT}{LOADS}"), object, Policy::everything()) {
+            Outcome::Trapped(message) => assert!(message.contains(reason), "{message}"),
+            other => panic!("{reason}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn kinds_are_told_by_the_object_not_by_the_manifest() {
+    let manifest = br#"{"format":1,"compiler":"x","project":"x","source":{"file":"x","sha256":""},
+        "programs":[{"name":"count","kind":"perf_event"}]}"#;
+    for (section, class) in [
+        ("xdp", "xdp"),
+        ("tcx/egress", "tc"),
+        ("cgroup/connect4", "cgroup"),
+        ("lsm/file_open", "lsm=file_open"),
+        ("fmod_ret/security_file_open", "modify_return=security_file_open"),
+        ("?fmod_ret/security_file_open", "modify_return=security_file_open"),
+        ("syscall", "other=31"),
+        ("kprobe.multi/*", "other=2"),
+        ("freplace/main", "other=28"),
+    ] {
+        let mut record = (manifest.len() as u32).to_le_bytes().to_vec();
+        record.extend_from_slice(manifest);
+        let file = with_object(component(DOES_NOTHING), elf::counting(section));
+        let file = with_section(file, "kernelscript:manifest", &record);
+        match run_with(file, |options| options.policy = Policy::observing()).outcome {
+            Outcome::Denied(reason) => {
+                assert!(reason.contains(&format!("--allow {class}")), "{section}: {reason}")
+            }
+            other => panic!("{section}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_object_that_pins_itself_needs_a_word() {
+    let reason = denied(elf::pinned_map());
+    assert!(reason.contains("--allow pin=test/maps/m"), "{reason}");
+    let mut policy = Policy::observing();
+    policy.allow_word("pin=test/*").expect("a class");
+    assert_eq!(outcome(DOES_NOTHING, elf::pinned_map(), policy), Outcome::Returned(0));
+}
+
+/// Whatever the bytes are: an answer or a reason.
+#[test]
+fn no_change_of_a_byte_ends_the_reader() {
+    for whole in [elf::calling(0, 109), elf::calling_outside(1, "bpf_any"), elf::map(2), elf::counting("xdp")]
+    {
+        for at in 0..whole.len() {
+            for flipped in [1, 0x80, 0xff] {
+                let mut elf = whole.clone();
+                elf[at] ^= flipped;
+                let _ = bpf::calls(&BpfRecord { name: "test".into(), arch: Arch::Any, elf });
+            }
+            let elf = whole[..at].to_vec();
+            let _ = bpf::calls(&BpfRecord { name: "test".into(), arch: Arch::Any, elf });
+        }
+    }
+}
+
+#[test]
+fn limits_of_events_and_handles_are_told_by_their_names() {
+    let opens = format!(
+        r#"{OWN_EVENT}
+        (func (export "run") (result i32)
+          (loop $more (drop (call $own_page_faults (i32.const 0) (i32.const 0))) (br $more))
+          (unreachable))"#
+    );
+    for (word, reason) in [("attachments=3", "--limit attachments="), ("handles=7", "--limit handles=")] {
+        let mut policy = Policy::observing();
+        policy.limit_word(word).expect("a limit");
+        match run_with(component(&opens), |options| options.policy = policy).outcome {
+            Outcome::Trapped(message) => assert!(message.contains(reason), "{message}"),
+            other => panic!("{word}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn imports_are_asked_about() {
+    let mut policy = Policy::nothing();
+    policy.allow_word("import=console").expect("a class");
+    match run_with(component(DOES_NOTHING), |options| options.policy = policy).outcome {
+        Outcome::Denied(reason) => assert!(reason.contains("--allow import="), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
