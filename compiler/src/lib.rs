@@ -32,6 +32,7 @@ pub mod kmod;
 pub mod lex;
 #[cfg(feature = "command")]
 pub mod lsp;
+pub mod object;
 pub mod options;
 pub mod parse;
 pub mod pipeline;

@@ -1,0 +1,126 @@
+//! Names of a closed set of characters, which do nothing on a terminal, in a path or in a pattern.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::limits::MAX_NAME_BYTES;
+
+/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`; of types also inner spaces (`unsigned int`).
+///
+/// Cheap to clone: many parts of an object may share one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+/// Why text is no name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NameError {
+    /// Nothing.
+    #[error("a name is empty")]
+    Empty,
+    /// More than [`MAX_NAME_BYTES`].
+    #[error("a name has {0} bytes; the limit is {MAX_NAME_BYTES}")]
+    TooLong(usize),
+    /// A character outside of the set.
+    #[error("the name `{0}` has characters other than letters, digits, `_` and `.`")]
+    Character(String),
+}
+
+impl Name {
+    /// The name of a map, a program, a variable, a section, a function or variable of the kernel.
+    ///
+    /// # Errors
+    /// See [`NameError`].
+    pub fn new(text: &str) -> Result<Name, NameError> {
+        check_length(text.as_bytes())?;
+        if !text.bytes().all(is_name_byte) {
+            return Err(NameError::Character(visible(text)));
+        }
+        Ok(Name(text.into()))
+    }
+
+    /// As [`Name::new`], from bytes of a file.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Name, NameError> {
+        check_length(bytes)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Name::new(text),
+            Err(_) => Err(NameError::Character(visible(&String::from_utf8_lossy(bytes)))),
+        }
+    }
+
+    /// The name of a type, a member, a parameter, an enumerator or a subprogram.
+    ///
+    /// Rust's have characters that the kernel refuses (`Option<u32>`, `{closure#0}`, `_ZN4$LT$..`). They mean nothing to
+    /// it, so each printable ASCII character outside of the set becomes `_`, as does a digit at the start. Spaces stay
+    /// inside of a name: `long unsigned int`.
+    ///
+    /// # Errors
+    /// See [`NameError`]: control characters and bytes outside of ASCII are refused here, too.
+    pub(super) fn sanitised(bytes: &[u8]) -> Result<Name, NameError> {
+        check_length(bytes)?;
+        if !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(NameError::Character(visible(&String::from_utf8_lossy(bytes))));
+        }
+        let last = bytes.len().saturating_sub(1);
+        let clean = bytes.iter().enumerate().map(|(at, &byte)| match byte {
+            b'0'..=b'9' if at == 0 => '_',
+            b' ' if at != 0 && at != last => ' ',
+            byte if is_name_byte(byte) => char::from(byte),
+            _ => '_',
+        });
+        Ok(Name(clean.collect::<String>().into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
+    }
+}
+
+fn check_length(bytes: &[u8]) -> Result<(), NameError> {
+    match bytes.len() {
+        0 => Err(NameError::Empty),
+        1..=MAX_NAME_BYTES => Ok(()),
+        bytes => Err(NameError::TooLong(bytes)),
+    }
+}
+
+const fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')
+}
+
+/// Longest text of a file that a message quotes.
+const QUOTED_CHARACTERS: usize = 64;
+
+/// Text of a file for a message: cut, with control characters and what is not ASCII as escapes.
+pub(super) fn visible(text: &str) -> String {
+    let mut shown: String = text.chars().take(QUOTED_CHARACTERS).flat_map(char::escape_default).collect();
+    if text.chars().nth(QUOTED_CHARACTERS).is_some() {
+        shown.push_str("..");
+    }
+    shown
+}
+
+/// A source line, or the name of a source file: cut, control characters become spaces.
+pub(super) fn source_text(bytes: &[u8], limit: usize) -> Arc<str> {
+    let text = String::from_utf8_lossy(bytes.get(..limit).unwrap_or(bytes));
+    let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
+    let mut clean: String = clean.collect();
+    // A character that was cut in two has become one of three bytes.
+    while clean.len() > limit {
+        clean.pop();
+    }
+    clean.into()
+}

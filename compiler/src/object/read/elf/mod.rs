@@ -1,0 +1,111 @@
+//! The ELF file: its header, and its sections, symbols and relocations as they are needed.
+//!
+//! Strict where libbpf and libelf are not: everything lies inside of the file, nothing overlaps, no name of a section
+//! stands twice, and sections that no compiler of BPF objects writes are refused.
+//!
+//! Source: the ELF specification (gABI, chapter 4); include/uapi/linux/elf.h, v6.18; Documentation/bpf/llvm_reloc.rst, v6.18.
+
+mod relocation;
+mod section;
+mod symbol;
+
+pub(super) use relocation::{RelocationKind, Relocations};
+pub(super) use section::{Role, Section};
+pub(super) use symbol::{Binding, Place, Symbol, SymbolKind};
+
+use super::super::error::{ReadError, Reason, at_most};
+use super::super::limits::{MAX_FILE_BYTES, MAX_SECTIONS};
+use super::bytes::{slice, u8_at, u16_at, u32_at, u64_at};
+
+/// Bytes of `Elf64_Ehdr`.
+const HEADER_BYTES: u64 = 64;
+/// Bytes of `Elf64_Shdr`.
+const SECTION_BYTES: u64 = 64;
+/// `ET_REL`
+const RELOCATABLE: u16 = 1;
+/// `EM_BPF`
+const BPF: u16 = 247;
+/// `SHN_LORESERVE`: larger numbers are no sections.
+const FIRST_RESERVED: u16 = 0xff00;
+
+/// An ELF file whose parts were checked.
+pub(super) struct Elf<'a> {
+    pub sections: Vec<Section<'a>>,
+    pub symbols: Vec<Symbol<'a>>,
+    /// The section of the symbols; 0 if there are none.
+    symbol_section: usize,
+    pub relocations: Relocations,
+}
+
+impl<'a> Elf<'a> {
+    pub(super) fn parse(file: &'a [u8]) -> Result<Elf<'a>, ReadError> {
+        let header = Header::read(file).map_err(|reason| ReadError::file(0, reason))?;
+        let sections = section::read(file, &header)?;
+        let (symbol_section, symbols) = symbol::read(&sections)?;
+        let mut elf = Elf { sections, symbols, symbol_section, relocations: Relocations::default() };
+        elf.relocations = relocation::read(&elf)?;
+        Ok(elf)
+    }
+
+    /// The only section with a role, if there is one.
+    pub(super) fn find(&self, role: &Role) -> Option<&Section<'a>> {
+        self.sections.iter().find(|section| section.role == *role)
+    }
+
+    /// The section with a position.
+    pub(super) fn section(&self, index: usize) -> Option<&Section<'a>> {
+        self.sections.get(index)
+    }
+
+    /// The section of the symbols, for errors.
+    pub(super) fn symbol_error(&self, index: usize, reason: &'static str) -> ReadError {
+        let name = self.section(self.symbol_section).map_or("", |section| section.name);
+        let offset = index as u64 * symbol::SYMBOL_BYTES as u64;
+        ReadError::section(name, offset, Reason::Symbol { index: index as u64, reason })
+    }
+}
+
+/// What the ELF header says.
+pub(super) struct Header {
+    /// Where the table of sections starts.
+    table: u64,
+    /// How many sections there are, the empty first one included.
+    sections: usize,
+    /// The section of the names of sections.
+    names: usize,
+}
+
+impl Header {
+    fn read(file: &[u8]) -> Result<Header, Reason> {
+        at_most("bytes of an object", file.len(), MAX_FILE_BYTES)?;
+        if slice(file, 0, 7) != Some(b"\x7fELF\x02\x01\x01") {
+            return Err(Reason::NotBpf("it does not begin as a little-endian ELF file of 64 bits"));
+        }
+        let outside = Reason::Outside("the ELF header");
+        let half = |at: usize| u16_at(file, at).ok_or(outside.clone());
+        if u8_at(file, 7) != Some(0) || half(16)? != RELOCATABLE || half(18)? != BPF {
+            return Err(Reason::NotBpf("its kind, machine or system is another"));
+        }
+        let entry = u64_at(file, 24).ok_or(outside.clone())?;
+        let segments = u64_at(file, 32).ok_or(outside.clone())?;
+        if u32_at(file, 20) != Some(1) || entry != 0 || segments != 0 || half(56)? != 0 {
+            return Err(Reason::NotBpf("it has an entry or segments, or an unknown version"));
+        }
+        if u64::from(half(52)?) != HEADER_BYTES || u64::from(half(58)?) != SECTION_BYTES {
+            return Err(Reason::NotBpf("its headers have other sizes"));
+        }
+        let table = u64_at(file, 40).ok_or(outside.clone())?;
+        let (sections, names) = (half(60)?, half(62)?);
+        if sections == 0 || sections >= FIRST_RESERVED || names == 0 || names >= sections {
+            return Err(Reason::NotBpf("it has no table of sections with names"));
+        }
+        at_most("sections", sections.into(), MAX_SECTIONS)?;
+        let header = Header { table, sections: sections.into(), names: names.into() };
+        let is_inside = table >= HEADER_BYTES && slice(file, table, header.table_bytes()).is_some();
+        if is_inside { Ok(header) } else { Err(Reason::Outside("the table of sections")) }
+    }
+
+    fn table_bytes(&self) -> u64 {
+        self.sections as u64 * SECTION_BYTES
+    }
+}

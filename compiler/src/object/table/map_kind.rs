@@ -1,0 +1,334 @@
+//! The kinds of maps of the kernel, and which of them a plugin may have.
+//!
+//! Source: include/uapi/linux/bpf.h, `enum bpf_map_type` and the flags of `BPF_MAP_CREATE`, v6.18; what a kind takes is in
+//! the `*_map_alloc_check` function of its file in kernel/bpf/ or net/.
+
+use super::Class;
+
+/// A kind of map that a plugin may have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum MapKind {
+    /// `BPF_MAP_TYPE_HASH`
+    Hash,
+    /// `BPF_MAP_TYPE_ARRAY`
+    Array,
+    /// `BPF_MAP_TYPE_PROG_ARRAY`
+    ProgArray,
+    /// `BPF_MAP_TYPE_PERF_EVENT_ARRAY`
+    PerfEventArray,
+    /// `BPF_MAP_TYPE_PERCPU_HASH`
+    PerCpuHash,
+    /// `BPF_MAP_TYPE_PERCPU_ARRAY`
+    PerCpuArray,
+    /// `BPF_MAP_TYPE_STACK_TRACE`
+    StackTrace,
+    /// `BPF_MAP_TYPE_CGROUP_ARRAY`
+    CgroupArray,
+    /// `BPF_MAP_TYPE_LRU_HASH`
+    LruHash,
+    /// `BPF_MAP_TYPE_LRU_PERCPU_HASH`
+    LruPerCpuHash,
+    /// `BPF_MAP_TYPE_LPM_TRIE`
+    LpmTrie,
+    /// `BPF_MAP_TYPE_ARRAY_OF_MAPS`
+    ArrayOfMaps,
+    /// `BPF_MAP_TYPE_HASH_OF_MAPS`
+    HashOfMaps,
+    /// `BPF_MAP_TYPE_DEVMAP`
+    DevMap,
+    /// `BPF_MAP_TYPE_SOCKMAP`
+    SockMap,
+    /// `BPF_MAP_TYPE_CPUMAP`
+    CpuMap,
+    /// `BPF_MAP_TYPE_XSKMAP`
+    XskMap,
+    /// `BPF_MAP_TYPE_SOCKHASH`
+    SockHash,
+    /// `BPF_MAP_TYPE_QUEUE`
+    Queue,
+    /// `BPF_MAP_TYPE_STACK`
+    Stack,
+    /// `BPF_MAP_TYPE_SK_STORAGE`
+    SkStorage,
+    /// `BPF_MAP_TYPE_DEVMAP_HASH`
+    DevMapHash,
+    /// `BPF_MAP_TYPE_RINGBUF`
+    RingBuf,
+    /// `BPF_MAP_TYPE_INODE_STORAGE`
+    InodeStorage,
+    /// `BPF_MAP_TYPE_TASK_STORAGE`
+    TaskStorage,
+    /// `BPF_MAP_TYPE_BLOOM_FILTER`
+    BloomFilter,
+    /// `BPF_MAP_TYPE_USER_RINGBUF`
+    UserRingBuf,
+    /// `BPF_MAP_TYPE_CGRP_STORAGE`
+    CgrpStorage,
+}
+
+/// Whether a plugin may have maps of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapUse {
+    /// Yes; what leads there are only the plugin's own programs.
+    Allowed(MapKind),
+    /// If a policy allows the class, too.
+    NeedsClass(MapKind, Class),
+    /// No, with the reason.
+    Refused(&'static str),
+}
+
+/// What a kind takes as the size of its keys, or of its values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SideRule {
+    /// It has none.
+    Nothing,
+    /// Exactly so many bytes.
+    Exactly(u32),
+    /// From one number of bytes to another.
+    Between(u32, u32),
+    /// One of two numbers of bytes.
+    Either(u32, u32),
+    /// A multiple of a number of bytes, up to a number of bytes.
+    MultipleOf(u32, u32),
+}
+
+impl SideRule {
+    /// Whether a size is within the rule; 0 bytes for a side that does not exist.
+    #[must_use]
+    pub fn allows(self, bytes: u32) -> bool {
+        match self {
+            SideRule::Nothing => bytes == 0,
+            SideRule::Exactly(exact) => bytes == exact,
+            SideRule::Between(least, most) => (least..=most).contains(&bytes),
+            SideRule::Either(one, other) => bytes == one || bytes == other,
+            SideRule::MultipleOf(unit, most) => bytes != 0 && bytes <= most && bytes.is_multiple_of(unit),
+        }
+    }
+}
+
+/// What a kind takes as the number of its entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntriesRule {
+    /// One at least.
+    Some,
+    /// None: entries come and go with objects of the kernel.
+    Nothing,
+    /// Also none: the loader then takes the number of CPUs.
+    OrOnePerCpu,
+    /// Bytes: a power of two, and of whole pages.
+    RingBytes,
+}
+
+impl EntriesRule {
+    /// Whether a number of entries is within the rule.
+    #[must_use]
+    pub fn allows(self, entries: u32) -> bool {
+        match self {
+            EntriesRule::Some => (1..=MAX_ENTRIES).contains(&entries),
+            EntriesRule::Nothing => entries == 0,
+            EntriesRule::OrOnePerCpu => entries <= MAX_ENTRIES,
+            // libbpf rounds up to a power of two of pages; bytes that the kernel would take stay as they are.
+            EntriesRule::RingBytes => (1..=MAX_ENTRIES).contains(&entries),
+        }
+    }
+}
+
+/// More entries overflow the kernel's sums of some kinds on some versions; a policy's limits are far below.
+const MAX_ENTRIES: u32 = 1 << 30;
+
+/// A row of the table: all of a kind but its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapRow {
+    /// The kernel's name without `BPF_MAP_TYPE_`.
+    pub name: &'static str,
+    /// Whether a plugin may have it.
+    pub usage: MapUse,
+    /// The flags that it may be created with.
+    pub flags: u32,
+    /// Its keys.
+    pub key: SideRule,
+    /// Its values.
+    pub value: SideRule,
+    /// Its entries.
+    pub entries: EntriesRule,
+}
+
+/// Flags of `BPF_MAP_CREATE`. Source: include/uapi/linux/bpf.h, v6.18. Those that are not here are for no map of a plugin:
+/// descriptors, tokens and modes of access of userspace are the loader's.
+pub mod flag {
+    /// Entries are allocated one by one.
+    pub const NO_PREALLOC: u32 = 1 << 0;
+    /// Each CPU has its own list of recently used entries.
+    pub const NO_COMMON_LRU: u32 = 1 << 1;
+    /// The memory is on one NUMA node.
+    pub const NUMA_NODE: u32 = 1 << 2;
+    /// Stacks are build ids and offsets.
+    pub const STACK_BUILD_ID: u32 = 1 << 5;
+    /// Programs only read.
+    pub const RDONLY_PROG: u32 = 1 << 7;
+    /// Programs only write.
+    pub const WRONLY_PROG: u32 = 1 << 8;
+    /// A socket's storage is copied to its children.
+    pub const CLONE: u32 = 1 << 9;
+    /// Userspace maps the values.
+    pub const MMAPABLE: u32 = 1 << 10;
+    /// Perf events stay when their descriptors are closed.
+    pub const PRESERVE_ELEMS: u32 = 1 << 11;
+    /// Inner maps may have other numbers of entries.
+    pub const INNER_MAP: u32 = 1 << 12;
+}
+
+use flag::{
+    CLONE, INNER_MAP, MMAPABLE, NO_COMMON_LRU, NO_PREALLOC, NUMA_NODE, PRESERVE_ELEMS, RDONLY_PROG,
+    STACK_BUILD_ID, WRONLY_PROG,
+};
+
+/// Which side programs may not use.
+const ACCESS: u32 = RDONLY_PROG | WRONLY_PROG;
+
+/// Bytes of a key: it lies on a program's stack (include/linux/filter.h, `MAX_BPF_STACK`).
+const MAX_KEY: u32 = 512;
+/// Bytes of a value.
+const MAX_VALUE: u32 = super::super::limits::MAX_VALUE_BYTES;
+/// A key that is a number.
+const INDEX: SideRule = SideRule::Exactly(4);
+/// A value that stands for a descriptor.
+const DESCRIPTOR: SideRule = SideRule::Exactly(4);
+/// Any key.
+const KEY: SideRule = SideRule::Between(1, MAX_KEY);
+/// A number of bits, and up to 256 bytes (kernel/bpf/lpm_trie.c, `LPM_KEY_SIZE_MAX`, v6.18).
+const PREFIX: SideRule = SideRule::Between(5, 260);
+/// Addresses, or build ids with offsets; the kernel's limit of frames is a sysctl.
+const STACK: SideRule = SideRule::MultipleOf(8, 1 << 16);
+/// Any value.
+const VALUE: SideRule = SideRule::Between(1, MAX_VALUE);
+
+const fn row(kind: MapKind, name: &'static str, flags: u32, key: SideRule, value: SideRule) -> MapRow {
+    MapRow { name, usage: MapUse::Allowed(kind), flags, key, value, entries: EntriesRule::Some }
+}
+
+const fn entries(row: MapRow, entries: EntriesRule) -> MapRow {
+    MapRow { entries, ..row }
+}
+
+/// A kind by which packets and messages reach other interfaces, CPUs and sockets: `redirect_map` and its kind ask nobody.
+const fn redirect(kind: MapKind, name: &'static str, flags: u32, key: SideRule, value: SideRule) -> MapRow {
+    MapRow { usage: MapUse::NeedsClass(kind, Class::Redirect), ..row(kind, name, flags, key, value) }
+}
+
+const fn refused(name: &'static str, reason: &'static str) -> MapRow {
+    MapRow {
+        name,
+        usage: MapUse::Refused(reason),
+        flags: 0,
+        key: SideRule::Nothing,
+        value: SideRule::Nothing,
+        entries: EntriesRule::Nothing,
+    }
+}
+
+const fn ring(kind: MapKind, name: &'static str) -> MapRow {
+    entries(row(kind, name, NUMA_NODE, SideRule::Nothing, SideRule::Nothing), EntriesRule::RingBytes)
+}
+
+/// The kinds, by their numbers from 0.
+const ROWS: [MapRow; 35] = [
+    refused("UNSPEC", "it is no kind"),
+    row(MapKind::Hash, "HASH", NO_PREALLOC | NUMA_NODE | ACCESS, KEY, VALUE),
+    row(MapKind::Array, "ARRAY", NUMA_NODE | ACCESS | MMAPABLE | INNER_MAP, INDEX, VALUE),
+    row(MapKind::ProgArray, "PROG_ARRAY", 0, INDEX, DESCRIPTOR),
+    entries(
+        row(MapKind::PerfEventArray, "PERF_EVENT_ARRAY", PRESERVE_ELEMS, INDEX, DESCRIPTOR),
+        EntriesRule::OrOnePerCpu,
+    ),
+    row(MapKind::PerCpuHash, "PERCPU_HASH", NO_PREALLOC | ACCESS, KEY, VALUE),
+    row(MapKind::PerCpuArray, "PERCPU_ARRAY", ACCESS, INDEX, VALUE),
+    row(MapKind::StackTrace, "STACK_TRACE", NUMA_NODE | STACK_BUILD_ID, INDEX, STACK),
+    row(MapKind::CgroupArray, "CGROUP_ARRAY", 0, INDEX, DESCRIPTOR),
+    row(MapKind::LruHash, "LRU_HASH", NO_COMMON_LRU | NUMA_NODE | ACCESS, KEY, VALUE),
+    row(MapKind::LruPerCpuHash, "LRU_PERCPU_HASH", NO_COMMON_LRU | ACCESS, KEY, VALUE),
+    row(MapKind::LpmTrie, "LPM_TRIE", NO_PREALLOC | NUMA_NODE | ACCESS, PREFIX, VALUE),
+    row(MapKind::ArrayOfMaps, "ARRAY_OF_MAPS", NUMA_NODE, INDEX, DESCRIPTOR),
+    row(MapKind::HashOfMaps, "HASH_OF_MAPS", NO_PREALLOC | NUMA_NODE | ACCESS, KEY, DESCRIPTOR),
+    redirect(MapKind::DevMap, "DEVMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
+    redirect(MapKind::SockMap, "SOCKMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
+    redirect(MapKind::CpuMap, "CPUMAP", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
+    redirect(MapKind::XskMap, "XSKMAP", NUMA_NODE, INDEX, DESCRIPTOR),
+    redirect(MapKind::SockHash, "SOCKHASH", NUMA_NODE, KEY, SideRule::Either(4, 8)),
+    refused("CGROUP_STORAGE", "the kernel replaced it by CGRP_STORAGE"),
+    refused(
+        "REUSEPORT_SOCKARRAY",
+        "it chooses among the sockets of other processes, and no program of a plugin uses it",
+    ),
+    refused("PERCPU_CGROUP_STORAGE", "the kernel replaced it by CGRP_STORAGE"),
+    row(MapKind::Queue, "QUEUE", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
+    row(MapKind::Stack, "STACK", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
+    entries(row(MapKind::SkStorage, "SK_STORAGE", NO_PREALLOC | CLONE, INDEX, VALUE), EntriesRule::Nothing),
+    redirect(MapKind::DevMapHash, "DEVMAP_HASH", NUMA_NODE, INDEX, SideRule::Either(4, 8)),
+    refused("STRUCT_OPS", "the loader makes it of a variable in `.struct_ops.link`"),
+    ring(MapKind::RingBuf, "RINGBUF"),
+    entries(row(MapKind::InodeStorage, "INODE_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
+    entries(row(MapKind::TaskStorage, "TASK_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
+    row(MapKind::BloomFilter, "BLOOM_FILTER", NUMA_NODE | ACCESS, SideRule::Nothing, VALUE),
+    ring(MapKind::UserRingBuf, "USER_RINGBUF"),
+    entries(row(MapKind::CgrpStorage, "CGRP_STORAGE", NO_PREALLOC, INDEX, VALUE), EntriesRule::Nothing),
+    refused("ARENA", "its pages are mapped into the host at an address that the object chooses"),
+    refused("INSN_ARRAY", "it is the jump table of a program, and indirect jumps are refused"),
+];
+
+/// The row of a kind number; none if Linux 6.18 has no such kind.
+#[must_use]
+pub fn map_row(number: u32) -> Option<&'static MapRow> {
+    ROWS.get(usize::try_from(number).ok()?)
+}
+
+impl MapKind {
+    /// Its number in `enum bpf_map_type`.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        let is_this = |row: &MapRow| match row.usage {
+            MapUse::Allowed(kind) | MapUse::NeedsClass(kind, _) => kind == self,
+            MapUse::Refused(_) => false,
+        };
+        ROWS.iter().position(is_this).and_then(|at| u32::try_from(at).ok()).unwrap_or_default()
+    }
+
+    /// Its row. Every kind has one: a test looks at each number.
+    #[must_use]
+    pub fn row(self) -> &'static MapRow {
+        map_row(self.number()).unwrap_or(&ROWS[0])
+    }
+
+    /// The kernel's name of it without `BPF_MAP_TYPE_`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The class that a policy must allow for it, if it needs one.
+    #[must_use]
+    pub fn class(self) -> Option<Class> {
+        match self.row().usage {
+            MapUse::NeedsClass(_, class) => Some(class),
+            MapUse::Allowed(_) | MapUse::Refused(_) => None,
+        }
+    }
+
+    /// Whether its values are maps.
+    #[must_use]
+    pub fn holds_maps(self) -> bool {
+        matches!(self, MapKind::ArrayOfMaps | MapKind::HashOfMaps)
+    }
+
+    /// Whether there is a value for each CPU.
+    #[must_use]
+    pub fn is_per_cpu(self) -> bool {
+        matches!(self, MapKind::PerCpuHash | MapKind::PerCpuArray | MapKind::LruPerCpuHash)
+    }
+
+    /// Whether it is a ring buffer.
+    #[must_use]
+    pub fn is_ring(self) -> bool {
+        matches!(self, MapKind::RingBuf | MapKind::UserRingBuf)
+    }
+}

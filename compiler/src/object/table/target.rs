@@ -1,0 +1,197 @@
+//! What follows the kind in the name of a program's section: where the program is attached.
+
+use std::fmt;
+
+use super::super::limits::MAX_TARGET_BYTES;
+
+/// Which targets a kind of section takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TargetForm {
+    /// None. Loaders before libbpf 1.0 and Aya let people write a word there; it is dropped.
+    Nothing,
+    /// `FUNCTION`, `FUNCTION+OFFSET` or `MODULE:FUNCTION`, or none yet.
+    Function,
+    /// A pattern of functions with `*` and `?`, or none yet.
+    Functions,
+    /// `CATEGORY/EVENT`, or none yet.
+    Event,
+    /// A name, or none yet.
+    Name,
+    /// `PATH:FUNCTION`, `PATH:FUNCTION+OFFSET` or `PATH:OFFSET`, or none yet.
+    Binary,
+    /// `PATH:PROVIDER:NAME`, or none yet.
+    Usdt,
+}
+
+/// Where a program is attached, as far as its section tells. Printed, it is what follows the slash.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Target {
+    /// Nowhere, or told later.
+    #[default]
+    None,
+    /// A function of the kernel.
+    Function {
+        /// The module that has it; none for the kernel, or any.
+        module: Option<String>,
+        /// Its symbol.
+        name: String,
+        /// Bytes from its start.
+        offset: Option<u64>,
+    },
+    /// All functions whose names match a pattern with `*` and `?`.
+    Functions(String),
+    /// A tracepoint.
+    Event {
+        /// Its category.
+        category: String,
+        /// Its name.
+        name: String,
+    },
+    /// A name of its kind: a system call, a tracepoint's event, a hook, a method.
+    Name(String),
+    /// A place in a program or library.
+    Binary {
+        /// Its file: a path, or a name that is looked for in the folders of programs and libraries.
+        path: String,
+        /// The function or pattern of functions; none for a place in the file.
+        symbol: Option<String>,
+        /// Bytes from the function's start, or the file's.
+        offset: Option<u64>,
+    },
+    /// A static probe of a program or library.
+    Usdt {
+        /// Its file.
+        path: String,
+        /// Who defines the probe.
+        provider: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Target {
+    /// Reads a target; none if it is not of the form.
+    #[must_use]
+    pub fn parse(form: TargetForm, text: &str) -> Option<Target> {
+        if text.len() > MAX_TARGET_BYTES || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return None;
+        }
+        if text.is_empty() {
+            return Some(Target::None);
+        }
+        match form {
+            TargetForm::Nothing => Some(Target::None),
+            TargetForm::Function => function(text),
+            TargetForm::Functions => text.bytes().all(is_pattern).then(|| Target::Functions(text.to_owned())),
+            TargetForm::Event => {
+                let (category, name) = text.split_once('/')?;
+                let is_event = is_word(category) && is_word(name);
+                is_event.then(|| Target::Event { category: category.to_owned(), name: name.to_owned() })
+            }
+            TargetForm::Name => is_word(text).then(|| Target::Name(text.to_owned())),
+            TargetForm::Binary => binary(text),
+            TargetForm::Usdt => usdt(text),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plus = |f: &mut fmt::Formatter<'_>, offset: &Option<u64>| match offset {
+            Some(offset) => write!(f, "+{offset}"),
+            None => Ok(()),
+        };
+        match self {
+            Target::None => Ok(()),
+            Target::Function { module, name, offset } => {
+                if let Some(module) = module {
+                    write!(f, "{module}:")?;
+                }
+                f.write_str(name)?;
+                plus(f, offset)
+            }
+            Target::Functions(text) | Target::Name(text) => f.write_str(text),
+            Target::Event { category, name } => write!(f, "{category}/{name}"),
+            Target::Binary { path, symbol: Some(symbol), offset } => {
+                write!(f, "{path}:{symbol}")?;
+                plus(f, offset)
+            }
+            Target::Binary { path, symbol: None, offset: Some(offset) } => write!(f, "{path}:{offset}"),
+            Target::Binary { path, symbol: None, offset: None } => f.write_str(path),
+            Target::Usdt { path, provider, name } => write!(f, "{path}:{provider}:{name}"),
+        }
+    }
+}
+
+/// Characters of symbols: Rust's have `$`, the kernel's clones and constant-propagated copies have dots.
+fn is_symbol_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_symbol_byte)
+}
+
+fn is_pattern(byte: u8) -> bool {
+    is_symbol_byte(byte) || matches!(byte, b'*' | b'?' | b':')
+}
+
+fn function(text: &str) -> Option<Target> {
+    let (module, rest) = match text.split_once(':') {
+        Some((module, rest)) => (Some(module), rest),
+        None => (None, text),
+    };
+    let (name, offset) = match rest.split_once('+') {
+        Some((name, offset)) => (name, Some(number(offset)?)),
+        None => (rest, None),
+    };
+    let is_module =
+        |module: &str| !module.is_empty() && module.bytes().all(|byte| is_symbol_byte(byte) || byte == b'-');
+    let is_sound = is_word(name) && module.is_none_or(is_module);
+    is_sound.then(|| Target::Function { module: module.map(str::to_owned), name: name.to_owned(), offset })
+}
+
+/// The last colon ends the path: paths may have some, symbols of C have none.
+fn binary(text: &str) -> Option<Target> {
+    let Some((path, place)) = text.rsplit_once(':') else {
+        return Some(Target::Binary { path: text.to_owned(), symbol: None, offset: None });
+    };
+    let is_symbol =
+        |name: &str| !name.is_empty() && name.bytes().all(|b| is_symbol_byte(b) || b"@*?".contains(&b));
+    if path.is_empty() {
+        return None;
+    }
+    let (symbol, offset) = match (place.split_once('+'), number(place)) {
+        (Some((symbol, offset)), _) => (Some(symbol), Some(number(offset)?)),
+        (None, Some(offset)) => (None, Some(offset)),
+        (None, None) => (Some(place), None),
+    };
+    let is_sound = symbol.is_none_or(is_symbol);
+    is_sound.then(|| Target::Binary { path: path.to_owned(), symbol: symbol.map(str::to_owned), offset })
+}
+
+fn usdt(text: &str) -> Option<Target> {
+    let (rest, name) = text.rsplit_once(':')?;
+    let (path, provider) = rest.rsplit_once(':')?;
+    let is_sound = !path.is_empty() && is_word(provider) && is_word(name);
+    is_sound.then(|| Target::Usdt {
+        path: path.to_owned(),
+        provider: provider.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// A decimal or hexadecimal number, as libbpf reads one (`sscanf` with `%li`), but without its octal ones.
+fn number(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
+    // What libbpf reads into a long is not negative.
+    (is_plain && !is_octal)
+        .then(|| u64::from_str_radix(digits, radix).ok())
+        .flatten()
+        .filter(|n| *n <= 1 << 62)
+}

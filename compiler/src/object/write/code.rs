@@ -1,0 +1,184 @@
+//! Programs and subprograms: their sections, bytes and relocations.
+
+use super::super::model::{Body, Callee, Instruction, KsymId, Object, Wide};
+use super::{WriteError, small};
+use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
+
+/// The sections of code.
+pub(super) struct Code {
+    pub sections: Vec<CodeSection>,
+    /// Where each program, and each subprogram, lies.
+    pub programs: Vec<Place>,
+    pub subprograms: Vec<Place>,
+}
+
+/// A section of code.
+pub(super) struct CodeSection {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    /// Bytes from the section's start to an instruction, and what it names.
+    pub relocations: Vec<(u64, Reference)>,
+}
+
+/// Where a function lies.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The position of the section.
+    pub section: usize,
+    /// Bytes from the section's start, and the function's size.
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+/// What a relocation is against.
+#[derive(Clone, Copy)]
+pub(super) enum Reference {
+    Map(usize),
+    /// The start of a section of variables; the offset is in the instruction.
+    Data(usize),
+    /// A function that is called.
+    Subprogram(usize),
+    /// `.text`; the offset of a callback is in the instruction.
+    Text,
+    Ksym(usize),
+    Kconfig(usize),
+    /// A function of the kernel that is called.
+    Kfunc(usize),
+}
+
+impl Reference {
+    /// Whether it belongs to a call.
+    pub(super) fn is_call(self) -> bool {
+        matches!(self, Reference::Subprogram(_) | Reference::Kfunc(_))
+    }
+}
+
+const TEXT: &str = ".text";
+/// `BPF_PSEUDO_CALL` in the upper half of the registers.
+const PSEUDO_CALL: u8 = 1 << 4;
+/// A relocated call has -1, so that the loader's "target + constant + 1" is the target.
+const CALL_PLACEHOLDER: i32 = -1;
+
+/// Lays out all functions: first the programs by section, then `.text`.
+pub(super) fn lay_out(object: &Object) -> Result<Code, WriteError> {
+    let mut code = Code { sections: Vec::new(), programs: Vec::new(), subprograms: Vec::new() };
+    let programs = object.programs.iter().map(|one| (one.section.to_string(), &one.body));
+    let subprograms = object.subprograms.iter().map(|one| (TEXT.to_owned(), &one.body));
+    let places: Vec<_> =
+        programs.chain(subprograms).map(|(name, body)| code.place(name, body)).collect::<Result<_, _>>()?;
+    let (programs, subprograms) = places.split_at_checked(object.programs.len()).unwrap_or_default();
+    (code.programs, code.subprograms) = (programs.to_vec(), subprograms.to_vec());
+    let programs = object.programs.iter().map(|one| (one.name.as_str(), &one.body));
+    let subprograms = object.subprograms.iter().map(|one| (one.name.as_str(), &one.body));
+    for ((name, body), place) in programs.chain(subprograms).zip(places) {
+        let (bytes, relocations) = code.encode(object, name, body, place)?;
+        let section = code.sections.get_mut(place.section).ok_or(WriteError::Dangling("a section"))?;
+        let start = place.offset as usize;
+        let part = section.bytes.get_mut(start..start + bytes.len()).ok_or(WriteError::TooLarge)?;
+        part.copy_from_slice(&bytes);
+        section.relocations.extend(relocations);
+    }
+    Ok(code)
+}
+
+impl Code {
+    fn place(&mut self, name: String, body: &Body) -> Result<Place, WriteError> {
+        let section = match self.sections.iter().position(|section| section.name == name) {
+            Some(known) => known,
+            None => {
+                self.sections.push(CodeSection { name, bytes: Vec::new(), relocations: Vec::new() });
+                self.sections.len() - 1
+            }
+        };
+        let slots = body.code.iter().map(|one| one.slots() as usize).sum::<usize>();
+        if slots == 0 {
+            return Err(WriteError::Dangling("instructions of a function"));
+        }
+        let bytes = slots * SLOT_BYTES;
+        let found = self.sections.get_mut(section).ok_or(WriteError::Dangling("a section"))?;
+        let offset = found.bytes.len();
+        found.bytes.resize(offset + bytes, 0);
+        Ok(Place { section, offset: small(offset)?, bytes: small(bytes)? })
+    }
+
+    fn encode(
+        &self,
+        object: &Object,
+        name: &str,
+        body: &Body,
+        place: Place,
+    ) -> Result<(Vec<u8>, Vec<(u64, Reference)>), WriteError> {
+        let mut insns = Vec::with_capacity(body.code.len());
+        let mut references = Vec::new();
+        let mut slot = 0;
+        for instruction in &body.code {
+            let (insn, reference) = self.plain(object, instruction)?;
+            references.extend(reference.map(|reference| (slot, reference)));
+            slot += instruction.slots() as usize;
+            insns.push(insn);
+        }
+        let encoded = bpf::encode(&insns);
+        let mut bytes = encoded.map_err(|source| WriteError::Encode { name: name.to_owned(), source })?;
+        let (slots, _) = bytes.as_chunks_mut::<SLOT_BYTES>();
+        for (at, _) in references.iter().filter(|(_, reference)| reference.is_call()) {
+            if let Some([opcode, _, _, _, ..]) = slots.get(*at).copied()
+                && let Some(slot) = slots.get_mut(*at)
+            {
+                let [a, b, c, d] = CALL_PLACEHOLDER.to_le_bytes();
+                *slot = [opcode, PSEUDO_CALL, 0, 0, a, b, c, d];
+            }
+        }
+        let offset = |slot: usize| u64::from(place.offset) + (slot * SLOT_BYTES) as u64;
+        let relocations = references.into_iter().map(|(slot, reference)| (offset(slot), reference));
+        Ok((bytes, relocations.collect()))
+    }
+
+    /// The instruction without what it names, and that.
+    fn plain(
+        &self,
+        object: &Object,
+        instruction: &Instruction,
+    ) -> Result<(Insn, Option<Reference>), WriteError> {
+        let find = |exists: bool, what| if exists { Ok(()) } else { Err(WriteError::Dangling(what)) };
+        match *instruction {
+            Instruction::Plain(plain) => Ok((plain.insn(), None)),
+            Instruction::Call(Callee::Helper(helper)) => Ok((Insn::call_helper(helper.number()), None)),
+            Instruction::Call(Callee::Subprogram(id)) => {
+                find(id.index() < object.subprograms.len(), "a function")?;
+                Ok((Insn::call_helper(0), Some(Reference::Subprogram(id.index()))))
+            }
+            Instruction::Call(Callee::Kfunc(KsymId(id))) => {
+                find((id as usize) < object.ksyms.len(), "a function of the kernel")?;
+                Ok((Insn::call_helper(0), Some(Reference::Kfunc(id as usize))))
+            }
+            Instruction::LoadWide { dst, value } => {
+                let (number, reference) = match value {
+                    Wide::Constant(number) => (number, None),
+                    Wide::Map(id) => {
+                        find(id.index() < object.maps.len(), "a map")?;
+                        (0, Some(Reference::Map(id.index())))
+                    }
+                    Wide::Data { section, offset } => {
+                        let found = object.data.get(section.index());
+                        find(found.is_some_and(|one| offset < one.content.bytes()), "a variable")?;
+                        (offset.into(), Some(Reference::Data(section.index())))
+                    }
+                    Wide::Subprogram(id) => {
+                        let place =
+                            self.subprograms.get(id.index()).ok_or(WriteError::Dangling("a function"))?;
+                        (place.offset.into(), Some(Reference::Text))
+                    }
+                    Wide::Ksym(id) => {
+                        find(id.index() < object.ksyms.len(), "something of the kernel")?;
+                        (0, Some(Reference::Ksym(id.index())))
+                    }
+                    Wide::Kconfig(id) => {
+                        find(id.index() < object.kconfig.len(), "a fact about the kernel")?;
+                        (0, Some(Reference::Kconfig(id.index())))
+                    }
+                };
+                Ok((Insn::load_imm64(dst, Imm64::Value(number)), reference))
+            }
+        }
+    }
+}
