@@ -164,7 +164,7 @@ pub enum TypeFault {
     #[error("a reserved field is not zero")]
     Reserved,
     /// A size that the kind does not have.
-    #[error("a {kind} of {bytes} bytes")]
+    #[error("{kind} of {bytes} bytes")]
     Size {
         /// The kind.
         kind: &'static str,

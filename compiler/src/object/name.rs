@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::limits::MAX_NAME_BYTES;
 
-/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`; of types also inner spaces (`unsigned int`).
+/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`; of numeric types also spaces (`unsigned int`).
 ///
 /// Cheap to clone: many parts of an object may share one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,24 +50,20 @@ impl Name {
     /// The name of a type, a member, a parameter, an enumerator or a subprogram.
     ///
     /// Rust's have characters that the kernel refuses (`Option<u32>`, `{closure#0}`, `_ZN4$LT$..`). They mean nothing to
-    /// it, so each printable ASCII character outside of the set becomes `_`, as does a digit at the start. Spaces stay
-    /// inside of a name: `long unsigned int`.
+    /// it, so each printable ASCII character outside of the set becomes `_`, as does a digit at the start.
     ///
     /// # Errors
     /// See [`NameError`]: control characters and bytes outside of ASCII are refused here, too.
     pub(super) fn sanitised(bytes: &[u8]) -> Result<Name, NameError> {
-        check_length(bytes)?;
-        if !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
-            return Err(NameError::Character(visible(&String::from_utf8_lossy(bytes))));
-        }
-        let last = bytes.len().saturating_sub(1);
-        let clean = bytes.iter().enumerate().map(|(at, &byte)| match byte {
-            b'0'..=b'9' if at == 0 => '_',
-            b' ' if at != 0 && at != last => ' ',
-            byte if is_name_byte(byte) => char::from(byte),
-            _ => '_',
-        });
-        Ok(Name(clean.collect::<String>().into()))
+        clean(bytes, |byte| is_name_byte(byte).then_some(byte))
+    }
+
+    /// The name of an integer or floating-point type, which may have spaces inside: `long unsigned int`.
+    ///
+    /// # Errors
+    /// As [`Name::sanitised`].
+    pub(super) fn of_number(bytes: &[u8]) -> Result<Name, NameError> {
+        clean(bytes, |byte| (is_name_byte(byte) || byte == b' ').then_some(byte))
     }
 
     /// The text.
@@ -87,6 +83,18 @@ impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.0)
     }
+}
+
+fn clean(bytes: &[u8], keep: impl Fn(u8) -> Option<u8>) -> Result<Name, NameError> {
+    check_length(bytes)?;
+    if !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Err(NameError::Character(visible(&String::from_utf8_lossy(bytes))));
+    }
+    let clean = bytes.iter().enumerate().map(|(at, &byte)| match keep(byte) {
+        Some(byte) if at != 0 || !byte.is_ascii_digit() => char::from(byte),
+        _ => '_',
+    });
+    Ok(Name(clean.collect::<String>().into()))
 }
 
 fn check_length(bytes: &[u8]) -> Result<(), NameError> {

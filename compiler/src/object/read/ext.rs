@@ -172,15 +172,12 @@ impl Reader<'_, '_> {
     }
 
     fn func(&mut self, function: usize, slot: u32, id: TypeId) -> Result<(), Reason> {
-        let Some(RawType::Func { name, .. }) = self.types.get(id) else {
+        let Some(RawType::Func { .. }) = self.types.get(id) else {
             return Err(Reason::TypeHeader("the type of a function is no `FUNC`"));
         };
+        // Its name is not compared with the symbol's, which of Rust is mangled: the writer uses the symbol's.
         let found = self.functions.list.get_mut(function).filter(|_| slot == 0);
         let found = found.ok_or(Reason::TypeHeader("a function does not start where its record says"))?;
-        if *name != found.name {
-            let reason = "its type has another name";
-            return Err(Reason::Function { name: found.name.to_string(), reason });
-        }
         found.func = Some(id);
         Ok(())
     }

@@ -147,8 +147,8 @@ impl<'a, 't> Reader<'_, 'a, 't> {
         let ty = match self.head.kind {
             kind::INT => self.int(bytes)?,
             kind::FLOAT => match bytes {
-                2 | 4 | 8 | 12 | 16 => Type::Float { name: self.name()?, bytes },
-                _ => return Err(TypeFault::Size { kind: "floating-point number", bytes }.into()),
+                2 | 4 | 8 | 12 | 16 => Type::Float { name: self.number_name()?, bytes },
+                _ => return Err(TypeFault::Size { kind: "a floating-point number", bytes }.into()),
             },
             kind::PTR => self.unnamed(Type::Pointer(ty))?,
             kind::CONST => self.unnamed(Type::Modified { modifier: Modifier::Const, ty })?,
@@ -216,7 +216,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
 
     fn int(&mut self, bytes: u32) -> Result<Type, Fault> {
         if !matches!(bytes, 1 | 2 | 4 | 8 | 16) {
-            return Err(TypeFault::Size { kind: "integer", bytes }.into());
+            return Err(TypeFault::Size { kind: "an integer", bytes }.into());
         }
         let extra = self.field(0)?;
         // Integers of fewer bits than bytes, and those that start inside, are bit fields of old compilers.
@@ -230,7 +230,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
             4 => IntEncoding::Bool,
             _ => return Err(TypeFault::Reserved.into()),
         };
-        Ok(Type::Int { name: self.name()?, bytes, encoding })
+        Ok(Type::Int { name: self.number_name()?, bytes, encoding })
     }
 
     fn composite(&mut self, kind: FwdKind) -> Result<Type, Fault> {
@@ -250,7 +250,7 @@ impl<'a, 't> Reader<'_, 'a, 't> {
     fn enumeration(&mut self, wide: bool) -> Result<Type, Fault> {
         let bytes = self.head.size_or_type;
         if !matches!(bytes, 1 | 2 | 4 | 8) {
-            return Err(TypeFault::Size { kind: "enum", bytes }.into());
+            return Err(TypeFault::Size { kind: "an enum", bytes }.into());
         }
         let is_signed = self.head.flag;
         let number = |low: u32, high: u32| match (wide, is_signed) {
@@ -308,6 +308,14 @@ impl<'a, 't> Reader<'_, 'a, 't> {
 
     fn name(&mut self) -> Result<Name, Fault> {
         Ok(self.strings.name(self.head.name)?.ok_or(TypeFault::Name)?)
+    }
+
+    fn number_name(&self) -> Result<Name, Fault> {
+        let bytes = self.strings.bytes(self.head.name)?;
+        if bytes.is_empty() {
+            return Err(TypeFault::Name.into());
+        }
+        Ok(Name::of_number(bytes).map_err(Reason::Name)?)
     }
 
     fn unnamed(&self, ty: Type) -> Result<Type, Fault> {
