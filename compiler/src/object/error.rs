@@ -193,7 +193,9 @@ pub enum TypeFault {
     #[error("the type is larger than {MAX_VALUE_BYTES} bytes")]
     TooLarge,
     /// An array, member, variable, key or value of a type that has no size.
-    #[error("a type without a size stands where memory is needed")]
+    #[error(
+        "a type without a size, or an array of more than {MAX_VALUE_BYTES} bytes, stands where memory is needed"
+    )]
     NoSize,
     /// An attribute that is not known.
     #[error(

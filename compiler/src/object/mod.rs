@@ -19,6 +19,10 @@ pub mod model;
 mod name;
 mod read;
 pub mod table;
+#[doc(hidden)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use error::{MapFault, ReadError, Reason, TypeFault};

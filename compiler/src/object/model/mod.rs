@@ -8,6 +8,7 @@ mod data;
 mod externs;
 mod ids;
 mod map;
+mod memory;
 mod program;
 mod struct_ops;
 mod types;
@@ -17,6 +18,7 @@ pub use data::{DataContent, DataKind, DataSection, Linkage, Variable};
 pub use externs::{Kconfig, KconfigType, Ksym, KsymKind, Presence};
 pub use ids::{DataId, KconfigId, KsymId, MapId, ProgramId, SubprogramId};
 pub use map::{Map, MapShape, Pinning, Side, Slot};
+pub use memory::Memory;
 pub use program::{
     Body, Callee, FunctionNote, Helper, Instruction, Line, PlainInsn, Program, Section, Subprogram, Wide,
 };

@@ -1,7 +1,7 @@
 //! The types of an object. Variables, functions and sections are no types here, as they are in BTF: they are parts of the
 //! object.
 
-use super::super::limits::MAX_NESTING;
+use super::super::limits::{MAX_NESTING, MAX_VALUE_BYTES};
 use super::super::name::Name;
 use super::super::table::Attribute;
 use crate::btf::{FwdKind, IntEncoding, Signedness, TypeId};
@@ -185,7 +185,7 @@ impl Types {
         None
     }
 
-    /// Bytes of a type; none if it has no size.
+    /// Bytes of a type; none if it has no size, or is an array of more than [`MAX_VALUE_BYTES`].
     #[must_use]
     pub fn bytes(&self, id: TypeId) -> Option<u32> {
         self.bytes_at(id, 0)
@@ -201,7 +201,10 @@ impl Types {
             | Type::Composite { bytes, .. }
             | Type::Enum { bytes, .. } => Some(*bytes),
             Type::Pointer(_) => Some(POINTER_BYTES),
-            Type::Array { element, len } => self.bytes_at(*element, depth + 1)?.checked_mul(*len),
+            Type::Array { element, len } => {
+                let bytes = self.bytes_at(*element, depth + 1)?.checked_mul(*len);
+                bytes.filter(|&bytes| bytes <= MAX_VALUE_BYTES)
+            }
             _ => None,
         }
     }

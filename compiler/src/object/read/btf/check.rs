@@ -120,8 +120,9 @@ impl<'a> Walk<'a> {
             }
             Type::Array { element, len } => {
                 let (depth, size) = self.visit(*element, level + 1)?;
-                let size = size.ok_or(TypeFault::NoSize)?.checked_mul(*len).ok_or(TypeFault::TooLarge)?;
-                Ok((depth + 1, Some(small_enough(size)?)))
+                // Numbers of map definitions are lengths of arrays that nobody has in memory.
+                let size = size.ok_or(TypeFault::NoSize)?.checked_mul(*len);
+                Ok((depth + 1, size.filter(|&bytes| bytes <= MAX_VALUE_BYTES)))
             }
             Type::Composite { kind, bytes, members, .. } => {
                 let mut deepest = 0;
@@ -131,7 +132,10 @@ impl<'a> Walk<'a> {
                     self.check_member(*kind, *bytes, index, member, size)?;
                     deepest = deepest.max(depth + 1);
                 }
-                Ok((deepest, Some(small_enough(*bytes)?)))
+                if *bytes > MAX_VALUE_BYTES {
+                    return Err(TypeFault::TooLarge);
+                }
+                Ok((deepest, Some(*bytes)))
             }
         }
     }
@@ -188,10 +192,6 @@ impl<'a> Walk<'a> {
             }
         }
     }
-}
-
-fn small_enough(bytes: u32) -> Result<u32, TypeFault> {
-    if bytes <= MAX_VALUE_BYTES { Ok(bytes) } else { Err(TypeFault::TooLarge) }
 }
 
 /// Types have a size where memory is needed, and a signature its dots at the end only.

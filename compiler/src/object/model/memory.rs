@@ -1,0 +1,274 @@
+//! The memory that the kernel charges for maps.
+//!
+//! Source: the `*_map_mem_usage` functions of kernel/bpf/ and net/, v6.18; the sizes of the kernel's structs were measured
+//! there by `memlock` of fdinfo, on x86-64. Maps that grow are counted as if they were full. What is not counted: storage of
+//! sockets, tasks, inodes and control groups (the kernel charges it with the object that it belongs to), and the inner
+//! nodes of an LPM trie, of which there are at most as many as entries.
+
+use super::super::table::{MapKind, flag};
+use super::{DataSection, Map, MapShape, Object, StructOps};
+
+/// Bytes of a page. Of kernels with larger pages small maps and ring buffers take more.
+const PAGE: u64 = 4096;
+/// `struct bpf_array`, and others that are a few bytes smaller.
+const ARRAY: u64 = 312;
+/// `struct bpf_htab`
+const HASH: u64 = 896;
+/// `struct bucket`
+const BUCKET: u64 = 16;
+/// `struct htab_elem`
+const HASH_ENTRY: u64 = 48;
+/// A pointer, or `struct llist_node`.
+const POINTER: u64 = 8;
+/// `struct bpf_stack_map`
+const STACK_MAP: u64 = 320;
+/// `struct stack_map_bucket`
+const STACK_ENTRY: u64 = 16;
+/// `struct lpm_trie_node`
+const TRIE_NODE: u64 = 24;
+/// Bytes of the number of bits at the start of a key of an LPM trie.
+const PREFIX_LEN: u64 = 4;
+/// `struct bpf_dtab`
+const DEVICES: u64 = 344;
+/// `struct bpf_dtab_netdev`
+const DEVICE: u64 = 64;
+/// `struct bpf_shtab`
+const SOCKETS: u64 = 384;
+/// `struct bpf_shtab_elem`
+const SOCKET: u64 = 48;
+/// `struct bpf_local_storage_map`
+const STORAGE: u64 = 448;
+/// `struct bpf_ringbuf_map`
+const RING: u64 = 304;
+/// Pages of a ring buffer that hold no records (kernel/bpf/ringbuf.c, `RINGBUF_NR_META_PAGES`).
+const RING_META_PAGES: u64 = 3;
+/// `struct bpf_struct_ops_map`, and the page of its trampolines.
+const STRUCT_OPS: u64 = 512 + PAGE;
+/// Hash functions of a bloom filter if nobody says how many (kernel/bpf/bloom_filter.c, `bloom_map_alloc`).
+const BLOOM_HASHES: u64 = 5;
+
+impl MapShape {
+    /// Bytes that the kernel charges for a map of this shape on a machine with so many possible CPUs, all entries included.
+    #[must_use]
+    pub fn memory_bytes(&self, cpus: u32) -> u64 {
+        let cpus = u64::from(cpus);
+        let entries = u64::from(self.entries);
+        let (key, value) = (u64::from(self.key.bytes()), u64::from(self.value.bytes()));
+        let value_slot = round_up(value, 8);
+        match self.kind {
+            MapKind::Array if self.flags & flag::MMAPABLE != 0 => {
+                PAGE.saturating_add(round_up(entries.saturating_mul(value_slot), PAGE))
+            }
+            MapKind::Array => list(ARRAY, entries, value_slot),
+            MapKind::PerCpuArray => {
+                list(ARRAY, entries, POINTER.saturating_add(value_slot.saturating_mul(cpus)))
+            }
+            MapKind::PerfEventArray if entries == 0 => list(ARRAY, cpus, POINTER),
+            MapKind::ProgArray
+            | MapKind::PerfEventArray
+            | MapKind::CgroupArray
+            | MapKind::ArrayOfMaps
+            | MapKind::CpuMap
+            | MapKind::XskMap
+            | MapKind::SockMap => list(ARRAY, entries, POINTER),
+            MapKind::Hash
+            | MapKind::PerCpuHash
+            | MapKind::LruHash
+            | MapKind::LruPerCpuHash
+            | MapKind::HashOfMaps => self.hash_bytes(cpus),
+            MapKind::StackTrace => list(STACK_MAP, buckets(entries), POINTER).saturating_add(list(
+                0,
+                entries,
+                STACK_ENTRY + value,
+            )),
+            MapKind::LpmTrie => list(ARRAY, entries, TRIE_NODE + key.saturating_sub(PREFIX_LEN) + value),
+            MapKind::DevMap => list(DEVICES, entries, POINTER + DEVICE),
+            MapKind::DevMapHash => {
+                list(DEVICES, buckets(entries), POINTER).saturating_add(list(0, entries, DEVICE))
+            }
+            MapKind::SockHash => list(SOCKETS, buckets(entries), BUCKET).saturating_add(list(
+                0,
+                entries,
+                SOCKET + round_up(key, 8),
+            )),
+            MapKind::Queue | MapKind::Stack => list(ARRAY, entries + 1, value),
+            MapKind::SkStorage | MapKind::InodeStorage | MapKind::TaskStorage | MapKind::CgrpStorage => {
+                list(STORAGE, buckets(cpus).max(2), BUCKET)
+            }
+            MapKind::RingBuf | MapKind::UserRingBuf => ring_bytes(entries),
+            MapKind::BloomFilter => {
+                let hashes = self.bloom_hashes.map_or(BLOOM_HASHES, u64::from);
+                let bits = entries.saturating_mul(hashes).saturating_mul(7) / 5;
+                ARRAY + bits.max(64).next_power_of_two().min(1 << 32) / 8
+            }
+        }
+    }
+
+    fn hash_bytes(&self, cpus: u64) -> u64 {
+        let entries = u64::from(self.entries);
+        let value = round_up(self.value.bytes().into(), 8);
+        let is_per_cpu = self.kind.is_per_cpu();
+        let is_lru = matches!(self.kind, MapKind::LruHash | MapKind::LruPerCpuHash);
+        let in_place = if is_per_cpu { POINTER } else { value };
+        let mut entry = HASH_ENTRY + round_up(self.key.bytes().into(), 8) + in_place;
+        if is_per_cpu {
+            entry = entry.saturating_add(value.saturating_mul(cpus));
+        }
+        let is_allocated_later = self.flags & flag::NO_PREALLOC != 0;
+        let (mut count, mut rest) = (entries, 0);
+        match (is_allocated_later, is_per_cpu) {
+            // Each entry of a list of free memory; per CPU a second one.
+            (true, true) => entry = entry.saturating_add(3 * POINTER),
+            (true, false) => entry = entry.saturating_add(POINTER),
+            (false, false) if !is_lru => {
+                // An entry for each CPU is in reserve, but maps of maps need none.
+                count += if self.kind == MapKind::HashOfMaps { 0 } else { cpus };
+                rest = POINTER.saturating_mul(cpus);
+            }
+            (false, _) => {}
+        }
+        list(HASH, buckets(entries), BUCKET).saturating_add(list(rest, count, entry))
+    }
+}
+
+impl Map {
+    /// As [`MapShape::memory_bytes`]; of a map of maps with one inner map, which the loader makes beside it.
+    #[must_use]
+    pub fn memory_bytes(&self, cpus: u32) -> u64 {
+        let inner = self.inner.as_ref().map_or(0, |inner| inner.memory_bytes(cpus));
+        self.shape.memory_bytes(cpus).saturating_add(inner)
+    }
+}
+
+impl DataSection {
+    /// Bytes that the kernel charges for the array that the loader makes of the section.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let value = round_up(self.content.bytes().into(), 8);
+        if self.is_mappable() { PAGE + round_up(value, PAGE) } else { ARRAY + value }
+    }
+}
+
+impl StructOps {
+    /// Bytes that the kernel charges for the map that the loader makes of the struct; `struct_bytes` is its size, and the
+    /// kernel's may be larger.
+    fn memory_bytes(&self, struct_bytes: u32) -> u64 {
+        STRUCT_OPS + 2 * u64::from(struct_bytes) + 2 * POINTER * self.members.len() as u64
+    }
+}
+
+/// The memory of the maps of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// How many maps there are, those of variables and inner ones included.
+    pub maps: u64,
+    /// Bytes of all but ring buffers.
+    pub map_bytes: u64,
+    /// Bytes of ring buffers.
+    pub ring_bytes: u64,
+}
+
+impl Object {
+    /// What the kernel charges for all maps on a machine with so many possible CPUs.
+    #[must_use]
+    pub fn memory(&self, cpus: u32) -> Memory {
+        let mut memory = Memory::default();
+        for map in &self.maps {
+            memory.maps += 1 + u64::from(map.inner.is_some());
+            let bytes = map.memory_bytes(cpus);
+            let sum = if map.shape.kind.is_ring() { &mut memory.ring_bytes } else { &mut memory.map_bytes };
+            *sum = sum.saturating_add(bytes);
+        }
+        let data = self.data.iter().map(DataSection::memory_bytes);
+        let structs = self.struct_ops.iter();
+        let structs = structs.map(|one| one.memory_bytes(self.types.bytes(one.ty).unwrap_or_default()));
+        // The facts about the kernel are the variables of one more map.
+        let facts = (!self.kconfig.is_empty()).then_some(2 * PAGE);
+        for bytes in data.chain(structs).chain(facts) {
+            memory.maps += 1;
+            memory.map_bytes = memory.map_bytes.saturating_add(bytes);
+        }
+        memory
+    }
+}
+
+/// Something and a list after it.
+fn list(head: u64, count: u64, element: u64) -> u64 {
+    head.saturating_add(count.saturating_mul(element))
+}
+
+/// The kernel rounds the number of buckets up to a power of two.
+fn buckets(entries: u64) -> u64 {
+    entries.max(1).next_power_of_two()
+}
+
+fn round_up(bytes: u64, unit: u64) -> u64 {
+    bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
+}
+
+/// The loader rounds the records up to a power of two of pages. The kernel maps them twice, so that records do not wrap.
+fn ring_bytes(bytes: u64) -> u64 {
+    let pages = (round_up(bytes, PAGE) / PAGE).max(1).next_power_of_two();
+    RING + (pages + RING_META_PAGES) * PAGE + (RING_META_PAGES + 2 * pages) * POINTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Side;
+    use super::*;
+
+    fn shape(kind: MapKind, key: u32, value: u32, entries: u32, flags: u32) -> MapShape {
+        let side = |bytes| if bytes == 0 { Side::Nothing } else { Side::Bytes(bytes) };
+        let (key, value) = (side(key), side(value));
+        MapShape { kind, key, value, entries, flags, numa_node: None, bloom_hashes: None }
+    }
+
+    /// What fdinfo of a 6.18 kernel with two CPUs shows, of growing maps when they are full.
+    #[test]
+    fn bytes_are_those_of_the_kernel() {
+        let no_prealloc = flag::NO_PREALLOC;
+        let cases = [
+            (shape(MapKind::Hash, 4, 8, 1, 0), 1120),
+            (shape(MapKind::Hash, 4, 8, 1000, 0), 81_424),
+            (shape(MapKind::Hash, 20, 100, 1000, 0), 193_648),
+            (shape(MapKind::Hash, 4, 8, 1000, no_prealloc), 89_280),
+            (shape(MapKind::Array, 4, 100, 1000, 0), 104_312),
+            (shape(MapKind::Array, 4, 100, 1000, flag::MMAPABLE), 110_592),
+            (shape(MapKind::ProgArray, 4, 4, 1000, 0), 8312),
+            (shape(MapKind::PerfEventArray, 4, 4, 0, 0), 328),
+            (shape(MapKind::PerCpuHash, 4, 100, 1000, 0), 289_280),
+            (shape(MapKind::PerCpuHash, 4, 8, 1000, no_prealloc), 121_280),
+            (shape(MapKind::PerCpuArray, 4, 100, 1000, 0), 216_312),
+            (shape(MapKind::StackTrace, 4, 1016, 1000, 0), 1_040_512),
+            (shape(MapKind::LruHash, 4, 8, 1000, 0), 81_280),
+            (shape(MapKind::LruPerCpuHash, 4, 100, 1001, 0), 289_552),
+            (shape(MapKind::DevMap, 4, 4, 1000, 0), 72_344),
+            (shape(MapKind::DevMapHash, 4, 4, 1000, 0), 72_536),
+            (shape(MapKind::HashOfMaps, 4, 4, 1000, 0), 81_296),
+            (shape(MapKind::ArrayOfMaps, 4, 4, 1000, 0), 8312),
+            (shape(MapKind::Queue, 0, 100, 1000, 0), 100_412),
+            (shape(MapKind::TaskStorage, 4, 8, 0, no_prealloc), 480),
+            (shape(MapKind::RingBuf, 0, 0, 4096, 0), 16_728),
+            (shape(MapKind::RingBuf, 0, 0, 1 << 20, 0), 1_065_288),
+            (shape(MapKind::BloomFilter, 0, 4, 1000, 0), 1336),
+        ];
+        for (shape, bytes) in cases {
+            assert_eq!(shape.memory_bytes(2), bytes, "{shape:?}");
+        }
+        // Of these the kernel's structs are some bytes smaller, or an LPM trie has no struct in the sum.
+        for (shape, bytes) in [
+            (shape(MapKind::CpuMap, 4, 4, 1000, 0), 8304),
+            (shape(MapKind::XskMap, 4, 4, 1000, 0), 8304),
+            (shape(MapKind::SockMap, 4, 4, 1000, 0), 8376),
+            (shape(MapKind::LpmTrie, 8, 4, 1000, no_prealloc), 32_000),
+        ] {
+            assert!(shape.memory_bytes(2).abs_diff(bytes) * 100 <= bytes, "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_maps_do_not_overflow() {
+        let largest = shape(MapKind::PerCpuHash, 512, 1 << 30, 1 << 30, flag::NO_PREALLOC);
+        assert_eq!(largest.memory_bytes(u32::MAX), u64::MAX);
+    }
+}

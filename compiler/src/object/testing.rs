@@ -1,0 +1,240 @@
+//! Changed objects for tests: a mutator that knows the format, and what must hold for whatever it makes.
+//!
+//! A seed gives the same mutants everywhere. Public for a harness that also gives them to libbpf.
+
+use super::{read, write};
+
+/// Which part of an object a mutant differs in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Part {
+    /// The header of the file or of a section.
+    Header,
+    /// A symbol.
+    Symbol,
+    /// A relocation.
+    Relocation,
+    /// The records of `.BTF` from which maps are made, and `.maps` itself.
+    Map,
+    /// Another record of `.BTF`.
+    Type,
+    /// The strings of `.BTF` or of symbols.
+    String,
+    /// `.BTF.ext` without its last table.
+    Ext,
+    /// The last table of `.BTF.ext`: CO-RE records.
+    Core,
+    /// Instructions.
+    Code,
+    /// Other content.
+    Data,
+    /// Bytes were inserted, removed or copied somewhere.
+    Shape,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Part; 11] = [
+        Part::Header,
+        Part::Symbol,
+        Part::Relocation,
+        Part::Map,
+        Part::Type,
+        Part::String,
+        Part::Ext,
+        Part::Core,
+        Part::Code,
+        Part::Data,
+        Part::Shape,
+    ];
+}
+
+/// A range of an object's bytes.
+struct Range {
+    part: Part,
+    start: usize,
+    end: usize,
+}
+
+/// Makes mutants.
+#[derive(Debug, Clone)]
+pub struct Mutator {
+    state: u64,
+}
+
+impl Mutator {
+    /// A mutator with a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Mutator {
+        // Zero is the one state that does not change.
+        Mutator { state: seed ^ 0x9e37_79b9_7f4a_7c15 }
+    }
+
+    /// A mutant of an object, with the part that was changed first.
+    pub fn mutate(&mut self, object: &[u8]) -> (Vec<u8>, Part) {
+        let mut mutant = object.to_vec();
+        let ranges = ranges(object);
+        let mut first = None;
+        for _ in 0..*self.choose(&[1, 1, 1, 2, 3]).unwrap_or(&1) {
+            let part = *self.choose(&Part::ALL).unwrap_or(&Part::Shape);
+            let found: Vec<_> = ranges.iter().filter(|range| range.part == part).collect();
+            let changed = match self.choose(&found) {
+                Some(range) => {
+                    self.change(&mut mutant, range);
+                    part
+                }
+                None => {
+                    self.reshape(&mut mutant);
+                    Part::Shape
+                }
+            };
+            first.get_or_insert(changed);
+        }
+        (mutant, first.unwrap_or(Part::Shape))
+    }
+
+    /// Changes a number of a range.
+    fn change(&mut self, mutant: &mut [u8], range: &Range) {
+        const NUMBERS: [u32; 20] = [
+            0,
+            1,
+            2,
+            3,
+            4,
+            7,
+            8,
+            16,
+            0x7f,
+            0x80,
+            0xff,
+            0x100,
+            0xffff,
+            0x1_0000,
+            0x7fff_ffff,
+            0x8000_0000,
+            0xffff_fff8,
+            0xffff_fffe,
+            0xffff_ffff,
+            64,
+        ];
+        let Some(bytes) = mutant.get_mut(range.start..range.end) else { return };
+        let at = self.below(bytes.len());
+        let aligned = at & !3;
+        let word = bytes.get_mut(aligned..).and_then(|rest| rest.first_chunk_mut::<4>());
+        match (word, self.below(10)) {
+            (Some(word), 0..=6) => {
+                let old = u32::from_le_bytes(*word);
+                let new = match self.below(6) {
+                    0 => *self.choose(&NUMBERS).unwrap_or(&0),
+                    1 => old.wrapping_add(1),
+                    2 => old.wrapping_sub(1),
+                    3 => old.wrapping_add(8),
+                    4 => old ^ 1 << self.below(32),
+                    _ => self.below(256) as u32,
+                };
+                *word = new.to_le_bytes();
+            }
+            _ => {
+                let bit = 1 << self.below(8);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= bit;
+                }
+            }
+        }
+    }
+
+    /// Inserts, removes, cuts off or copies bytes.
+    fn reshape(&mut self, mutant: &mut Vec<u8>) {
+        let at = self.below(mutant.len());
+        let count = *self.choose(&[1usize, 4, 8, 12, 16, 24, 64]).unwrap_or(&1);
+        let end = at.saturating_add(count).min(mutant.len());
+        match self.below(4) {
+            0 => {
+                let byte = self.below(256) as u8;
+                mutant.splice(at..at, std::iter::repeat_n(byte, count));
+            }
+            1 => drop(mutant.drain(at..end)),
+            2 => mutant.truncate(at),
+            _ => {
+                let from = self.below(mutant.len());
+                let copied = mutant.get(from..(from + count).min(mutant.len())).unwrap_or_default().to_vec();
+                for (place, byte) in mutant.iter_mut().skip(at).zip(copied) {
+                    *place = byte;
+                }
+            }
+        }
+    }
+
+    fn choose<'t, T>(&mut self, from: &'t [T]) -> Option<&'t T> {
+        from.get(self.below(from.len()))
+    }
+
+    /// A number below another one; 0 below 0. Source: Marsaglia, "Xorshift RNGs" (2003).
+    fn below(&mut self, limit: usize) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        usize::try_from(self.state >> 11).unwrap_or_default() % limit.max(1)
+    }
+}
+
+/// The parts of an object, as far as its headers can be followed.
+fn ranges(object: &[u8]) -> Vec<Range> {
+    let word = |at: usize| Some(u32::from_le_bytes(*object.get(at..)?.first_chunk()?) as usize);
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(*object.get(at..)?.first_chunk()?)));
+    let mut found = vec![Range { part: Part::Header, start: 0, end: object.len().min(64) }];
+    let (Some(table), Some(count), Some(names)) = (word(40), half(60), half(62)) else { return found };
+    let field = |section: usize, at: usize| word(table + section * 64 + at);
+    let strings = field(names, 24).unwrap_or_default();
+    for section in 0..count {
+        let start = table + section * 64;
+        found.push(Range { part: Part::Header, start, end: start + 64 });
+        let (Some(name), Some(ty), Some(flags)) = (field(section, 0), field(section, 4), field(section, 8))
+        else {
+            continue;
+        };
+        let (Some(start), Some(size)) = (field(section, 24), field(section, 32)) else { continue };
+        let name = object.get(strings + name..).and_then(|rest| rest.split(|&byte| byte == 0).next());
+        let end = start.saturating_add(size).min(object.len());
+        let mut push = |part, start, end| found.push(Range { part, start, end });
+        match (ty, name.unwrap_or_default()) {
+            (8, _) => {}
+            (2, _) => push(Part::Symbol, start, end),
+            (3, _) => push(Part::String, start, end),
+            (9, _) => push(Part::Relocation, start, end),
+            (_, b".BTF") => {
+                let types = start + 24 + word(start + 12).unwrap_or_default().min(size);
+                // Definitions of maps are the last types of our compiler's objects, and among the first of clang's.
+                let middle = start + (types - start) / 2;
+                push(Part::Header, start, start + 24);
+                push(Part::Type, start + 24, middle);
+                push(Part::Map, middle, types);
+                push(Part::String, types, end);
+            }
+            (_, b".BTF.ext") => {
+                let core = start + 32 + word(start + 24).unwrap_or_default().min(size);
+                push(Part::Ext, start, core);
+                push(Part::Core, core, end);
+            }
+            (_, b".maps" | b"maps") => push(Part::Map, start, end),
+            _ if flags & 4 != 0 => push(Part::Code, start, end),
+            _ => push(Part::Data, start, end),
+        }
+    }
+    found.retain(|range| range.start < range.end && range.end <= object.len());
+    found
+}
+
+/// Whether the reader accepts bytes; what it accepts is written, read again unchanged, and written the same again.
+///
+/// # Errors
+/// What did not hold.
+pub fn check(bytes: &[u8]) -> Result<bool, String> {
+    let Ok(object) = read(bytes) else { return Ok(false) };
+    let written = write(&object).map_err(|error| format!("cannot be written: {error}"))?;
+    let again = read(&written).map_err(|error| format!("cannot be read again: {error}"))?;
+    if again != object {
+        return Err(format!("differs when it is read again:\n{object:#?}\n{again:#?}"));
+    }
+    let second = write(&again).map_err(|error| format!("cannot be written again: {error}"))?;
+    if second == written { Ok(true) } else { Err("is written differently".to_owned()) }
+}

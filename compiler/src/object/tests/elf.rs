@@ -1,0 +1,224 @@
+//! Files whose headers, sections, symbols or relocations lie.
+
+use super::file::{CALL, DATA64, File, LOCAL_FUNCTION, SECTION, VARIABLE, WIDE, returns, wide};
+use super::{Reason, accepted, assert_refused, read, refused};
+
+#[test]
+fn a_plain_program_is_accepted() {
+    let object = accepted(&File::new());
+    assert_eq!(object.license.as_deref(), Some("GPL"));
+    let (_, program) = object.program("watch").expect("the program is there");
+    assert_eq!((program.section.to_string().as_str(), program.body.code.len()), ("xdp", 2));
+}
+
+#[test]
+fn other_files_are_refused() {
+    for bytes in [&b""[..], b"\x7fELF", &[0; 64], b"\0asm\x01\0\0\0"] {
+        let error = read(bytes).expect_err("no object");
+        assert!(matches!(error.reason, Reason::NotBpf(_)), "{error}");
+    }
+    let mut file = File::new();
+    file.machine = 62;
+    assert_refused(&file, "", |reason| matches!(reason, Reason::NotBpf(_)));
+    // Executables, segments, an entry, sections of another size, a table of sections outside of the file.
+    for (at, bytes, is_outside) in [
+        (16, vec![2, 0], false),
+        (24, vec![1], false),
+        (56, vec![1], false),
+        (58, vec![40, 0], false),
+        (60, vec![0, 0], false),
+        (62, vec![0xff, 0xfe], false),
+        (40, vec![0xff; 8], true),
+        (40, vec![0, 0, 1, 0, 0, 0, 0, 0], true),
+    ] {
+        let mut file = File::new();
+        file.patches.push((at, bytes));
+        let error = refused(&file);
+        let expected = match error.reason {
+            Reason::Outside(_) => is_outside,
+            Reason::NotBpf(_) => !is_outside,
+            _ => false,
+        };
+        assert!(expected, "{at}: {error}");
+    }
+}
+
+#[test]
+fn sections_lie_inside_and_apart() {
+    // A size that ends outside, one that overflows with its offset, an offset outside.
+    for (field, value) in [(32, 1 << 40), (32, u64::MAX - 7), (24, u64::MAX - 7)] {
+        let mut file = File::new();
+        file.headers.push(("xdp".into(), field, value));
+        assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Outside(_)));
+    }
+    let mut file = File::new();
+    file.headers.push(("license".into(), 24, 72));
+    assert_refused(&file, "license", |reason| matches!(reason, Reason::Overlap(_)));
+    let mut file = File::new();
+    file.headers.push(("license".into(), 24, 32));
+    assert_refused(&file, "license", |reason| matches!(reason, Reason::Overlap(_)));
+    let mut file = File::new();
+    file.headers.push(("xdp".into(), 48, 3));
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Section(_)));
+    let mut file = File::new();
+    file.headers.push(("xdp".into(), 16, 0x1000));
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Section(_)));
+}
+
+#[test]
+fn sections_have_a_role_and_one_name() {
+    let mut file = File::new();
+    file.section("license", 1, 3, b"GPL\0");
+    assert_refused(&file, "license", |reason| matches!(reason, Reason::SecondSection));
+    for (name, ty, flags) in [
+        (".addr_space.1", 1, 3),
+        (".jumptables", 1, 2),
+        ("strange", 1, 3),
+        ("strange", 1, 6),
+        ("fentry/*", 1, 6),
+        ("?lsm/*", 1, 6),
+        ("kprobe/a b", 1, 6),
+        ("syscall", 1, 6),
+        ("uprobe//bin/sh:m\u{1b}[31m", 1, 6),
+        (".data", 8, 3),
+        (".data", 4, 3),
+        ("xdp/more", 0x6fff_4700, 6),
+    ] {
+        let mut file = File::new();
+        file.section(name, ty, flags, &[0; 16]);
+        let error = refused(&file);
+        assert!(matches!(error.reason, Reason::Section(_)), "{name}: {error}");
+        assert!(!error.to_string().contains('\u{1b}'), "{error}");
+    }
+    let mut file = File::new();
+    for _ in 0..5000 {
+        file.section(".debug_info", 1, 0, &[1]);
+    }
+    assert_refused(&file, "", |reason| matches!(reason, Reason::TooMany { what: "sections", .. }));
+}
+
+#[test]
+fn sections_that_no_loader_reads_are_dropped() {
+    let mut file = File::new();
+    file.section(".debug_info", 1, 0, &[1; 9]);
+    file.section("version", 1, 3, &[1; 4]);
+    file.section(".llvm_addrsig", 0x6fff_4c03, 0x8000_0000, &[1; 4]);
+    file.section(".data", 1, 3, &[]);
+    assert_eq!(accepted(&file), accepted(&File::new()));
+}
+
+#[test]
+fn symbols_lie_in_their_sections() {
+    for (value, size) in [(0, 24), (8, 16), (u64::MAX - 7, 16), (0, u64::MAX)] {
+        let mut file = File::new();
+        (file.symbols[0].value, file.symbols[0].size) = (value, size);
+        assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+    }
+    for (value, size) in [(4, 8), (0, 12), (0, 0)] {
+        let mut file = File::new();
+        (file.symbols[0].value, file.symbols[0].size) = (value, size);
+        assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+    }
+    // Kinds, bindings and visibilities that no compiler writes; a symbol that is nowhere and has a value.
+    for (info, other) in [(0x1a, 0), (0x16, 0), (0xa2, 0), (0x12, 4), (0x12, 0x80)] {
+        let mut file = File::new();
+        (file.symbols[0].info, file.symbols[0].other) = (info, other);
+        assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+    }
+    let mut file = File::new();
+    file.symbol("nowhere", VARIABLE, "", 8, 8);
+    assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+    let mut file = File::new();
+    file.symbol("in_code", VARIABLE, "xdp", 0, 8);
+    assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+    let mut file = File::new();
+    file.symbol("in_data", 0x12, "license", 0, 4);
+    assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));
+}
+
+#[test]
+fn functions_are_apart_and_programs_global() {
+    let mut file = File::new();
+    file.symbol("alias", 0x12, "xdp", 8, 8);
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Function { .. }));
+    let mut file = File::new();
+    file.symbols[0].info = LOCAL_FUNCTION;
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Function { .. }));
+    let mut file = File::new();
+    file.code("tc", "watch", &[returns(0)]);
+    assert_refused(&file, "tc", |reason| matches!(reason, Reason::NameTwice(_)));
+    let mut file = File::new();
+    file.symbols[0].name = "wa\u{1b}tch";
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Name(_)));
+}
+
+#[test]
+fn one_relocation_at_a_place_of_the_kind_of_the_place() {
+    let base = || {
+        let mut file = File::with_code(&[wide(1, 0)]);
+        let map = file.add_map();
+        (file, map)
+    };
+    let (mut file, map) = base();
+    file.relocate("xdp", 0, WIDE, map);
+    accepted(&file);
+    file.relocate("xdp", 0, WIDE, map);
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::SecondRelocation));
+    // Outside, not at a slot, the wide load cut off, overflowing, of other kinds, of symbols that do not exist.
+    for (offset, kind, symbol) in [
+        (32, WIDE, 2),
+        (24, WIDE, 2),
+        (4, WIDE, 2),
+        (u64::MAX - 7, WIDE, 2),
+        (0, DATA64, 2),
+        (0, 7, 2),
+        (0, 0, 2),
+        (0, WIDE, 0),
+        (0, WIDE, 99),
+        (0, WIDE, u32::MAX),
+    ] {
+        let (mut file, _) = base();
+        file.relocate("xdp", offset, kind, symbol);
+        assert_refused(&file, ".relxdp", |reason| matches!(reason, Reason::Relocation(_)));
+    }
+    // Of the kind of the section, but not of the instruction.
+    for (offset, kind) in [(0, CALL), (8, WIDE), (16, WIDE), (8, CALL), (16, CALL)] {
+        let (mut file, map) = base();
+        file.relocate("xdp", offset, kind, map);
+        assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Relocation(_)));
+    }
+    let (mut file, map) = base();
+    file.section(".data", 1, 3, &[0; 8]);
+    file.relocate(".data", 0, DATA64, map);
+    assert_refused(&file, ".rel.data", |reason| matches!(reason, Reason::Relocation(_)));
+}
+
+#[test]
+fn tables_of_relocations_name_their_section_and_their_symbols() {
+    let base = || {
+        let mut file = File::with_code(&[wide(1, 0)]);
+        let map = file.add_map();
+        file.relocate("xdp", 0, WIDE, map);
+        file
+    };
+    for (field, value) in [(40, 0), (40, 1 << 32), (40, 99 << 32), (40, 2 << 32), (56, 24), (32, 15)] {
+        let mut file = base();
+        file.headers.push((".relxdp".into(), field, value));
+        assert_refused(&file, ".relxdp", |reason| matches!(reason, Reason::Relocation(_)));
+    }
+}
+
+#[test]
+fn a_second_table_of_symbols_is_refused() {
+    let mut file = File::new();
+    file.section("more", 2, 0, &[0; 24]);
+    assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Section(_)));
+}
+
+#[test]
+fn labels_and_files_are_nothing() {
+    let mut file = File::new();
+    file.symbol("LBB0_1", 0, "xdp", 8, 0);
+    file.symbol("", SECTION, "xdp", 0, 0);
+    assert_eq!(accepted(&file), accepted(&File::new()));
+}

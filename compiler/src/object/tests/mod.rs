@@ -1,0 +1,45 @@
+//! The reader and the writer, through objects that are made by hand, by our compiler, by clang and by rustc with Aya.
+
+mod code;
+mod elf;
+mod file;
+mod maps;
+mod mutants;
+mod parts;
+mod real;
+mod types;
+
+use super::{Object, ReadError, Reason, read, write};
+use file::File;
+
+/// What writing an object gives, which reads as the same object and is written the same again.
+fn written(object: &Object) -> Vec<u8> {
+    let bytes = write(object).expect("what was read can be written");
+    let again = read(&bytes).unwrap_or_else(|error| panic!("{error}\n{object:#?}"));
+    assert_eq!(&again, object);
+    assert_eq!(write(&again).expect("what was read can be written"), bytes);
+    bytes
+}
+
+/// The object of a file, which can be written and read again.
+fn accepted(file: &File) -> Object {
+    let object = read(&file.bytes()).unwrap_or_else(|error| panic!("{error}"));
+    written(&object);
+    object
+}
+
+/// Why a file is refused.
+fn refused(file: &File) -> ReadError {
+    match read(&file.bytes()) {
+        Ok(object) => panic!("accepted: {object:#?}"),
+        Err(error) => error,
+    }
+}
+
+/// Asserts the section and the reason of a refusal, and that the message is one line.
+fn assert_refused(file: &File, section: &str, expected: fn(&Reason) -> bool) {
+    let error = refused(file);
+    assert!(expected(&error.reason), "{error:?}");
+    assert_eq!(error.section.as_deref().unwrap_or_default(), section, "{error}");
+    assert!(!error.to_string().contains(|char: char| char.is_control()), "{error}");
+}

@@ -1,0 +1,108 @@
+//! Objects of compilers: ours, clang and rustc with Aya.
+
+use std::path::Path;
+
+use ks_wit::section::Arch;
+
+use super::super::model::{Callee, Instruction, Linkage, Object, Wide};
+use super::{read, written};
+use crate::kernel::{Cpu, Machine, compile};
+use crate::pipeline;
+use crate::split::split;
+
+/// The objects of clang and of rustc; their sources lie beside them.
+pub const OBJECTS: [(&str, &[u8]); 3] = [
+    ("features", include_bytes!("objects/features.o")),
+    ("struct_ops", include_bytes!("objects/struct_ops.o")),
+    ("aya", include_bytes!("objects/aya.o")),
+];
+
+fn object(name: &str) -> Object {
+    let (_, bytes) = OBJECTS.iter().find(|(known, _)| *known == name).expect("the object is there");
+    let object = read(bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    written(&object);
+    object
+}
+
+/// The kernel half of every n-th case of the compiler's tests. Here the compiler is slow; with the kernel's verifier all
+/// cases go through reader and writer in tests/kernel/load.rs.
+pub fn own(cpu: Cpu, nth: usize) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/cases");
+    let entries = std::fs::read_dir(folder).expect("the cases are there");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a case is readable").path()).collect();
+    paths.sort();
+    let compiled = paths.iter().step_by(nth).map(|path| {
+        let script = std::fs::read(path).expect("a case is readable");
+        let options = pipeline::Options::new("case");
+        let checked = pipeline::parse("case.ks", &script, options).expect("cases are short").check();
+        let hir = checked.hir.expect("cases are correct");
+        let machine = Machine { cpu, ..Arch::X86_64.into() };
+        let object = compile(&hir, &split(&hir), &checked.sources, machine).expect("cases compile");
+        (path.display().to_string(), object.elf().to_vec())
+    });
+    compiled.collect()
+}
+
+#[test]
+fn what_our_compiler_writes_is_accepted() {
+    for (name, bytes) in own(Cpu::V3, 7).into_iter().chain(own(Cpu::V4, 40)) {
+        let object = read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!object.programs.is_empty(), "{name}");
+        written(&object);
+    }
+}
+
+#[test]
+fn what_clang_writes_is_accepted() {
+    let object = object("features");
+    let names = |name: &str| {
+        let (id, _) = object.program(name).expect("the program is there");
+        let uses = object.uses(id);
+        let helpers: Vec<_> = uses.helpers.iter().map(|helper| helper.name()).collect();
+        let kernel =
+            uses.kfuncs.iter().chain(&uses.addresses).map(|id| object.ksyms[id.index()].name.to_string());
+        (helpers, kernel.collect::<Vec<_>>(), uses)
+    };
+    let (helpers, kernel, uses) = names("watch");
+    assert!(helpers.contains(&"bpf_get_prandom_u32"), "through a function of a function: {helpers:?}");
+    assert!(helpers.contains(&"bpf_loop") && helpers.contains(&"bpf_for_each_map_elem"), "{helpers:?}");
+    for name in ["bpf_rcu_read_lock", "bpf_rcu_read_unlock", "runqueues", "bpf_prog_active"] {
+        assert!(kernel.iter().any(|one| one == name), "{name}: {kernel:?}");
+    }
+    assert_eq!((uses.kconfig.len(), object.kconfig.len()), (7, 7));
+    assert_eq!(names("at_function").2, super::super::model::Uses::default());
+
+    let linkage =
+        |name: &str| object.subprograms.iter().find(|one| one.name.as_str() == name).map(|one| one.linkage);
+    assert_eq!(linkage("global"), Some(Linkage::Global));
+    assert_eq!(linkage("own"), Some(Linkage::Static));
+    assert_eq!(linkage("weak"), Some(Linkage::Static), "hidden functions are static to libbpf");
+    assert!(!object.program("not_loaded").expect("the program is there").1.section.autoload);
+
+    let instructions = object.programs.iter().flat_map(|one| &one.body.code);
+    let has = |wanted: fn(&Instruction) -> bool| instructions.clone().any(wanted);
+    assert!(has(|one| matches!(one, Instruction::LoadWide { value: Wide::Subprogram(_), .. })));
+    assert!(has(|one| matches!(one, Instruction::Call(Callee::Kfunc(_)))));
+    let sections: Vec<_> = object.programs.iter().map(|one| one.section.to_string()).collect();
+    assert!(sections.contains(&"kprobe/do_unlinkat+4".to_owned()), "{sections:?}");
+    let watch = object.program("watch").expect("the program is there").1;
+    assert!(watch.body.core.len() > 8 && watch.body.lines.len() > 8);
+}
+
+#[test]
+fn structs_of_the_kernel_that_clang_writes_are_accepted() {
+    let object = object("struct_ops");
+    let found: Vec<_> =
+        object.struct_ops.iter().map(|one| (one.ops.as_str(), one.by_link, one.autocreate)).collect();
+    assert!(found.contains(&("tcp_congestion_ops", true, true)), "{found:?}");
+    assert!(found.contains(&("tcp_congestion_ops___short", false, false)), "{found:?}");
+}
+
+#[test]
+fn what_rustc_writes_for_aya_is_accepted() {
+    let object = object("aya");
+    assert_eq!((object.programs.len(), object.maps.len()), (16, 8));
+    assert!(object.subprograms[0].name.as_str().starts_with("_RN"), "{}", object.subprograms[0].name);
+    let kinds: Vec<_> = object.maps.iter().map(|map| map.shape.kind.name()).collect();
+    assert!(kinds.contains(&"RINGBUF") && kinds.contains(&"LRU_HASH"), "{kinds:?}");
+}

@@ -1,0 +1,331 @@
+//! `.BTF` and `.BTF.ext` that make no sense.
+
+use super::super::error::TypeFault;
+use super::super::limits::MAX_NESTING;
+use super::super::model::Type;
+use super::file::{File, Types, VARIABLE, kind, slot};
+use super::{Object, Reason, accepted, assert_refused, refused};
+
+/// A variable of the type that a function adds.
+fn with_type(bytes: u32, add: impl FnOnce(&mut Types) -> u32) -> File {
+    let mut file = File::new();
+    let ty = add(&mut file.types);
+    let var = file.types.var("number", ty, 1);
+    file.types.section(".data", &[[var, 0, bytes]]);
+    file.section(".data", 1, 3, &vec![0; bytes as usize]);
+    file.symbol("number", VARIABLE, ".data", 0, bytes.into());
+    file
+}
+
+fn fault(file: &File) -> TypeFault {
+    match refused(file).reason {
+        Reason::Type { fault, .. } => fault,
+        other => panic!("{other}"),
+    }
+}
+
+/// The type of the variable.
+fn ty(object: &Object) -> &Type {
+    let ty = object.data[0].variables[0].ty.expect("the variable has a type");
+    object.types.get(ty).expect("the type is there")
+}
+
+#[test]
+fn types_are_kept_if_something_uses_them() {
+    let file = with_type(16, |types| {
+        types.structure("unused", 4, &[("member", 1, 0)]);
+        let pointer = types.pointer(types.count + 2);
+        types.structure("node", 16, &[("next", pointer, 0), ("number", 1, 64)])
+    });
+    let object = accepted(&file);
+    assert_eq!(object.types.list.len(), 3);
+    assert!(matches!(ty(&object), Type::Composite { bytes: 16, .. }));
+}
+
+#[test]
+fn members_lie_inside_of_their_struct() {
+    for (bytes, offset) in [(4, 8), (4, 32), (4, u32::MAX - 31), (0, 0), (8, 40), (8, 1)] {
+        let file = with_type(8, |types| types.structure("wrong", bytes, &[("member", 1, offset)]));
+        assert_eq!(fault(&file), TypeFault::Member(0), "{bytes} {offset}");
+    }
+    let union = |offset| with_type(8, |types| types.add("u", kind::UNION, 1, 8, &[0, 1, offset]));
+    accepted(&union(0));
+    assert_eq!(fault(&union(32)), TypeFault::Member(0));
+}
+
+#[test]
+fn bit_fields_are_numbers_and_fit_them() {
+    let field = |ty: u32, bits: u32, offset: u32| {
+        with_type(8, |types| {
+            let name = types.string("flags");
+            types.add("s", kind::STRUCT, 1 << 31 | 1, 8, &[name, ty, bits << 24 | offset])
+        })
+    };
+    accepted(&field(1, 3, 29));
+    accepted(&field(1, 32, 32));
+    assert_eq!(fault(&field(1, 33, 0)), TypeFault::BitField(0));
+    assert_eq!(fault(&field(1, 3, 62)), TypeFault::Member(0));
+    let pointer = with_type(8, |types| {
+        let pointer = types.pointer(0);
+        types.add("s", kind::STRUCT, 1 << 31 | 1, 8, &[0, pointer, 3 << 24])
+    });
+    assert_eq!(fault(&pointer), TypeFault::BitField(0));
+}
+
+#[test]
+fn types_contain_themselves_through_pointers_to_structs_only() {
+    // A struct in itself, through an array and a typedef; pointers and typedefs of themselves.
+    let itself = with_type(8, |types| types.structure("s", 8, &[("member", types.count + 1, 0)]));
+    assert_eq!(fault(&itself), TypeFault::Cycle);
+    let through = with_type(8, |types| {
+        let array = types.array(types.count + 2, 1);
+        let typedef = types.add("t", kind::TYPEDEF, 0, types.count + 2, &[]);
+        types.structure("s", 8, &[("member", array, 0)]);
+        typedef
+    });
+    assert_eq!(fault(&through), TypeFault::Cycle);
+    let pointer = with_type(8, |types| types.pointer(types.count + 1));
+    assert_eq!(fault(&pointer), TypeFault::Cycle);
+    let constant = with_type(8, |types| {
+        types.pointer(types.count + 2);
+        types.add("", kind::CONST, 0, types.count, &[])
+    });
+    assert_eq!(fault(&constant), TypeFault::Cycle);
+    accepted(&with_type(8, |types| {
+        let pointer = types.pointer(types.count + 2);
+        types.structure("s", 8, &[("next", pointer, 0)])
+    }));
+}
+
+#[test]
+fn types_are_nested_at_most_so_deep() {
+    let nested = |depth: u32| {
+        with_type(4, |types| (0..depth).fold(1, |inner, _| types.structure("s", 4, &[("member", inner, 0)])))
+    };
+    accepted(&nested(MAX_NESTING));
+    assert_eq!(fault(&nested(MAX_NESTING + 1)), TypeFault::Nesting);
+    let pointers = |depth: u32| with_type(8, |types| (0..depth).fold(0, |inner, _| types.pointer(inner)));
+    accepted(&pointers(MAX_NESTING));
+    assert_eq!(fault(&pointers(MAX_NESTING + 1)), TypeFault::Nesting);
+    // Deepest first: the stack of the reader does not grow with the file.
+    let reversed = with_type(4, |types| {
+        for _ in 0..100_000 {
+            types.add("", kind::CONST, 0, types.count + 2, &[]);
+        }
+        types.int("last", 4)
+    });
+    assert!(matches!(fault(&reversed), TypeFault::Nesting));
+}
+
+#[test]
+fn references_are_to_types_that_may_stand_there() {
+    for target in [99, u32::MAX] {
+        assert_eq!(fault(&with_type(8, |types| types.pointer(target))), TypeFault::Reference(target));
+    }
+    let to_var = with_type(8, |types| {
+        let var = types.var("v", 1, 0);
+        types.pointer(var)
+    });
+    assert!(matches!(fault(&to_var), TypeFault::Reference(_)));
+    let without_size = with_type(8, |types| {
+        let forward = types.add("f", kind::FWD, 0, 0, &[]);
+        types.structure("s", 8, &[("member", forward, 0)])
+    });
+    assert_eq!(fault(&without_size), TypeFault::NoSize);
+    let by_value = with_type(8, |types| {
+        let forward = types.add("f", kind::FWD, 0, 0, &[]);
+        let signature = types.add("", kind::FUNC_PROTO, 1, 1, &[0, forward]);
+        types.pointer(signature)
+    });
+    assert!(matches!(fault(&by_value), TypeFault::Reference(_)));
+}
+
+#[test]
+fn sizes_fit() {
+    // The number of a map definition is the length of an array behind a pointer.
+    accepted(&with_type(8, |types| types.number(u32::MAX)));
+    let large = with_type(8, |types| types.array(1, 0x1000_0001));
+    assert!(matches!(refused(&large).reason, Reason::Variable { .. }));
+    let larger = with_type(8, |types| {
+        let array = types.array(1, 0x1000_0001);
+        types.array(array, 0x1000_0001)
+    });
+    assert_eq!(fault(&larger), TypeFault::NoSize);
+    let structure = with_type(8, |types| types.structure("s", 1 << 31, &[]));
+    assert_eq!(fault(&structure), TypeFault::TooLarge);
+    assert!(matches!(fault(&with_type(8, |types| types.int("i", 3))), TypeFault::Size { .. }));
+    assert!(matches!(
+        fault(&with_type(8, |types| types.add("e", kind::ENUM, 0, 3, &[]))),
+        TypeFault::Size { .. }
+    ));
+    // A type that is larger than its variable.
+    let file = with_type(4, |types| types.int("long", 8));
+    assert!(matches!(refused(&file).reason, Reason::Variable { .. }));
+}
+
+#[test]
+fn reserved_fields_are_zero_and_kinds_are_known() {
+    assert_eq!(fault(&with_type(8, |types| types.add("", kind::PTR, 1, 0, &[]))), TypeFault::Reserved);
+    assert_eq!(fault(&with_type(8, |types| types.add("", kind::PTR, 1 << 31, 0, &[]))), TypeFault::Reserved);
+    assert_eq!(
+        fault(&with_type(8, |types| types.add("i", kind::INT, 0, 4, &[1 << 16 | 32]))),
+        TypeFault::Reserved
+    );
+    assert_eq!(
+        fault(&with_type(8, |types| types.add("i", kind::INT, 0, 4, &[3 << 24 | 32]))),
+        TypeFault::Reserved
+    );
+    assert_eq!(fault(&with_type(8, |types| types.add("x", 20, 0, 4, &[]))), TypeFault::Kind(20));
+    assert_eq!(fault(&with_type(8, |types| types.add("", 0, 0, 4, &[]))), TypeFault::Kind(0));
+    assert_eq!(fault(&with_type(8, |types| types.add("named", kind::PTR, 0, 0, &[]))), TypeFault::Name);
+    assert_eq!(fault(&with_type(8, |types| types.add("", kind::TYPEDEF, 0, 1, &[]))), TypeFault::Name);
+}
+
+#[test]
+fn attributes_are_those_that_are_known() {
+    let tagged = |text: &str| {
+        with_type(8, |types| {
+            let tagged = types.add(text, kind::TYPE_TAG, 0, 1, &[]);
+            types.pointer(tagged)
+        })
+    };
+    accepted(&tagged("kptr"));
+    assert_eq!(fault(&tagged("address_space(1)")), TypeFault::Attribute);
+    let declared = |text: &str, component: u32| {
+        with_type(4, |types| {
+            let ty = types.structure("s", 4, &[("member", 1, 0)]);
+            types.add(text, kind::DECL_TAG, 0, ty, &[component]);
+            ty
+        })
+    };
+    assert_eq!(accepted(&declared("contains:node:link", 0)).types.notes.len(), 1);
+    assert_eq!(fault(&declared("exception_callback:watch", u32::MAX)), TypeFault::Attribute);
+    assert!(matches!(fault(&declared("arg:ctx", 1)), TypeFault::Reference(_)));
+}
+
+#[test]
+fn strings_begin_where_strings_begin() {
+    for offset in [2, 4000, u32::MAX] {
+        let mut file = with_type(8, |types| types.pointer(1));
+        let at = file.types.starts[0] as usize - 24;
+        file.types.records[at..at + 4].copy_from_slice(&u32::to_le_bytes(offset));
+        assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::StringOffset(_)));
+    }
+    let mut file = with_type(8, |types| types.pointer(1));
+    file.types.strings.push(b'x');
+    assert_refused(&file, ".BTF", |reason| matches!(reason, Reason::TypeHeader(_)));
+}
+
+#[test]
+fn names_do_nothing_on_a_terminal() {
+    let named = |name: &str| with_type(4, |types| types.structure(name, 4, &[("member", 1, 0)]));
+    let object = accepted(&named("Option<u32>"));
+    assert!(
+        matches!(ty(&object), Type::Composite { name: Some(name), .. } if name.as_str() == "Option_u32_")
+    );
+    for name in ["a\u{1b}[2J", "a\nb", "ä", &"x".repeat(512)] {
+        assert_refused(&named(name), ".BTF", |reason| matches!(reason, Reason::Name(_)));
+    }
+}
+
+#[test]
+fn counts_are_not_believed() {
+    let long = with_type(8, |types| types.add("s", kind::STRUCT, 0xffff, 8, &[0, 1, 0]));
+    assert_refused(&long, ".BTF", |reason| matches!(reason, Reason::Outside(_)));
+    for (at, value) in [(4, 28), (8, 4), (12, 0xffff_fff0), (16, 0xffff_fff0), (20, 0xffff_fff0)] {
+        let mut file = with_type(8, |types| types.pointer(1));
+        let bytes = file.bytes();
+        let start = bytes.windows(4).position(|four| four == [0x9f, 0xeb, 1, 0]).expect("BTF is there");
+        file.patches.push((start + at, u32::to_le_bytes(value).to_vec()));
+        let error = refused(&file);
+        assert!(matches!(error.reason, Reason::TypeHeader(_) | Reason::Outside(_)), "{at}: {error}");
+    }
+}
+
+/// A program whose first instruction loads from a struct of the kernel, with a CO-RE record.
+fn with_core(access: &str, kind: u32, record: impl FnOnce(&mut [u32; 4])) -> File {
+    let mut file = File::with_code(&[vec![slot(0x61, 1, 1, 4, 0)]]);
+    let root = file.types.structure("task", 8, &[("first", 1, 0), ("second", 1, 32)]);
+    let mut core = [0, root, file.types.string(access), kind];
+    record(&mut core);
+    let name = file.types.string("xdp");
+    file.ext.core.push((name, vec![core]));
+    file
+}
+
+#[test]
+fn access_strings_are_lists_of_small_numbers() {
+    let object = accepted(&with_core("0:1", 0, |_| {}));
+    assert_eq!(object.programs[0].body.core[0].path, [0, 1]);
+    let long = vec!["0"; 65].join(":");
+    for access in
+        ["", ":", "0:", ":0", "0:99999999999", "0:-1", "0: 1", "0:1x", "00:1", "0:01", "0:\u{1b}", &long]
+    {
+        let file = with_core(access, 0, |_| {});
+        assert_refused(&file, ".BTF.ext", |reason| matches!(reason, Reason::Core(_)));
+    }
+    for access in ["0:2", "0:1:0", "999999999:1"] {
+        let file = with_core(access, 0, |_| {});
+        assert_refused(&file, "xdp", |reason| matches!(reason, Reason::Core(_)));
+    }
+}
+
+#[test]
+fn core_records_ask_about_what_there_is() {
+    // An unknown question, another root, an offset between instructions and outside.
+    let wrong: [fn(&mut [u32; 4]); 4] =
+        [|core| core[3] = 13, |core| core[1] = 0, |core| core[0] = 4, |core| core[0] = 800];
+    for change in wrong {
+        let error = refused(&with_core("0:1", 0, change));
+        assert!(matches!(error.reason, Reason::Core(_) | Reason::TypeHeader(_)), "{error}");
+    }
+    // A question about a type or an enumerator of a member, and one whose answer the instruction cannot take.
+    for (access, kind) in [("0:1", 8), ("0", 10), ("0", 8), ("0:1", 6)] {
+        let error = refused(&with_core(access, kind, |_| {}));
+        assert!(matches!(error.reason, Reason::Core(_)), "{access} {kind}: {error}");
+    }
+    let mut file = with_core("0:1", 0, |_| {});
+    let second = file.ext.core[0].1[0];
+    file.ext.core[0].1.push(second);
+    assert_refused(&file, "xdp", |reason| matches!(reason, Reason::SecondRelocation));
+}
+
+#[test]
+fn records_of_lines_rise_and_are_about_instructions() {
+    let base = |offsets: &[u32]| {
+        let mut file = File::new();
+        let (name, text) = (file.types.string("xdp"), file.types.string("return 2;\u{1b}[31m"));
+        let lines = offsets.iter().map(|&offset| [offset, text, text, 7 << 10 | 3]);
+        file.ext.lines.push((name, lines.collect()));
+        file
+    };
+    let object = accepted(&base(&[0, 8]));
+    let line = &object.programs[0].body.lines[1];
+    assert_eq!((line.line, line.column, &*line.text), (7, 3, "return 2; [31m"));
+    for offsets in [&[0, 0][..], &[8, 0], &[4], &[16], &[u32::MAX - 7]] {
+        assert_refused(&base(offsets), ".BTF.ext", |reason| matches!(reason, Reason::TypeHeader(_)));
+    }
+    let mut file = base(&[0]);
+    file.ext.lines[0].0 = file.types.string("license");
+    assert_refused(&file, ".BTF.ext", |reason| matches!(reason, Reason::TypeHeader(_)));
+    let mut file = base(&[0]);
+    let same = file.ext.lines[0].clone();
+    file.ext.lines.push(same);
+    assert_refused(&file, ".BTF.ext", |reason| matches!(reason, Reason::TypeHeader(_)));
+}
+
+#[test]
+fn records_of_functions_are_about_their_starts() {
+    let base = |offset: u32, of_func: bool| {
+        let mut file = File::new();
+        let signature = file.types.add("", kind::FUNC_PROTO, 0, 1, &[]);
+        let func = file.types.add("watch", kind::FUNC, 1, signature, &[]);
+        let name = file.types.string("xdp");
+        file.ext.functions.push((name, vec![[offset, if of_func { func } else { signature }]]));
+        file
+    };
+    assert!(accepted(&base(0, true)).programs[0].body.signature.is_some());
+    for file in [base(8, true), base(0, false), base(16, true)] {
+        assert_refused(&file, ".BTF.ext", |reason| matches!(reason, Reason::TypeHeader(_)));
+    }
+}
