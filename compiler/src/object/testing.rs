@@ -48,6 +48,20 @@ impl Part {
     ];
 }
 
+impl Part {
+    /// Bytes between two fields of the same meaning.
+    fn record_bytes(self) -> usize {
+        match self {
+            Part::Header => 64,
+            Part::Symbol => 24,
+            Part::Relocation | Part::Core | Part::Ext => 16,
+            Part::Map | Part::Type => 12,
+            Part::Code => 8,
+            Part::String | Part::Data | Part::Shape => 4,
+        }
+    }
+}
+
 /// A range of an object's bytes.
 struct Range {
     part: Part,
@@ -77,19 +91,21 @@ impl Mutator {
         for _ in 0..*self.choose(&[1, 1, 1, 2, 3]).unwrap_or(&1) {
             let part = *self.choose(&Part::ALL).unwrap_or(&Part::Shape);
             let found: Vec<_> = ranges.iter().filter(|range| range.part == part).collect();
-            let changed = match self.choose(&found) {
-                Some(range) => {
-                    self.change(&mut mutant, range);
-                    part
-                }
-                None => {
-                    self.reshape(&mut mutant);
-                    Part::Shape
-                }
-            };
-            first.get_or_insert(changed);
+            match self.choose(&found) {
+                Some(range) => self.change(&mut mutant, range),
+                None if part == Part::Shape => self.reshape(&mut mutant),
+                None => continue,
+            }
+            first.get_or_insert(part);
         }
-        (mutant, first.unwrap_or(Part::Shape))
+        match first {
+            Some(part) => (mutant, part),
+            // The object has none of the parts that were chosen.
+            None => {
+                self.reshape(&mut mutant);
+                (mutant, Part::Shape)
+            }
+        }
     }
 
     /// Changes a number of a range.
@@ -118,10 +134,15 @@ impl Mutator {
         ];
         let Some(bytes) = mutant.get_mut(range.start..range.end) else { return };
         let at = self.below(bytes.len());
+        // A number of another record of the table is more often one that is accepted.
+        let other = self.below(bytes.len() / range.part.record_bytes()) * range.part.record_bytes();
+        let other = other + at % range.part.record_bytes() / 4 * 4;
+        let borrowed = bytes.get(other..).and_then(|rest| rest.first_chunk::<4>()).copied();
         let aligned = at & !3;
         let word = bytes.get_mut(aligned..).and_then(|rest| rest.first_chunk_mut::<4>());
         match (word, self.below(10)) {
-            (Some(word), 0..=6) => {
+            (Some(word), 0..=3) => *word = borrowed.unwrap_or(*word),
+            (Some(word), 4..=7) => {
                 let old = u32::from_le_bytes(*word);
                 let new = match self.below(6) {
                     0 => *self.choose(&NUMBERS).unwrap_or(&0),

@@ -17,8 +17,11 @@ pub(super) struct CodeSection {
     pub name: String,
     pub bytes: Vec<u8>,
     /// Bytes from the section's start to an instruction, and what it names.
-    pub relocations: Vec<(u64, Reference)>,
+    pub relocations: References,
 }
+
+/// Bytes to an instruction, and what it names.
+type References = Vec<(u64, Reference)>;
 
 /// Where a function lies.
 #[derive(Clone, Copy)]
@@ -107,7 +110,7 @@ impl Code {
         name: &str,
         body: &Body,
         place: Place,
-    ) -> Result<(Vec<u8>, Vec<(u64, Reference)>), WriteError> {
+    ) -> Result<(Vec<u8>, References), WriteError> {
         let mut insns = Vec::with_capacity(body.code.len());
         let mut references = Vec::new();
         let mut slot = 0;

@@ -116,7 +116,7 @@ impl Table {
             IntEncoding::Char => 2,
             IntEncoding::Bool => 4,
         };
-        self.record(name, kind::INT, 0, bytes, &[encoding << 24 | bytes * 8])
+        self.record(name, kind::INT, 0, bytes, &[(encoding << 24) | (bytes * 8)])
     }
 
     /// A pointer.
