@@ -29,6 +29,10 @@ pub const MAX_LICENSE_BYTES: usize = 64;
 /// Bytes of the table of printed lines (`ks_wit::object::PRINTS_SECTION`). Guards the host that parses it.
 pub const MAX_PRINT_TABLE_BYTES: usize = 4 << 20;
 
+/// Bytes of `.BTF`: the kernel takes no more (include/linux/btf.h, `BTF_MAX_SIZE`, v6.18). Guards the members of structs, which
+/// take more memory than in the file.
+pub const MAX_TYPE_BYTES: usize = 16 << 20;
+
 /// Types in `.BTF`. Guards the tables that have an element for each type.
 pub const MAX_TYPES: usize = 1 << 17;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::limits::MAX_NAME_BYTES;
 
-/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`; of numeric types also spaces (`unsigned int`).
+/// A name: 1 to [`MAX_NAME_BYTES`] characters of `[A-Za-z0-9_.]`, of which the first is a letter or `_`; of numeric types also spaces (`unsigned int`).
 ///
 /// Cheap to clone: many parts of an object may share one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,17 +20,30 @@ pub enum NameError {
     /// More than [`MAX_NAME_BYTES`].
     #[error("a name has {0} bytes; the limit is {MAX_NAME_BYTES}")]
     TooLong(usize),
-    /// A character outside of the set.
-    #[error("the name `{0}` has characters other than letters, digits, `_` and `.`")]
+    /// A character outside of the set, or a digit or dot at the start.
+    #[error(
+        "the name `{0}` has characters other than letters, digits, `_` and `.`, or does not begin with a letter or `_`"
+    )]
     Character(String),
 }
 
 impl Name {
-    /// The name of a map, a program, a variable, a section, a function or variable of the kernel.
+    /// The name of a map, a program, a variable, a function or variable of the kernel.
     ///
     /// # Errors
     /// See [`NameError`].
     pub fn new(text: &str) -> Result<Name, NameError> {
+        if text.starts_with(|first: char| first == '.' || first.is_ascii_digit()) {
+            return Err(NameError::Character(visible(text)));
+        }
+        Name::suffix(text)
+    }
+
+    /// The part of the name of a section after a dot, which may begin with any character of the set.
+    ///
+    /// # Errors
+    /// See [`NameError`].
+    pub(super) fn suffix(text: &str) -> Result<Name, NameError> {
         check_length(text.as_bytes())?;
         if !text.bytes().all(is_name_byte) {
             return Err(NameError::Character(visible(text)));
@@ -50,7 +63,7 @@ impl Name {
     /// The name of a type, a member, a parameter, an enumerator or a subprogram.
     ///
     /// Rust's have characters that the kernel refuses (`Option<u32>`, `{closure#0}`, `_ZN4$LT$..`). They mean nothing to
-    /// it, so each printable ASCII character outside of the set becomes `_`, as does a digit at the start.
+    /// it, so each printable ASCII character outside of the set becomes `_`, as does a digit or dot at the start.
     ///
     /// # Errors
     /// See [`NameError`]: control characters and bytes outside of ASCII are refused here, too.
@@ -91,7 +104,7 @@ fn clean(bytes: &[u8], keep: impl Fn(u8) -> Option<u8>) -> Result<Name, NameErro
         return Err(NameError::Character(visible(&String::from_utf8_lossy(bytes))));
     }
     let clean = bytes.iter().enumerate().map(|(at, &byte)| match keep(byte) {
-        Some(byte) if at != 0 || !byte.is_ascii_digit() => char::from(byte),
+        Some(byte) if at != 0 || byte.is_ascii_alphabetic() => char::from(byte),
         _ => '_',
     });
     Ok(Name(clean.collect::<String>().into()))

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
+use ks_compiler::object;
 use ks_compiler_testing::kernel_half::{build, configs, expect_only};
 use ks_compiler_testing::loaded::Loaded;
 use ks_wit::section::Arch;
@@ -62,6 +63,8 @@ fn check(name: &str, path: &Path, machine: Machine) -> Result<(), Failed> {
     };
     expect_only(machine.cpu, &object);
     Loaded::load(object.elf());
+    let read = object::read(object.elf())?;
+    Loaded::load(&object::write(&read)?);
     if script.starts_with("// load only") {
         return Ok(());
     }

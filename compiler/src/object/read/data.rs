@@ -1,6 +1,6 @@
 //! Sections of variables.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::error::{ReadError, Reason, TypeFault, at_most};
 use super::super::limits::{MAX_ITEMS, MAX_VALUE_BYTES};
@@ -43,7 +43,7 @@ pub(super) fn read(
             DataKind::Data | DataKind::Rodata => DataContent::Bytes(section.bytes.to_vec()),
         };
         let suffix = section.name.strip_prefix(kind.section()).and_then(|rest| rest.strip_prefix('.'));
-        let suffix = suffix.map(Name::new).transpose().map_err(|reason| error(reason.into()))?;
+        let suffix = suffix.map(Name::suffix).transpose().map_err(|reason| error(reason.into()))?;
         let variables = variables(elf, at, section, types, selection)?;
         let id = DataId(u32::try_from(data.list.len()).unwrap_or(u32::MAX));
         data.by_section.insert(at, (id, bytes));
@@ -61,7 +61,7 @@ fn variables(
     selection: &mut Selection<'_, '_>,
 ) -> Result<Vec<Variable>, ReadError> {
     let mut variables: BTreeMap<(u32, Name), Found> = BTreeMap::new();
-    for symbol in elf.symbols.iter().filter(|symbol| symbol.place == Place::Section(at)) {
+    for (_, symbol) in elf.symbols_of(at) {
         if symbol.kind != SymbolKind::Variable || symbol.size == 0 {
             continue;
         }
@@ -167,9 +167,7 @@ pub(super) fn type_error(entry: &RawEntry, reason: Reason) -> ReadError {
 
 /// Where a variable lies: the entry's number, and what its relocation adds. clang leaves 0 for what has a symbol.
 pub(super) fn offset(elf: &Elf<'_>, section: usize, entry: &RawEntry) -> Result<u32, ReadError> {
-    let types = elf.sections.iter().position(|section| section.role == Role::Types);
-    let relocation = types.and_then(|types| elf.relocations.at(types, entry.place));
-    let Some(relocation) = relocation else { return Ok(entry.offset) };
+    let Some(relocation) = elf.type_relocation(entry.place) else { return Ok(entry.offset) };
     let error = || type_error(entry, Reason::Relocation("of a variable's offset leads to another section"));
     let symbol = elf.symbols.get(relocation.symbol).ok_or_else(error)?;
     if relocation.kind != RelocationKind::Data32 || symbol.place != Place::Section(section) {
@@ -195,7 +193,7 @@ fn check_overlaps(section: &Section<'_>, variables: &[Variable]) -> Result<(), R
 /// Every relocation of `.BTF` is of a variable's offset.
 pub(super) fn check_relocations(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(), ReadError> {
     let Some(at) = elf.sections.iter().position(|section| section.role == Role::Types) else { return Ok(()) };
-    let places: std::collections::HashSet<u64> =
+    let places: HashSet<u64> =
         types.sections().flat_map(|(_, section)| section.entries.iter().map(|entry| entry.place)).collect();
     match elf.relocations.of(at).find(|(offset, _)| !places.contains(offset)) {
         Some((offset, _)) => {
@@ -207,23 +205,12 @@ pub(super) fn check_relocations(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(
 
 /// The sections that `.BTF` has variables of, each once, are those of the file and the two of the kernel's.
 pub(super) fn check_sections(elf: &Elf<'_>, types: &RawTypes<'_>) -> Result<(), ReadError> {
-    let mut seen = std::collections::HashSet::new();
+    let mut left: HashSet<&str> = elf.sections.iter().map(|section| section.name).collect();
+    left.extend([".ksyms", ".kconfig"]);
     for (at, section) in types.sections() {
-        let is_known = matches!(section.name.as_str(), ".ksyms" | ".kconfig")
-            || elf.sections.iter().any(|one| one.name == section.name);
-        if !is_known {
-            return Err(ReadError::section(
-                ".BTF",
-                at,
-                Reason::TypeHeader("variables of a section that does not exist"),
-            ));
-        }
-        if !seen.insert(&section.name) {
-            return Err(ReadError::section(
-                ".BTF",
-                at,
-                Reason::TypeHeader("a section has two lists of variables"),
-            ));
+        if !left.remove(section.name.as_str()) {
+            let reason = "variables of a section that does not exist, or a second list of them";
+            return Err(ReadError::section(".BTF", at, Reason::TypeHeader(reason)));
         }
     }
     Ok(())

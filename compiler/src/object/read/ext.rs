@@ -2,7 +2,7 @@
 //!
 //! Source: Documentation/bpf/btf.rst, ".BTF.ext section", v6.18; tools/lib/bpf/btf.c, `btf_ext_parse_sec_info`, v1.7.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::super::error::{ReadError, Reason, at_most};
 use super::super::limits::{MAX_CORE_PATH, MAX_CORE_RECORDS};
@@ -30,7 +30,9 @@ pub(super) fn read<'a>(
     };
     let Some(section) = elf.section(at) else { return Ok(()) };
     let tables = header(section.bytes).map_err(|reason| ReadError::section(section.name, 0, reason))?;
-    let mut reader = Reader { elf, at, section, types, functions, used: HashSet::new(), cores: 0 };
+    let code = elf.sections.iter().enumerate().filter(|(_, section)| is_code(&section.role));
+    let code = code.map(|(at, section)| (section.name.as_bytes(), at)).collect();
+    let mut reader = Reader { elf, at, section, types, functions, code, used: HashSet::new(), cores: 0 };
     for ((table, record_bytes), (start, len)) in TABLES.into_iter().zip(tables) {
         reader.table(table, record_bytes, start, len)?;
     }
@@ -97,6 +99,8 @@ struct Reader<'r, 'a> {
     section: &'r Section<'a>,
     types: &'r mut RawTypes<'a>,
     functions: &'r mut Functions<'a>,
+    /// The sections of code, by name.
+    code: HashMap<&'a [u8], usize>,
     /// The relocations that belong to a record.
     used: HashSet<u64>,
     cores: usize,
@@ -213,8 +217,7 @@ impl Reader<'_, '_> {
     /// The section of a name, which must be one of code.
     fn code_section(&self, name: u32) -> Result<usize, Reason> {
         let name = self.types.strings.bytes(name)?;
-        let mut sections = self.elf.sections.iter();
-        let found = sections.position(|section| is_code(&section.role) && section.name.as_bytes() == name);
+        let found = self.code.get(name).copied();
         found.ok_or(Reason::TypeHeader("a table names a section that has no code"))
     }
 

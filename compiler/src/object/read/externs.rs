@@ -113,9 +113,7 @@ fn error(entry: &RawEntry, name: &Name, reason: &'static str) -> ReadError {
 
 /// The offset of an extern is nothing; clang leaves a relocation against its symbol.
 fn check_offset(elf: &Elf<'_>, entry: &RawEntry, symbol: usize, name: &Name) -> Result<(), ReadError> {
-    let types = elf.sections.iter().position(|section| section.role == super::elf::Role::Types);
-    let relocation = types.and_then(|types| elf.relocations.at(types, entry.place));
-    let is_other = relocation.is_some_and(|relocation| relocation.symbol != symbol);
+    let is_other = elf.type_relocation(entry.place).is_some_and(|relocation| relocation.symbol != symbol);
     if is_other { Err(error(entry, name, "its relocation is against another symbol")) } else { Ok(()) }
 }
 

@@ -97,6 +97,7 @@ fn defined(
     }
     let listed = types.section(section.name);
     let listed = listed.ok_or_else(|| error(0, Reason::TypeHeader("the maps have no types in `.BTF`")))?;
+    at_most("maps", listed.entries.len(), MAX_ITEMS).map_err(|reason| error(0, reason))?;
     let mut entries = Vec::with_capacity(listed.entries.len());
     for entry in &listed.entries {
         entries.push((data::offset(elf, at, entry)?, entry));
@@ -140,10 +141,7 @@ fn defined(
 /// The variables of a section, by place.
 fn symbols<'e, 'a>(elf: &'e Elf<'a>, at: usize) -> Result<BTreeMap<u64, &'e Symbol<'a>>, ReadError> {
     let mut symbols = BTreeMap::new();
-    for (index, symbol) in elf.symbols.iter().enumerate() {
-        if symbol.place != Place::Section(at) || symbol.kind != SymbolKind::Variable {
-            continue;
-        }
+    for (index, symbol) in elf.symbols_of(at).filter(|(_, symbol)| symbol.kind == SymbolKind::Variable) {
         if symbol.binding == Binding::Local {
             return Err(elf.symbol_error(index, "is a static map, which libbpf refuses"));
         }

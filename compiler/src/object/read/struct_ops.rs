@@ -3,6 +3,8 @@
 //! Source: tools/lib/bpf/libbpf.c, `init_struct_ops_maps`, `bpf_object__collect_st_ops_relos` and
 //! `bpf_map__init_kern_struct_ops`, v1.7.
 
+use std::collections::HashMap;
+
 use super::super::error::{ReadError, Reason, at_most};
 use super::super::limits::MAX_ITEMS;
 use super::super::model::{Member, ProgramId, StructOps, StructOpsMember, StructOpsValue, Type};
@@ -32,6 +34,11 @@ pub(super) fn read(
         };
         let types = types.ok_or_else(error)?;
         let listed = types.section(section.name).ok_or_else(error)?;
+        let limit =
+            at_most("structs of the kernel", found.len().saturating_add(listed.entries.len()), MAX_ITEMS);
+        limit.map_err(|reason| ReadError::section(section.name, 0, reason))?;
+        let variables = elf.symbols_of(at).filter(|(_, symbol)| symbol.kind == SymbolKind::Variable);
+        let symbols: HashMap<u64, &[u8]> = variables.map(|(_, symbol)| (symbol.value, symbol.name)).collect();
         let mut used = 0;
         let mut entries = Vec::with_capacity(listed.entries.len());
         for entry in &listed.entries {
@@ -53,7 +60,8 @@ pub(super) fn read(
                 return Err(wrong("it shares bytes with another one, or is larger or smaller than its type"));
             }
             last_end = end;
-            if linkage == VarLinkage::Extern || !has_symbol(elf, at, offset, name) {
+            let symbol = symbols.get(&u64::from(offset)).copied();
+            if linkage == VarLinkage::Extern || symbol != Some(name.as_str().as_bytes()) {
                 return Err(wrong("no symbol of the section stands for it"));
             }
             let name = Name::new(name.as_str()).map_err(|reason| type_error(entry, reason.into()))?;
@@ -73,18 +81,7 @@ pub(super) fn read(
             return Err(ReadError::section(section.name, 0, reason));
         }
     }
-    at_most("structs of the kernel", found.len(), MAX_ITEMS).map_err(|reason| ReadError::file(0, reason))?;
     Ok(found)
-}
-
-fn has_symbol(elf: &Elf<'_>, section: usize, offset: u32, name: &Name) -> bool {
-    let is_it = |symbol: &super::elf::Symbol<'_>| {
-        symbol.place == Place::Section(section)
-            && symbol.kind == SymbolKind::Variable
-            && symbol.value == u64::from(offset)
-            && symbol.name == name.as_str().as_bytes()
-    };
-    elf.symbols.iter().any(is_it)
 }
 
 struct Filled<'f, 'a> {

@@ -148,6 +148,14 @@ fn maps_are_global_variables_with_symbols_that_lie_apart() {
     let mut file = base();
     file.symbols.last_mut().expect("the map").name = "other";
     assert!(matches!(fault(&file), MapFault::Definition(_)));
+    for name in ["..", ".rodata", "1st"] {
+        let mut file = File::new();
+        let var = file.types.map(name, &[("type", 1)], &[]);
+        file.types.section(".maps", &[[var, 0, 8]]);
+        file.section(".maps", 1, 3, &[0; 8]);
+        file.symbol(name, VARIABLE, ".maps", 0, 8);
+        assert!(matches!(fault(&file), MapFault::Definition(_)), "{name}");
+    }
     let mut file = base();
     file.symbols.last_mut().expect("the map").info = 1;
     assert_refused(&file, ".symtab", |reason| matches!(reason, Reason::Symbol { .. }));

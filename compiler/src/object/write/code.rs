@@ -1,5 +1,7 @@
 //! Programs and subprograms: their sections, bytes and relocations.
 
+use std::collections::HashMap;
+
 use super::super::model::{Body, Callee, Instruction, KsymId, Object, Wide};
 use super::{WriteError, small};
 use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
@@ -7,6 +9,7 @@ use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
 /// The sections of code.
 pub(super) struct Code {
     pub sections: Vec<CodeSection>,
+    by_name: HashMap<String, usize>,
     /// Where each program, and each subprogram, lies.
     pub programs: Vec<Place>,
     pub subprograms: Vec<Place>,
@@ -64,7 +67,8 @@ const CALL_PLACEHOLDER: i32 = -1;
 
 /// Lays out all functions: first the programs by section, then `.text`.
 pub(super) fn lay_out(object: &Object) -> Result<Code, WriteError> {
-    let mut code = Code { sections: Vec::new(), programs: Vec::new(), subprograms: Vec::new() };
+    let (sections, by_name) = (Vec::new(), HashMap::new());
+    let mut code = Code { sections, by_name, programs: Vec::new(), subprograms: Vec::new() };
     let programs = object.programs.iter().map(|one| (one.section.to_string(), &one.body));
     let subprograms = object.subprograms.iter().map(|one| (TEXT.to_owned(), &one.body));
     let places: Vec<_> =
@@ -86,9 +90,10 @@ pub(super) fn lay_out(object: &Object) -> Result<Code, WriteError> {
 
 impl Code {
     fn place(&mut self, name: String, body: &Body) -> Result<Place, WriteError> {
-        let section = match self.sections.iter().position(|section| section.name == name) {
-            Some(known) => known,
+        let section = match self.by_name.get(&name) {
+            Some(known) => *known,
             None => {
+                self.by_name.insert(name.clone(), self.sections.len());
                 self.sections.push(CodeSection { name, bytes: Vec::new(), relocations: Vec::new() });
                 self.sections.len() - 1
             }

@@ -12,7 +12,8 @@ mod strings;
 
 use std::collections::HashMap;
 
-use super::super::error::{ReadError, Reason, TypeFault};
+use super::super::error::{ReadError, Reason, TypeFault, at_most};
+use super::super::limits::MAX_TYPE_BYTES;
 use super::super::model::Type;
 use super::super::name::Name;
 use super::super::table::Attribute;
@@ -37,6 +38,8 @@ pub(super) struct RawTypes<'a> {
     pub sizes: Vec<Option<u32>>,
     /// The attributes of each record that has some.
     notes: HashMap<TypeId, Vec<(Option<u16>, Attribute)>>,
+    /// The records of sections, by name.
+    by_name: HashMap<String, usize>,
 }
 
 /// A record.
@@ -68,6 +71,7 @@ impl<'a> RawTypes<'a> {
     /// Reads and checks `.BTF`.
     pub(super) fn read(section: &Section<'a>) -> Result<RawTypes<'a>, ReadError> {
         let error = |offset: u64, reason| ReadError::section(section.name, offset, reason);
+        at_most("bytes of types", section.bytes.len(), MAX_TYPE_BYTES).map_err(|reason| error(0, reason))?;
         let (types, strings) = header(section.bytes, HEADER_BYTES..=HEADER_BYTES).map_err(|r| error(0, r))?;
         let start = HEADER_BYTES;
         let mut strings = Strings::new(strings).map_err(|reason| error(0, reason))?;
@@ -78,12 +82,17 @@ impl<'a> RawTypes<'a> {
             error(at.copied().unwrap_or_default().into(), Reason::Type { id, fault })
         })?;
         let mut notes: HashMap<_, Vec<_>> = HashMap::new();
-        for record in &records {
-            if let RawType::Note { attribute, ty, component } = record {
-                notes.entry(*ty).or_default().push((*component, attribute.clone()));
+        let mut by_name = HashMap::new();
+        for (at, record) in records.iter().enumerate() {
+            match record {
+                RawType::Note { attribute, ty, component } => {
+                    notes.entry(*ty).or_default().push((*component, attribute.clone()));
+                }
+                RawType::Section(section) => _ = by_name.insert(section.name.clone(), at),
+                _ => {}
             }
         }
-        Ok(RawTypes { records, offsets, strings, sizes, notes })
+        Ok(RawTypes { records, offsets, strings, sizes, notes, by_name })
     }
 
     /// The record of an id.
@@ -117,7 +126,10 @@ impl<'a> RawTypes<'a> {
 
     /// The variables of the section of a name.
     pub(super) fn section(&self, name: &str) -> Option<&RawSection> {
-        self.sections().map(|(_, section)| section).find(|section| section.name == name)
+        match self.records.get(*self.by_name.get(name)?)? {
+            RawType::Section(section) => Some(section),
+            _ => None,
+        }
     }
 
     /// The sections, with the places of their records.

@@ -1,7 +1,7 @@
 //! The records of `.BTF`: `struct btf_type` and what follows it.
 
 use super::super::super::error::{Reason, TypeFault, at_most};
-use super::super::super::limits::{MAX_TARGET_BYTES, MAX_TYPES};
+use super::super::super::limits::{MAX_SECTIONS, MAX_TARGET_BYTES, MAX_TYPES};
 use super::super::super::model::{Member, Modifier, Type};
 use super::super::super::name::{Name, NameError, visible};
 use super::super::super::table::Attribute;
@@ -19,6 +19,7 @@ pub(super) fn read(
     strings: &mut Strings<'_>,
 ) -> Result<(Vec<RawType>, Vec<u32>), (u32, Reason)> {
     let (mut records, mut offsets) = (Vec::new(), Vec::new());
+    let mut sections = 0;
     let mut rest = types;
     let mut offset = start;
     while !rest.is_empty() {
@@ -32,6 +33,9 @@ pub(super) fn read(
         };
         let mut reader = Reader { head, tail: record, strings, offset };
         let record = reader.read().map_err(|fault| error(fault.into_reason(id)))?;
+        // Their names are long, and may all be the same string.
+        sections += usize::from(matches!(record, RawType::Section(_)));
+        at_most("sections of variables", sections, MAX_SECTIONS).map_err(error)?;
         records.push(record);
         offsets.push(offset);
         offset += TYPE_BYTES + u32::try_from(reader.tail.len()).unwrap_or_default();

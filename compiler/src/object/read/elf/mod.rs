@@ -9,9 +9,11 @@ mod relocation;
 mod section;
 mod symbol;
 
-pub(super) use relocation::{RelocationKind, Relocations};
+pub(super) use relocation::{Relocation, RelocationKind, Relocations};
 pub(super) use section::{Role, Section};
 pub(super) use symbol::{Binding, Place, Symbol, SymbolKind};
+
+use std::collections::HashMap;
 
 use super::super::error::{ReadError, Reason, at_most};
 use super::super::limits::{MAX_FILE_BYTES, MAX_SECTIONS};
@@ -35,6 +37,10 @@ pub(super) struct Elf<'a> {
     /// The section of the symbols; 0 if there are none.
     symbol_section: usize,
     pub relocations: Relocations,
+    /// The positions of the symbols of each section that has some.
+    by_section: HashMap<usize, Vec<usize>>,
+    /// The position of `.BTF`.
+    types: Option<usize>,
 }
 
 impl<'a> Elf<'a> {
@@ -42,7 +48,15 @@ impl<'a> Elf<'a> {
         let header = Header::read(file).map_err(|reason| ReadError::file(0, reason))?;
         let sections = section::read(file, &header)?;
         let (symbol_section, symbols) = symbol::read(&sections)?;
-        let mut elf = Elf { sections, symbols, symbol_section, relocations: Relocations::default() };
+        let mut by_section: HashMap<_, Vec<_>> = HashMap::new();
+        for (index, symbol) in symbols.iter().enumerate() {
+            if let Place::Section(section) = symbol.place {
+                by_section.entry(section).or_default().push(index);
+            }
+        }
+        let types = sections.iter().position(|section| section.role == Role::Types);
+        let relocations = Relocations::default();
+        let mut elf = Elf { sections, symbols, symbol_section, relocations, by_section, types };
         elf.relocations = relocation::read(&elf)?;
         Ok(elf)
     }
@@ -50,6 +64,17 @@ impl<'a> Elf<'a> {
     /// The only section with a role, if there is one.
     pub(super) fn find(&self, role: &Role) -> Option<&Section<'a>> {
         self.sections.iter().find(|section| section.role == *role)
+    }
+
+    /// The symbols of a section, with their positions.
+    pub(super) fn symbols_of(&self, section: usize) -> impl Iterator<Item = (usize, &Symbol<'a>)> {
+        let found = self.by_section.get(&section).into_iter().flatten();
+        found.filter_map(|&index| Some((index, self.symbols.get(index)?)))
+    }
+
+    /// The relocation at a place of `.BTF`.
+    pub(super) fn type_relocation(&self, offset: u64) -> Option<Relocation> {
+        self.relocations.at(self.types?, offset)
     }
 
     /// The section with a position.
