@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::{Outcome, finish};
+use crate::{Outcome, finish, is_within};
 
 /// A control group, removed when dropped.
 pub struct Group(PathBuf);
@@ -57,12 +57,7 @@ impl Default for Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel lets it go when its last process is gone.
-        for _ in 0..20 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // The kernel lets it go when its last process is gone. One that stays harms nobody.
+        is_within(Duration::from_millis(500), || std::fs::remove_dir(&self.0).is_ok());
     }
 }

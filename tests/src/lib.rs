@@ -289,13 +289,23 @@ pub fn kernel_objects(prefix: &str) -> Result<Vec<String>> {
 
 /// Waits until the kernel holds nothing whose name begins with `prefix`: it frees late. Panics after two seconds.
 pub fn wait_until_gone(prefix: &str) {
+    let left = || kernel_objects(prefix).expect("root may list what the kernel holds");
+    assert!(is_within(Duration::from_secs(2), || left().is_empty()), "left behind: {:?}", left());
+}
+
+/// Waits until a condition holds. Panics with `what` if it does not within the limit.
+pub fn wait_until(limit: Duration, what: &str, holds: impl FnMut() -> bool) {
+    assert!(is_within(limit, holds), "not within {limit:?}: {what}");
+}
+
+/// Whether a condition holds within the limit, for what nobody reports: it is looked at again and again.
+pub fn is_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
-    loop {
-        let left = kernel_objects(prefix).expect("root may list what the kernel holds");
-        if left.is_empty() {
-            return;
+    while !holds() {
+        if start.elapsed() > limit {
+            return false;
         }
-        assert!(start.elapsed() < Duration::from_secs(2), "left behind: {left:?}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }

@@ -3,11 +3,11 @@
 
 use std::net::UdpSocket;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::watched::Running;
-use ks_tests::{allowed, finish};
+use ks_tests::{allowed, finish, is_within};
 
 #[test]
 fn kernel_6_1() {
@@ -70,9 +70,6 @@ fn filters_of_a_killed_host_are_taken_away() {
     let running = started();
     assert_eq!(attached().matches("clsact").count(), 2, "{}", attached());
     running.kill();
-    let until = Instant::now() + Duration::from_secs(5);
-    while attached().contains("clsact") || qdiscs() != "0" {
-        assert!(Instant::now() < until, "{} qdiscs: {}", qdiscs(), attached());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_gone = || !attached().contains("clsact") && qdiscs() == "0";
+    assert!(is_within(Duration::from_secs(5), is_gone), "{} qdiscs: {}", qdiscs(), attached());
 }

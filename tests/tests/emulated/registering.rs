@@ -4,11 +4,13 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ks_tests::emulated::{Kernel, Machine, inside};
 use ks_tests::watched::Running;
-use ks_tests::{Folder, Outcome, allowed, command, compile, finish, kernel_objects, number, run_script};
+use ks_tests::{
+    Folder, Outcome, allowed, command, compile, finish, kernel_objects, number, run_script, wait_until,
+};
 use socket2::SockRef;
 
 #[test]
@@ -109,14 +111,9 @@ fn root_methods_call_each_other_and_read_what_they_are_given() {
     assert!(outcome.stdout.contains("\na connection\n"), "{outcome:#?}");
 }
 
-/// Waits until something is so.
-fn within(seconds: u64, what: &str, done: impl Fn() -> bool) {
-    let patience = Duration::from_secs(seconds * if inside().is_some() { 6 } else { 1 });
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < patience, "not within {patience:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until a condition holds; in an emulated machine for longer.
+fn within(seconds: u64, what: &str, holds: impl Fn() -> bool) {
+    wait_until(Duration::from_secs(seconds * if inside().is_some() { 6 } else { 1 }), what, holds);
 }
 
 const MEMBERS: &str = "fn ssthresh(sk: *u8) -> u32 { return 2 }

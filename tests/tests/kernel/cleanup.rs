@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ks_tests::{Folder, allowed, compile, kernel_objects, wait_until_gone};
+use ks_tests::{Folder, allowed, compile, is_within, kernel_objects, wait_until_gone};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -40,15 +40,15 @@ fn signal(child: &Child, signal: Signal) {
 
 /// Waits for the end, at most ten seconds, and gives the exit code.
 fn end(mut child: Child) -> Option<i32> {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(10) {
-        if let Some(status) = child.try_wait().expect("the child is ours") {
-            return status.code();
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    let mut status = None;
+    let ended = is_within(Duration::from_secs(10), || {
+        status = child.try_wait().expect("the child is ours");
+        status.is_some()
+    });
+    if !ended {
+        signal(&child, Signal::SIGKILL);
     }
-    signal(&child, Signal::SIGKILL);
-    panic!("ks-host did not end");
+    status.expect("ks-host ends").code()
 }
 
 #[test]

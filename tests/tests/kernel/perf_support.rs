@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ks_host::perf::{Access, AttachmentId, Event, LinkProgram, Options};
+use ks_tests::wait_until;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
@@ -101,13 +102,9 @@ impl Drop for Sleeper {
     }
 }
 
-fn wait_until_asleep(tid: i32) {
+/// Waits until a thread of this process sleeps.
+pub fn wait_until_asleep(tid: i32) {
     let state = |stat: &str| stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    loop {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
-        if state(&stat) == Some('S') {
-            return;
-        }
-        thread::yield_now();
-    }
+    let stat = || std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    wait_until(Duration::from_secs(10), "the thread sleeps", || state(&stat()) == Some('S'));
 }

@@ -9,6 +9,8 @@ use ks_tests::run_script;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
+use crate::perf_support::wait_until_asleep;
+
 /// Runs `body` on a thread of its own and gives the thread's id to `watch`.
 fn watched(body: impl Fn() + Send + 'static, watch: impl FnOnce(i32)) {
     let stop = Arc::new(AtomicBool::new(false));
@@ -84,8 +86,7 @@ fn root_a_sleeping_task_is_idle_without_a_word() {
     watched(
         || std::thread::sleep(Duration::from_millis(400)),
         |tid| {
-            // Lets the thread go to sleep before it is watched.
-            std::thread::sleep(Duration::from_millis(20));
+            wait_until_asleep(tid);
             let outcome = run_script("idle", &script, &[format!("--task={tid}")]);
             assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{outcome:#?}");
             assert_eq!(outcome.numbers("seen"), [0, 0, 0, 0], "{outcome:#?}");

@@ -3,9 +3,9 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ks_tests::{Folder, binary, compile};
+use ks_tests::{Folder, binary, compile, wait_until};
 
 /// Prints at once, and once more when it is asked to stop.
 const SCRIPT: &str = include_str!("scripts/embedding.ks");
@@ -32,15 +32,8 @@ fn a_web_service_runs_a_plugin_and_ends_with_it() {
     let address = first.trim().trim_start_matches("http://").trim_end_matches('/');
 
     // The first line comes when the plugin has come to it.
-    let start = Instant::now();
-    while !request(address, "GET /").ends_with("\r\n\r\nup\n") {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the plugin printed nothing: {}",
-            request(address, "GET /")
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let printed = || request(address, "GET /").ends_with("\r\n\r\nup\n");
+    wait_until(Duration::from_secs(60), "the plugin prints its line", printed);
     assert!(request(address, "GET /nothing").starts_with("HTTP/1.1 404"));
     assert!(request(address, "POST /stop").starts_with("HTTP/1.1 202"));
     assert_eq!(web.wait().expect("it ends").code(), Some(7));

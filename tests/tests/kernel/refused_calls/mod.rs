@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ks_tests::cgroup::Group;
 use ks_tests::refused::{Call, Refusal, run};
-use ks_tests::{Folder, Outcome, compile, wait_until_gone};
+use ks_tests::{Folder, Outcome, compile, wait_until, wait_until_gone};
 use nix::errno::Errno::{self, *};
 use nix::libc;
 use scenarios::{SCENARIOS, Scenario};
@@ -140,13 +140,13 @@ fn refuse(scenario: &Scenario) -> Vec<String> {
         || run(&mut scenario.host(&plugins[0]), &watched, None).expect("the kernel has notifications");
     let (mut clean, mut counts) = clean_run();
     // The host that is found by its name may be one of another test, which is just ending: it has no functions any more.
-    for _ in 0..5 {
-        if !clean.stderr.contains("cannot name functions") {
-            break;
+    wait_until(Duration::from_secs(10), "only our own host is found", || {
+        let is_clean = !clean.stderr.contains("cannot name functions");
+        if !is_clean {
+            (clean, counts) = clean_run();
         }
-        std::thread::sleep(Duration::from_millis(200));
-        (clean, counts) = clean_run();
-    }
+        is_clean
+    });
     assert_eq!((clean.code, clean.stderr.as_str()), (0, ""), "{}: {clean:#?}", scenario.name);
     assert_eq!(clean.stdout, scenario.expected, "{}", scenario.name);
     let refusals = refusals(&counts, scenario.some);
