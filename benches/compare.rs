@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use ks_benches::compare::{self, Comparison, Verdict};
+use ks_benches::compare::{self, Comparison, Difference};
 use ks_benches::machine::Machine;
 use ks_benches::record;
 
@@ -51,9 +51,9 @@ fn main() -> Result<ExitCode> {
                 row.new,
                 100.0 * (row.ratio - 1.0),
                 100.0 * (row.spread - 1.0),
-                row.verdict(),
+                row.difference(),
             );
-            larger += usize::from(row.verdict() == Verdict::Larger);
+            larger += usize::from(row.difference() == Difference::Larger);
         }
     }
     println!(

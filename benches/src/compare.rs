@@ -31,9 +31,9 @@ pub struct Comparison {
     pub spread: f64,
 }
 
-/// What a comparison shows.
+/// How NEW differs from BASE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Difference {
     /// Inside the spread.
     Same,
     /// NEW's figure is smaller.
@@ -60,21 +60,21 @@ impl Comparison {
     }
 
     /// Whether NEW differs from BASE.
-    pub fn verdict(&self) -> Verdict {
+    pub fn difference(&self) -> Difference {
         match self.ratio.ln().abs() > self.spread.ln() {
-            false => Verdict::Same,
-            true if self.ratio < 1.0 => Verdict::Smaller,
-            true => Verdict::Larger,
+            false => Difference::Same,
+            true if self.ratio < 1.0 => Difference::Smaller,
+            true => Difference::Larger,
         }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::Same => "same",
-            Verdict::Smaller => "smaller",
-            Verdict::Larger => "LARGER",
+            Difference::Same => "same",
+            Difference::Smaller => "smaller",
+            Difference::Larger => "LARGER",
         })
     }
 }
@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn a_difference_inside_the_spread_of_base_is_none() {
         let same = Comparison::of(&noisy(1.002)).unwrap();
-        assert_eq!(same.verdict(), Verdict::Same, "{same:?}");
+        assert_eq!(same.difference(), Difference::Same, "{same:?}");
         let slower = Comparison::of(&noisy(1.06)).unwrap();
-        assert_eq!(slower.verdict(), Verdict::Larger, "{slower:?}");
+        assert_eq!(slower.difference(), Difference::Larger, "{slower:?}");
         let faster = Comparison::of(&noisy(0.94)).unwrap();
-        assert_eq!(faster.verdict(), Verdict::Smaller, "{faster:?}");
+        assert_eq!(faster.difference(), Difference::Smaller, "{faster:?}");
         assert!((1.0..1.05).contains(&slower.spread), "{slower:?}");
         assert_eq!(Comparison::of(&[]), None);
     }

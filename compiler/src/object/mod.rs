@@ -14,6 +14,7 @@
 //! kernel has the members that the object fills in; both are the host's.
 
 mod error;
+mod kind;
 pub mod limits;
 pub mod model;
 mod name;

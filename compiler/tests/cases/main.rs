@@ -12,14 +12,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use libtest_mimic::Arguments;
+use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
     let mut trials = snapshots::trials();
     trials.extend(corpus::trials());
     trials.extend(loads::trials());
     trials.extend(both::trials());
+    trials.push(Trial::test("the_cases_are_there", the_cases_are_there));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// A folder that lost its cases would have no test that fails.
+fn the_cases_are_there() -> Result<(), Failed> {
+    for (kind, least) in [("diagnostics", 150), ("valid", 120), ("invalid", 200), ("kernel", 10), ("both", 1)]
+    {
+        let found = scripts(kind).len();
+        if found < least {
+            return Err(format!("{found} cases in `{kind}`, of {least} at least").into());
+        }
+    }
+    Ok(())
 }
 
 /// The folder of one kind of case.

@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use ks_compiler::kernel::Machine as Compiled;
 use ks_compiler_testing::{bits, random};
-use ks_tests::Folder;
 use ks_tests::emulated::{Kernel, Machine, inside};
+use ks_tests::{Folder, number};
 use ks_wit::section::Arch;
 
 /// Scripts of a plain test run: their seeds never change.
@@ -39,9 +39,8 @@ fn scripts_load(kernel: Kernel) {
     if inside().is_some() {
         return;
     }
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let start = number("KS_RANDOM_SEED").unwrap_or(0);
-    let count = number("KS_RANDOM_SCRIPTS").unwrap_or(FIXED);
+    let start = number("KS_RANDOM_SEED", 0);
+    let count = number("KS_RANDOM_SCRIPTS", FIXED);
     let folder = Folder::new();
     let refused = compile(kernel, start..start + count, &folder);
     let cases = compile_cases(kernel, &folder);

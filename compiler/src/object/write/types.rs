@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use super::super::kind;
 use super::super::model::{Member, Modifier, Type, Types};
 use super::super::name::Name;
 use super::{WriteError, small};
@@ -21,29 +22,6 @@ pub(super) struct Table {
     index: TypeId,
     /// The integer of map definitions. libbpf also makes variables of it of the things of the kernel.
     int: TypeId,
-}
-
-/// `BTF_KIND_*`. Source: include/uapi/linux/btf.h, v6.18.
-mod kind {
-    pub const INT: u32 = 1;
-    pub const PTR: u32 = 2;
-    pub const ARRAY: u32 = 3;
-    pub const STRUCT: u32 = 4;
-    pub const UNION: u32 = 5;
-    pub const ENUM: u32 = 6;
-    pub const FWD: u32 = 7;
-    pub const TYPEDEF: u32 = 8;
-    pub const VOLATILE: u32 = 9;
-    pub const CONST: u32 = 10;
-    pub const RESTRICT: u32 = 11;
-    pub const FUNC: u32 = 12;
-    pub const FUNC_PROTO: u32 = 13;
-    pub const VAR: u32 = 14;
-    pub const DATASEC: u32 = 15;
-    pub const FLOAT: u32 = 16;
-    pub const DECL_TAG: u32 = 17;
-    pub const TYPE_TAG: u32 = 18;
-    pub const ENUM64: u32 = 19;
 }
 
 /// Bit 31 of a record's info.

@@ -27,6 +27,7 @@ mod stub;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use ks_tests::number;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, getgid, getpid, gettid, getuid};
 
@@ -39,11 +40,7 @@ use state::Facts;
 const FUNCTIONS: usize = 4;
 const INPUTS: usize = 100;
 /// Inputs of a plain test run.
-const FEW_INPUTS: usize = 2_000;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
+const FEW_INPUTS: u64 = 2_000;
 
 /// What the kernel says of this thread.
 fn facts(cpu: usize) -> Facts {
@@ -70,8 +67,8 @@ fn stay_on(cpu: usize) {
 
 /// Runs scripts of new seeds on every CPU until so many inputs were compared.
 fn agree(kind: &str, script: impl Fn(u64) -> Script + Sync) {
-    let wanted = number("KS_ORACLES_INPUTS").map_or(FEW_INPUTS, |wanted| wanted as usize);
-    let seeds = AtomicU64::new(number("KS_ORACLES_SEED").unwrap_or(1));
+    let wanted = number("KS_ORACLES_INPUTS", FEW_INPUTS) as usize;
+    let seeds = AtomicU64::new(number("KS_ORACLES_SEED", 1));
     let first = seeds.load(Ordering::Relaxed);
     let compared = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());

@@ -1,6 +1,7 @@
 //! The records of `.BTF`: `struct btf_type` and what follows it.
 
 use super::super::super::error::{Reason, TypeFault, at_most};
+use super::super::super::kind;
 use super::super::super::limits::{MAX_SECTIONS, MAX_TARGET_BYTES, MAX_TYPES};
 use super::super::super::model::{Member, Modifier, Type};
 use super::super::super::name::{Name, NameError, visible};
@@ -109,29 +110,6 @@ impl Head {
         let rest = bytes.get(TYPE_BYTES as usize..).unwrap_or_default();
         rest.split_at_checked(tail).ok_or(Reason::Outside("the record of a type").into())
     }
-}
-
-/// `BTF_KIND_*`. Source: include/uapi/linux/btf.h, v6.18.
-mod kind {
-    pub const INT: u32 = 1;
-    pub const PTR: u32 = 2;
-    pub const ARRAY: u32 = 3;
-    pub const STRUCT: u32 = 4;
-    pub const UNION: u32 = 5;
-    pub const ENUM: u32 = 6;
-    pub const FWD: u32 = 7;
-    pub const TYPEDEF: u32 = 8;
-    pub const VOLATILE: u32 = 9;
-    pub const CONST: u32 = 10;
-    pub const RESTRICT: u32 = 11;
-    pub const FUNC: u32 = 12;
-    pub const FUNC_PROTO: u32 = 13;
-    pub const VAR: u32 = 14;
-    pub const DATASEC: u32 = 15;
-    pub const FLOAT: u32 = 16;
-    pub const DECL_TAG: u32 = 17;
-    pub const TYPE_TAG: u32 = 18;
-    pub const ENUM64: u32 = 19;
 }
 
 struct Reader<'r, 'a, 't> {
