@@ -57,12 +57,13 @@ test: test-packages
 quick: packages
 	$(TEST) --no-fail-fast --lib --bins --test compiler --test cases --test plain -- --skip root_
 
-# Formatting, lints, the documentation of what plugin authors use, and what the documents, the manifests and generated files
-# promise; a warning is an error.
+# Formatting, lints, the documentation of the libraries, and what the documents, the manifests and generated files promise; a
+# warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps -p ks-guest -p ks-guest-macros
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib
+	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: --skip root_
 
 # The large run of tests/tests/kernel/halves: generated functions in both halves, on so many random inputs. Needs root.

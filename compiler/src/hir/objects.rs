@@ -1,7 +1,7 @@
 //! Maps of pointers: the objects lie in the map itself.
 //!
 //! What the checker made of them is rewritten into what the back ends know of maps whose values lie in them, so that
-//! `map.value` is the object's type from here on ([`Map::objects`] is set):
+//! `map.value` is the object's type from here on (`Map::objects` is set):
 //!
 //! ```text
 //! m[k] as a value     -> &m[k]                     m[k]->f      -> m[k].f

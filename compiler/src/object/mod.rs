@@ -7,7 +7,7 @@
 //! libbpf is a loader for objects that one trusts: it follows offsets, sizes, indices, counts, flags, names and type ids
 //! wherever they lead. So it gets none that a plugin wrote. [`read`] accepts what is documented and what our compiler,
 //! clang and Aya write, and refuses the rest with a reason; [`Object`] has a place for that and for nothing else;
-//! [`write`] makes every number of the file from it. `read(write(object)) == object`, and the same object gives the same
+//! [`write()`] makes every number of the file from it. `read(write(object)) == object`, and the same object gives the same
 //! bytes.
 //!
 //! Pure: no system calls, no knowledge of the running kernel. Not here: what a policy allows, and whether a struct of the

@@ -1,6 +1,6 @@
 //! Types: interned, so that equal types have equal ids; aliases are gone.
 //!
-//! Sizes, alignments and offsets are computed once, in [`layout`], for both halves. Not here: which conversions the
+//! Sizes, alignments and offsets are computed once, in `layout.rs`, for both halves. Not here: which conversions the
 //! language allows (`check`).
 
 mod layout;

@@ -67,7 +67,7 @@ pub enum PluginError {
         /// What is wrong with it.
         source: SectionError,
     },
-    /// More than [`MAX_RECORDS`] records.
+    /// More records than a plugin file may have.
     #[error("the custom sections hold more than {MAX_RECORDS} records")]
     TooManyRecords,
     /// A manifest that is not the JSON that it should be.

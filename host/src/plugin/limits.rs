@@ -37,7 +37,7 @@ impl Limits {
         }
     }
 
-    /// How often somebody must make the plugin look how long it computes; see [`Computing`].
+    /// How often somebody must make the plugin look how long it computes.
     pub fn tick(&self) -> Duration {
         (self.compute / 4).max(Duration::from_millis(1))
     }

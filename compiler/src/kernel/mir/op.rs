@@ -205,9 +205,9 @@ pub enum Op {
         /// Which packet it is of: `pass::versions` tells those before and after such a call apart.
         version: u32,
     },
-    /// `value`, about which the verifier knows nothing any more: `zero` is the result of [`Kfunc::IterNumNew`] or the upper
-    /// half of a callback's index, 0 in fact and anything to the verifier. A number that a loop changes would otherwise be a new constant in each turn, and
-    /// the verifier would walk through all turns.
+    /// `value`, about which the verifier knows nothing any more: `zero` is the result of `bpf_iter_num_new` or the upper
+    /// half of a callback's index, 0 in fact and anything to the verifier. A number that a loop changes would otherwise be
+    /// a new constant in each iteration, and the verifier would walk through all iterations.
     Opaque {
         /// The number.
         value: Value,

@@ -124,7 +124,7 @@ const CALLBACKS: &str = "callbacks";
 /// The pass that hands over what has no register: once, on all functions together, before the last.
 const PACK: &str = "pack";
 
-/// Looks at a program after [`LOWERING`] and after each pass that changed it.
+/// Looks at a program after lowering and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
 /// What the passes may spend of the stack to make a function's code smaller.

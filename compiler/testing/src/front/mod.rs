@@ -30,7 +30,7 @@ impl Files for Memory {
 }
 
 /// Checks the first file, with the others beside it. Flags: `strict` (the language of 0.1.1), `test` (for `ks test`),
-/// `btf` (against the kernel of [`kernel`], else against none), `build` (through the back ends too), `kernel=MAJOR.MINOR`
+/// `btf` (against the kernel of `kernel()`, else against none), `build` (through the back ends too), `kernel=MAJOR.MINOR`
 /// (the same, for that kernel), `module` (the same, with a kernel module).
 pub fn check(files: &[File], flags: &[String]) -> Checked {
     let (name, text) = files.first().expect("an example has a file");
