@@ -1,5 +1,6 @@
 //! What the crate needs before it is compiled: the contract as tables, and how the command `ks` is linked.
 
+#[cfg(feature = "language")]
 mod contract;
 mod link;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 fn main() {
     println!("cargo::rerun-if-changed=build");
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    #[cfg(feature = "language")]
     contract::write(&folder);
     link::command(&folder);
 }

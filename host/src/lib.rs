@@ -74,6 +74,6 @@ pub mod world;
 #[cfg(feature = "plugins")]
 pub use options::RunOptions;
 #[cfg(feature = "plugins")]
-pub use run::{Host, PreparedPlugin, needs};
+pub use run::{Host, PreparedPlugin, request};
 #[cfg(feature = "plugins")]
 pub use running::{MAX_WAITING, Message, Running};

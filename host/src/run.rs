@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ks_wit::manifest::Manifest;
-use ks_wit::section::BpfRecord;
 use wasmtime::component::Linker;
 
-use crate::bpf::{self, BpfError, Object, ObjectShape};
+use crate::bpf::{self, Object};
 use crate::command::Command;
 use crate::confine::Confinement;
 use crate::options::RunOptions;
@@ -16,7 +15,7 @@ use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, Instance, Limits, Outcome, Plugin, PluginError, Prepared,
     Signer, Watch,
 };
-use crate::policy::{self, Need};
+use crate::policy::{Admitted, ObjectSet, Request};
 use crate::world::{self, Answers, Calls, Entry, SettingError, Settings, StackMap, State};
 
 /// The engine and the world; one per process.
@@ -55,7 +54,7 @@ impl Host {
     /// # Errors
     /// If it is not valid, or is not a plugin for this host.
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
-        let object = plugin.object_for_host()?.cloned();
+        let objects = plugin.object_set()?;
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
         let prepared = match plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
             true => {
@@ -69,7 +68,7 @@ impl Host {
         Ok(PreparedPlugin {
             engine: self.engine.clone(),
             prepared,
-            object,
+            objects,
             code,
             manifests: plugin.manifests().to_vec(),
             imports: plugin.imports().into(),
@@ -83,7 +82,7 @@ impl Host {
 pub struct PreparedPlugin {
     engine: Engine,
     prepared: Prepared<State>,
-    object: Option<BpfRecord>,
+    objects: ObjectSet,
     code: CodeOrigin,
     manifests: Vec<Manifest>,
     imports: Arc<[String]>,
@@ -197,7 +196,7 @@ impl PreparedPlugin {
 
     fn asked(&self) -> Asked {
         Asked {
-            object: self.object.clone(),
+            objects: self.objects.clone(),
             imports: Arc::clone(&self.imports),
             signers: Arc::clone(&self.signers),
         }
@@ -209,58 +208,42 @@ impl PreparedPlugin {
     }
 }
 
-/// What a plugin needs to be allowed before it starts, and what its object will create. Nothing is loaded.
+/// What a plugin needs to be allowed before it starts, and what its objects are. Nothing is loaded.
 ///
 /// # Errors
-/// If the file has no object that this machine can tell from others, or one that is refused.
-pub fn needs(plugin: &Plugin) -> Result<(Vec<Need>, ObjectShape), Box<dyn std::error::Error>> {
-    let (mut shape, mut calls) = Default::default();
-    if let Some(record) = plugin.object_for_host()? {
-        calls = bpf::calls(record)?;
-        shape = Object::open(record.clone())?.shape().unwrap_or_default();
-    }
-    Ok((policy::needs(&shape, &calls, plugin.imports()), shape))
+/// As [`Plugin::object_set`].
+pub fn request(plugin: &Plugin) -> Result<Request, PluginError> {
+    Ok(Request::new(plugin.object_set()?, plugin.imports()))
 }
 
 /// What a policy judges.
 struct Asked {
-    object: Option<BpfRecord>,
+    objects: ObjectSet,
     imports: Arc<[String]>,
     signers: Arc<[Signer]>,
 }
 
 impl Asked {
-    /// Opens the object if the policy allows the plugin to start. What is wrong with the object the plugin hears when it
-    /// uses it: it is not loaded.
-    fn allowed(
-        self,
-        options: &RunOptions,
-    ) -> Result<(Option<Result<Object, BpfError>>, ObjectShape), Outcome> {
+    /// The object for this machine, if the policy allows the plugin to start.
+    fn allowed(self, options: &RunOptions) -> Result<Option<Admitted>, Outcome> {
         if let Calls::Replayed(_) = &options.calls {
-            return Ok(Default::default());
+            return Ok(None);
         }
         let RunOptions { name, policy, audit, .. } = options;
         policy.judge_signers(&self.signers).map_err(Outcome::Denied)?;
-        let (mut shape, mut calls) = Default::default();
-        let object = self.object.map(|record| {
-            calls = bpf::calls(&record)?;
-            let object = Object::open(record)?;
-            shape = object.shape().unwrap_or_default();
-            Ok(object)
-        });
-        let needs = policy::needs(&shape, &calls, &self.imports);
+        let request = Request::new(self.objects, &self.imports);
         if let Some(audit) = audit {
-            for need in &needs {
+            for need in request.needs() {
                 let target = need.target.as_deref().unwrap_or_default();
                 let target = format!("{} {target} ({})", need.class.name(), need.by);
-                let allowed = policy.judge(std::slice::from_ref(need), &ObjectShape::default()).is_ok();
+                let allowed = policy.allows(need).is_ok();
                 let entry =
                     Entry { plugin: name, act: "ask", target: &target, id: None, allowed, answer: None };
                 audit.write(&entry).map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
             }
         }
-        policy.judge(&needs, &shape).map_err(Outcome::Denied)?;
-        Ok((object, shape))
+        let cpus = bpf::possible_cpus().map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
+        policy.admit(request, cpus).map_err(Outcome::Denied)
     }
 }
 
@@ -272,7 +255,12 @@ fn instantiate(
     options: RunOptions,
     confine: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Instance<State>, Outcome> {
-    let (mut object, shape) = asked.allowed(&options)?;
+    let admitted = asked.allowed(&options)?;
+    let confinement = confine.map(|functions| {
+        let object = admitted.as_ref().map(Admitted::object);
+        Confinement::of(object, &functions, !options.exec.is_empty(), options.stacks.is_some())
+    });
+    let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
         object.supervise().map_err(|errno| {
             Outcome::Failed(format!(
@@ -288,8 +276,7 @@ fn instantiate(
         })?),
     };
     // After the command has its own process, which keeps what this one has.
-    if let Some(functions) = confine {
-        let confinement = Confinement::of(&shape, &functions, command.is_some(), options.stacks.is_some());
+    if let Some(confinement) = confinement {
         confinement
             .enter()
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;

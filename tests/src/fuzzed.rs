@@ -5,12 +5,13 @@
 
 mod calls;
 
-use ks_host::bpf::{self, Object};
+use ks_host::bpf::Object;
 use ks_host::plugin::Plugin;
 use ks_host::policy::Policy;
-use ks_wit::section::{self, Arch, BpfRecord};
+use ks_wit::section;
 
 use crate::guest::core_module;
+use crate::plugins::admitted;
 use crate::{compile, component};
 
 /// A target: its name, what is done with bytes, and inputs to begin with.
@@ -90,7 +91,7 @@ pub fn mutated(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
 pub fn sections(bytes: &[u8]) {
     let Ok(plugin) = Plugin::from_bytes(bytes) else { return };
     let _ = (plugin.object_for_host(), plugin.tests().count(), plugin.shared_bytes());
-    let _ = ks_host::needs(&plugin);
+    let _ = ks_host::request(&plugin);
 }
 
 fn plugins() -> Vec<Vec<u8>> {
@@ -167,11 +168,11 @@ fn policies() -> Vec<Vec<u8>> {
     texts.map(String::into_bytes).to_vec()
 }
 
-/// A BPF object: its instructions, then libbpf's reader. Nothing reaches the kernel.
+/// A BPF object: the strict reader, then libbpf's, which must take whatever the writer makes. Nothing reaches the kernel.
 pub fn object(bytes: &[u8]) {
-    let record = BpfRecord { name: "fuzz".into(), arch: Arch::Any, elf: bytes.to_vec() };
-    if bpf::calls(&record).is_ok() {
-        let _ = Object::open(record).map(|object| (object.shape(), object.faults(), object.all_lost()));
+    if let Ok(admitted) = admitted("fuzz", bytes) {
+        let object = Object::open(admitted).expect("libbpf takes what was read and written again");
+        let _ = (object.faults(), object.all_lost());
     }
 }
 

@@ -16,6 +16,7 @@
 mod error;
 mod kind;
 pub mod limits;
+pub mod look;
 pub mod model;
 mod name;
 mod read;

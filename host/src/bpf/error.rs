@@ -26,6 +26,9 @@ pub enum BpfError {
     /// An object that is refused before libbpf or the kernel sees it.
     #[error("the BPF object is refused: {0}")]
     Unsound(String),
+    /// What libbpf would load is not what the policy judged.
+    #[error("what is about to be loaded is not what was judged: {0}")]
+    LastLook(String),
     /// libbpf or the kernel did not take the object.
     #[error("the BPF object cannot be loaded: {}", .0.errno)]
     Load(Box<LoadError>),

@@ -1,13 +1,10 @@
-//! Global variables: where the ELF file says they are.
+//! Global variables: where the object says they are.
 
 use std::collections::BTreeMap;
 
+use ks_compiler::object::Object as Model;
+use ks_compiler::object::model::DataSection;
 use ks_wit::object::PINNED_SECTION;
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
-
-use super::error::BpfError;
-use super::object::{MAX_NAME_BYTES, name_too_long};
 
 /// Where a global variable lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,34 +43,18 @@ impl Variable {
 }
 
 /// All global variables of an object, by name.
-///
-/// # Errors
-/// [`BpfError::Unsound`] if a symbol lies outside its section.
-pub(super) fn variables(elf: &ElfFile64<'_, LittleEndian>) -> Result<BTreeMap<String, Variable>, BpfError> {
-    let mut found = BTreeMap::new();
-    for symbol in elf.symbols().filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.size() > 0) {
-        let Some(section) = symbol.section_index().and_then(|index| elf.section_by_index(index).ok()) else {
-            continue;
-        };
-        let (Ok(name), Ok(section_name)) = (symbol.name(), section.name()) else {
-            return Err(BpfError::Unsound("a symbol or section has a name that is no text".into()));
-        };
-        if !is_global_data(section_name) {
-            continue;
-        }
-        if name.len().max(section_name.len()) > MAX_NAME_BYTES {
-            return Err(name_too_long());
-        }
-        let inside = symbol.address().checked_add(symbol.size()).is_some_and(|end| end <= section.size());
-        let (Ok(offset), Ok(size), true) =
-            (usize::try_from(symbol.address()), usize::try_from(symbol.size()), inside)
-        else {
-            return Err(BpfError::Unsound(format!("variable `{name}` lies outside `{section_name}`")));
-        };
-        let variable = Variable { name: name.into(), section: section_name.into(), offset, size };
-        found.insert(name.into(), variable);
-    }
-    Ok(found)
+pub(super) fn variables(model: &Model) -> BTreeMap<String, Variable> {
+    let of_section = |section: &DataSection| {
+        let named = section.name();
+        let variables = section.variables.iter().map(move |one| Variable {
+            name: one.name.as_str().to_owned(),
+            section: named.clone(),
+            offset: one.offset as usize,
+            size: one.bytes as usize,
+        });
+        variables.collect::<Vec<_>>()
+    };
+    model.data.iter().flat_map(of_section).map(|one| (one.name.clone(), one)).collect()
 }
 
 /// Whether libbpf makes a global data map of this section.

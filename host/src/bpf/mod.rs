@@ -1,6 +1,6 @@
 //! BPF: the plugin's object, its programs, maps and global variables, and links.
 //!
-//! In: the ELF object of a plugin file. Out: an [`Object`] that is loaded when a program or a map is first asked for;
+//! In: an object that a policy admitted. Out: an [`Object`] that is loaded when a program or a map is first asked for;
 //! until then nothing here needs any right. Not here: perf events (a program is linked to a descriptor that somebody
 //! else owns), Wasm, policy, and the words of an error ([`crate::explain`]).
 //!
@@ -8,8 +8,6 @@
 //! (before 5.11) it lifts that limit for the process when the first object is loaded.
 
 mod attach;
-mod calls;
-mod contents;
 mod cursor;
 mod error;
 pub mod feature;
@@ -17,6 +15,7 @@ mod globals;
 mod image;
 mod layout;
 mod link;
+mod look;
 mod map;
 mod needs;
 mod object;
@@ -24,16 +23,13 @@ mod pin;
 mod print;
 mod program;
 mod ring;
-mod shape;
 pub mod statistics;
 mod sys;
 mod test_run;
 mod tracepoint;
 mod verifier_log;
 
-pub use attach::Place;
-pub use calls::{Calls, calls};
-pub use contents::{ProgramContents, programs};
+pub use attach::{ControlGroup, Place};
 pub use cursor::Cursor;
 pub use error::{BpfError, LoadError};
 pub use globals::Variable;
@@ -44,7 +40,6 @@ pub use needs::{MapNeeds, Needs, ProgramNeeds};
 pub use object::Object;
 pub use program::{Program, ProgramInfo, ProgramKind};
 pub use ring::{ENTRY_BYTES, Records, Ring, TooLong, split_entry};
-pub use shape::{MapSize, ObjectShape, ProgramShape};
 pub use test_run::TestInput;
 pub use tracepoint::tracepoint_id;
 pub use verifier_log::VerifierLog;

@@ -5,12 +5,11 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use ks_wit::object::{MODULE_PREFIX, PINNED_LAYOUT, PRINTS_SECTION, lost_variable, timer_map};
-use ks_wit::section::{BpfRecord, FAULT_COUNT_PREFIX};
+use ks_compiler::object::Object as Model;
+use ks_wit::object::{MODULE_PREFIX, PINNED_LAYOUT, lost_variable, timer_map};
+use ks_wit::section::FAULT_COUNT_PREFIX;
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
-use object::read::elf::ElfFile64;
-use object::{Architecture, LittleEndian, Object as _, ObjectKind, ObjectSection as _};
 
 use super::attach::Supervisor;
 use super::error::{BpfError, LoadError};
@@ -19,38 +18,31 @@ use super::globals::{self, Variable};
 use super::image::Image;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
+use super::look;
 use super::map::{Map, MapShape, Pages};
 use super::pin::Pins;
 use super::print;
 use super::program::{Program, ProgramKind};
 use super::ring::Ring;
-use super::shape::{self, ObjectShape};
 use super::statistics::RunTime;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
+use crate::policy::{self, Admitted, Class};
 
 /// Room for the verifier's log of one program. The log of level 1 of a program near the limit of a million verified
 /// instructions is larger; kernels since 6.4 then keep its end, which has the reason.
 const LOG_BYTES: usize = 4 << 20;
 
-/// The section of structs of the kernel that are registered by links.
-const STRUCT_OPS: &str = ".struct_ops.link";
-
 /// How often a load is tried while other plugins pin the same maps.
 const PIN_RACES: usize = 8;
 
-/// Longest name of a program, map or variable. Handles of the plugin carry names: guards the host's memory.
-pub(super) const MAX_NAME_BYTES: usize = 1024;
-
-/// Most programs of one object. Guards the memory that their logs reserve.
-const MAX_PROGRAMS: usize = 256;
-
-/// A BPF object of a plugin file.
+/// A BPF object of a plugin, which a policy let through.
 #[derive(Debug)]
 pub struct Object {
-    record: BpfRecord,
+    admitted: Admitted,
+    /// The file that libbpf reads: made of the model, never the plugin's.
+    elf: Vec<u8>,
     variables: BTreeMap<String, Variable>,
-    print_table: Option<Vec<u8>>,
     pins: Pins,
     stage: Stage,
     /// Why the load failed: it is not tried again.
@@ -76,16 +68,13 @@ impl Object {
     /// Opens an object. The kernel is not asked for anything yet.
     ///
     /// # Errors
-    /// [`BpfError::Unsound`] if it is not an object that may be loaded; [`BpfError::Load`] if libbpf cannot read it.
-    pub fn open(record: BpfRecord) -> Result<Object, BpfError> {
-        let elf = parse(&record.elf)?;
-        let variables = globals::variables(&elf)?;
-        let print_table = elf.section_by_name(PRINTS_SECTION).and_then(|section| section.data().ok());
-        let print_table = print_table.map(<[u8]>::to_vec);
-        let (open, pins) = open_with_libbpf(&record)?;
-        let pins = pins.with_layout(variables.get(PINNED_LAYOUT));
-        let stage = Stage::Open(open);
-        Ok(Object { record, variables, print_table, pins, stage, failure: None, supervisor: None })
+    /// [`BpfError::Unsound`] if no file can be made of it; [`BpfError::Load`] if libbpf cannot read that.
+    pub fn open(admitted: Admitted) -> Result<Object, BpfError> {
+        let elf = admitted.elf().map_err(|error| BpfError::Unsound(error.to_string()))?;
+        let variables = globals::variables(admitted.object().model());
+        let pins = Pins::of(admitted.object(), variables.get(PINNED_LAYOUT));
+        let stage = Stage::Open(open_with_libbpf(&admitted, &elf)?);
+        Ok(Object { admitted, elf, variables, pins, stage, failure: None, supervisor: None })
     }
 
     /// Starts what undoes attachments without links when this process is gone, if this kernel has no links for programs of
@@ -103,10 +92,21 @@ impl Object {
         Ok(())
     }
 
-    /// What it will create when it is loaded; none if it is loaded, or can never be.
-    pub fn shape(&self) -> Option<ObjectShape> {
-        let Stage::Open(open) = &self.stage else { return None };
-        Some(ObjectShape { pins: self.pins.names(), ..shape::of(open) })
+    /// The class of acts of the program of this name, as it was judged. Does not load anything.
+    ///
+    /// # Errors
+    /// [`BpfError::NotFound`].
+    pub fn class_of(&self, program: &str) -> Result<Class, BpfError> {
+        let object = self.admitted.object();
+        let class = object.model().program(program).map(|(_, one)| policy::class_of(object, one));
+        class.ok_or_else(|| {
+            let known = self.model().programs.iter().map(|one| one.name.as_str().to_owned());
+            not_found("program", program, known.collect())
+        })
+    }
+
+    fn model(&self) -> &Model {
+        self.admitted.object().model()
     }
 
     /// Loads the object: creates its maps, verifies and loads its programs. Once: a second call has the same answer.
@@ -152,6 +152,11 @@ impl Object {
                     return Err(error);
                 }
             };
+            let (prepared, libbpf) = print::collect(|| sys::prepare(&mut open));
+            if let Err(errno) = prepared {
+                return Err(self.refused(Refusal { errno, logs: Vec::new() }, libbpf, &images));
+            }
+            look::look(&open, self.model()).map_err(BpfError::LastLook)?;
             let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
             let object = match loaded {
                 Ok(object) => object,
@@ -165,21 +170,35 @@ impl Object {
             }
             // Another plugin was faster: its maps are the pinned ones.
             drop(object);
-            open = reopen(&self.record, &images).ok_or(BpfError::NoObject)?;
+            open = self.reopen(&images).ok_or(BpfError::NoObject)?;
         }
         Err(BpfError::Unsound("its pins come and go while it is loaded".into()))
     }
 
     /// What libbpf or the kernel said. The plugin may go on without BPF: its variables keep their values.
     fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, images: &[(Vec<u8>, Vec<u8>)]) -> BpfError {
-        self.stage = reopen(&self.record, images).map_or(Stage::Closed, Stage::Open);
+        self.stage = self.reopen(images).map_or(Stage::Closed, Stage::Open);
         let logs = refusal.logs.into_iter();
         let mut said = logs.filter_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
         let verifier = said.next();
         if let Some((program, log)) = &verifier {
             tracing::debug!(target: "verifier", "{program}:\n{}", log.text());
         }
-        load_error(&self.record, refusal.errno, verifier, libbpf)
+        load_error(&self.admitted, refusal.errno, verifier, libbpf)
+    }
+
+    /// Opens the object anew, with these values of its sections.
+    fn reopen(&self, images: &[(Vec<u8>, Vec<u8>)]) -> Option<OpenObject> {
+        let mut open = open_with_libbpf(&self.admitted, &self.elf).ok()?;
+        for mut map in open.maps_mut() {
+            let kept = images.iter().find(|(name, _)| name == map.name().as_encoded_bytes());
+            if let (Some((_, bytes)), Some(image)) = (kept, map.initial_value_mut())
+                && image.len() == bytes.len()
+            {
+                image.copy_from_slice(bytes);
+            }
+        }
+        Some(open)
     }
 
     /// The program of this name; loads the object if need be.
@@ -286,9 +305,9 @@ impl Object {
         }
     }
 
-    /// What the records of printed lines mean, as the object says ([`PRINTS_SECTION`]); none if it prints nothing.
+    /// What the records of printed lines mean, as the object says ([`ks_wit::object::PRINTS_SECTION`]); none if it prints nothing.
     pub fn print_table(&self) -> Option<&[u8]> {
-        self.print_table.as_deref()
+        self.model().print_table.as_deref()
     }
 
     /// Whether the object is loaded.
@@ -350,7 +369,7 @@ impl Object {
 
     /// How the bytes of something lie, as the object's BTF says; none if it does not. Does not load anything.
     pub fn layout(&self, subject: Subject<'_>) -> Option<Layout> {
-        layout::of(&self.record.elf, subject)
+        layout::of(&self.elf, subject)
     }
 
     /// The programs of which runs ended by a fault, and how many.
@@ -463,63 +482,24 @@ impl Object {
     }
 }
 
-/// Refuses what is not a BPF object before libbpf, which is not made for hostile files, sees it.
-pub(super) fn parse(elf: &[u8]) -> Result<ElfFile64<'_, LittleEndian>, BpfError> {
-    let unsound = |reason: &str| BpfError::Unsound(reason.into());
-    let file: ElfFile64<'_, LittleEndian> = ElfFile64::parse(elf)
-        .map_err(|error| BpfError::Unsound(format!("it is not a little-endian 64-bit ELF file: {error}")))?;
-    if file.architecture() != Architecture::Bpf {
-        return Err(unsound("its machine is not BPF"));
-    }
-    if file.kind() != ObjectKind::Relocatable {
-        return Err(unsound("it is not a relocatable file"));
-    }
-    Ok(file)
-}
-
-fn open_with_libbpf(record: &BpfRecord) -> Result<(OpenObject, Pins), BpfError> {
+fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfError> {
     let (open, libbpf) = print::collect(|| {
-        let opened =
-            ObjectBuilder::default().name(&record.name).and_then(|builder| builder.open_memory(&record.elf));
+        let name = admitted.loaded_name();
+        let opened = ObjectBuilder::default().name(&name).and_then(|builder| builder.open_memory(elf));
         // libbpf sets errno on every failure; libbpf-rs keeps it in words only.
         opened.map_err(|_| Errno::last())
     });
-    let mut open = open.map_err(|errno| load_error(record, errno, None, libbpf))?;
-    if open.progs().count() > MAX_PROGRAMS {
-        return Err(BpfError::Unsound(format!("it has more than {MAX_PROGRAMS} programs")));
-    }
-    let programs = open.progs().map(|program| program.name().len());
-    if programs.chain(open.maps().map(|map| map.name().len())).any(|bytes| bytes > MAX_NAME_BYTES) {
-        return Err(name_too_long());
-    }
+    let mut open = open.map_err(|errno| load_error(admitted, errno, None, libbpf))?;
     for mut map in open.maps_mut() {
-        check_map(&map)?;
         if is_data_map(map.name().as_encoded_bytes()) {
             // libbpf asks for this itself only if the section has a variable of global linkage; since 5.5.
             let flags = map.map_flags() | libbpf_sys::BPF_F_MMAPABLE;
-            map.set_map_flags(flags).map_err(|_| load_error(record, Errno::last(), None, Vec::new()))?;
+            map.set_map_flags(flags).map_err(|_| load_error(admitted, Errno::last(), None, Vec::new()))?;
         }
+        // libbpf would pin it elsewhere: `Pins` does it.
+        sys::forget_pin_path(&mut map);
     }
-    let pins = Pins::take(&mut open, &record.name)?;
-    Ok((open, pins))
-}
-
-pub(super) fn name_too_long() -> BpfError {
-    BpfError::Unsound(format!("it has a name of more than {MAX_NAME_BYTES} bytes"))
-}
-
-/// Refuses maps whose values have a size that is not known here, and structs that are registered without a link.
-fn check_map(map: &libbpf_rs::OpenMap<'_>) -> Result<(), BpfError> {
-    let name = map.name().to_string_lossy();
-    if map.map_type() == MapType::Unknown && sys::map_type(map) != libbpf_sys::BPF_MAP_TYPE_CGRP_STORAGE {
-        return Err(BpfError::Unsound(format!("map `{name}` has a type that this version does not know")));
-    }
-    if map.map_type() == MapType::StructOps && map.map_flags() & libbpf_sys::BPF_F_LINK == 0 {
-        return Err(BpfError::Unsound(format!(
-            "`{name}` would stay registered when the host is gone: it belongs into the section `{STRUCT_OPS}`"
-        )));
-    }
-    Ok(())
+    Ok(open)
 }
 
 /// The initial values of all sections, as the plugin may have changed them.
@@ -534,20 +514,6 @@ fn images(open: &OpenObject) -> Vec<(Vec<u8>, Vec<u8>)> {
         .collect()
 }
 
-/// Opens the object anew, with these values of its sections.
-fn reopen(record: &BpfRecord, images: &[(Vec<u8>, Vec<u8>)]) -> Option<OpenObject> {
-    let (mut open, _) = open_with_libbpf(record).ok()?;
-    for mut map in open.maps_mut() {
-        let kept = images.iter().find(|(name, _)| name == map.name().as_encoded_bytes());
-        if let (Some((_, bytes)), Some(image)) = (kept, map.initial_value_mut())
-            && image.len() == bytes.len()
-        {
-            image.copy_from_slice(bytes);
-        }
-    }
-    Some(open)
-}
-
 fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {
     object
         .maps()
@@ -559,7 +525,7 @@ fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfErr
 
 /// Whether libbpf made this map of this section: it names the map of `.data` after the object (`counters.data`), that of
 /// `.data.own` like the section (`internal_map_name`, libbpf 1.7). A map of the script has no dot in its name.
-fn is_section_map(map: &[u8], section: &str) -> bool {
+pub(super) fn is_section_map(map: &[u8], section: &str) -> bool {
     map == section.as_bytes() || (!map.starts_with(b".") && map.ends_with(section.as_bytes()))
 }
 
@@ -585,19 +551,25 @@ fn not_found(what: &'static str, name: &str, known: Vec<String>) -> BpfError {
 }
 
 fn load_error(
-    record: &BpfRecord,
+    admitted: &Admitted,
     errno: Errno,
     verifier: Option<(String, VerifierLog)>,
     libbpf: Vec<String>,
 ) -> BpfError {
-    let is_script = is_script(&record.elf);
-    let registers = parse(&record.elf).is_ok_and(|elf| elf.section_by_name(STRUCT_OPS).is_some());
-    let object = record.name.clone();
-    BpfError::Load(Box::new(LoadError { object, is_script, registers, errno, verifier, libbpf }))
+    let model = admitted.object().model();
+    BpfError::Load(Box::new(LoadError {
+        object: admitted.object().name().to_owned(),
+        is_script: is_script(model),
+        registers: !model.struct_ops.is_empty(),
+        errno,
+        verifier,
+        libbpf,
+    }))
 }
 
 /// Whether the object was compiled from a script: its line information names the file.
-fn is_script(elf: &[u8]) -> bool {
-    const FILE_NAME_END: &[u8] = b".ks\0";
-    elf.windows(FILE_NAME_END.len()).any(|bytes| bytes == FILE_NAME_END)
+fn is_script(model: &Model) -> bool {
+    let programs = model.programs.iter().map(|one| &one.body);
+    let mut bodies = programs.chain(model.subprograms.iter().map(|one| &one.body));
+    bodies.any(|body| body.lines.iter().any(|line| line.file.ends_with(".ks")))
 }

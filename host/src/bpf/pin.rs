@@ -3,6 +3,7 @@
 //! What is there is used for both halves, if it has the declared shape; what is not is put there once the object is
 //! loaded. Pinned variables are the section `.data.pinned`, whose map is pinned like any other.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
@@ -16,6 +17,7 @@ use super::error::BpfError;
 use super::globals::Variable;
 use super::image::Image;
 use super::sys;
+use crate::policy::PluginObject;
 
 /// Where the BPF file system is looked for first.
 const BPFFS: &str = "/sys/fs/bpf";
@@ -23,48 +25,17 @@ const BPFFS: &str = "/sys/fs/bpf";
 /// The maps of an object that want to be pinned.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    project: String,
-    /// Names of maps; that of the pinned variables is the section's.
-    wanted: Vec<String>,
+    /// Names of maps, that of the pinned variables being the section's, with paths in the BPF file system.
+    wanted: BTreeMap<String, String>,
     /// Where the layout of the pinned variables is written down, in their section.
     layout: Option<Variable>,
 }
 
 impl Pins {
-    /// Takes the wish to be pinned from the maps of an object: libbpf would pin them elsewhere.
-    ///
-    /// # Errors
-    /// [`BpfError::Unsound`] if a name cannot be that of a file.
-    pub(super) fn take(open: &mut OpenObject, project: &str) -> Result<Pins, BpfError> {
-        let mut wanted = Vec::new();
-        for mut map in open.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if sys::take_pin_path(&mut map) || name == PINNED_SECTION {
-                wanted.push(name);
-            }
-        }
-        let is_file_name = |name: &str| !name.is_empty() && !name.starts_with("..") && !name.contains('/');
-        if let Some(name) = wanted.iter().find(|name| !is_file_name(name)) {
-            return Err(BpfError::Unsound(format!(
-                "map `{name}` wants to be pinned under a name that no file has"
-            )));
-        }
-        if !wanted.is_empty() && (!is_file_name(project) || project == ".") {
-            return Err(BpfError::Unsound(format!("`{project}` cannot name a folder of pins")));
-        }
-        Ok(Pins { project: project.into(), wanted, layout: None })
-    }
-
-    /// What is pinned, as paths in the BPF file system.
-    pub(super) fn names(&self) -> Vec<String> {
-        let path = |name: &String| self.path(Path::new(""), name).display().to_string();
-        self.wanted.iter().map(path).collect()
-    }
-
-    /// Remembers where the layout of the pinned variables is written down.
-    pub(super) fn with_layout(mut self, layout: Option<&Variable>) -> Pins {
-        self.layout = layout.cloned();
-        self
+    /// The pins of an object, with the variable that says how the pinned ones lie.
+    pub(super) fn of(object: &PluginObject, layout: Option<&Variable>) -> Pins {
+        let wanted = object.pins().map(|pin| (pin.map, pin.path)).collect();
+        Pins { wanted, layout: layout.cloned() }
     }
 
     /// Puts maps that are pinned already in the place of those that the object would make, and gives their names.
@@ -80,8 +51,8 @@ impl Pins {
         let layout = self.layout.as_ref().and_then(|layout| written_layout(open, layout));
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
-            let path = self.path(&root, &name);
-            if !self.wanted.contains(&name) || !path.exists() {
+            let Some(path) = self.wanted.get(&name).map(|path| root.join(path)) else { continue };
+            if !path.exists() {
                 continue;
             }
             let pinned = MapHandle::from_pinned_path(&path)
@@ -131,10 +102,10 @@ impl Pins {
         let root = root()?;
         for map in object.maps() {
             let name = map.name().to_string_lossy().into_owned();
-            if !self.wanted.contains(&name) || reused.contains(&name) {
+            let Some(path) = self.wanted.get(&name).map(|path| root.join(path)) else { continue };
+            if reused.contains(&name) {
                 continue;
             }
-            let path = self.path(&root, &name);
             let folder = path.parent().unwrap_or(&root);
             fs::create_dir_all(folder)
                 .map_err(|error| kernel("make the folder of", &path, "mkdir", errno_of(&error)))?;
@@ -164,14 +135,6 @@ impl Pins {
             })?;
         }
         Ok(())
-    }
-
-    fn path(&self, root: &Path, name: &str) -> PathBuf {
-        let folder = root.join(&self.project);
-        match name {
-            PINNED_SECTION => folder.join("globals").join("pinned_globals"),
-            name => folder.join("maps").join(name),
-        }
     }
 }
 

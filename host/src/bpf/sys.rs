@@ -21,13 +21,27 @@ fn check(answer: i32) -> Result<i32, Errno> {
     if answer < 0 { Err(Errno::from_raw(answer.saturating_neg())) } else { Ok(answer) }
 }
 
+/// Makes the maps of an object, and the instructions as the kernel will get them. On failure it is to be closed: libbpf leaves
+/// its maps half made.
+pub(super) fn prepare(object: &mut OpenObject) -> Result<(), Errno> {
+    // SAFETY: `object` owns an opened `bpf_object`.
+    check(unsafe { libbpf_sys::bpf_object__prepare(object.as_libbpf_object().as_ptr()) }).map(drop)
+}
+
+/// The descriptor of a map; none if libbpf has not made it.
+pub(super) fn map_descriptor(map: &libbpf_rs::OpenMap<'_>) -> Option<i32> {
+    // SAFETY: the map is a live one of an open object.
+    let descriptor = unsafe { libbpf_sys::bpf_map__fd(map.as_libbpf_object().as_ptr()) };
+    (descriptor >= 0).then_some(descriptor)
+}
+
 /// Why a load failed, and what the verifier said of each program, in the order of the object; empty if nothing.
 pub(super) struct Refusal {
     pub(super) errno: Errno,
     pub(super) logs: Vec<(String, Vec<u8>)>,
 }
 
-/// Loads an object, with room for so many bytes of log for each program. On failure it is closed: libbpf leaves its
+/// Loads a prepared object, with room for so many bytes of log for each program. On failure it is closed: libbpf leaves its
 /// maps half made.
 pub(super) fn load(mut object: OpenObject, log_bytes: usize) -> Result<Object, Refusal> {
     let mut logs = Vec::new();
@@ -59,15 +73,11 @@ pub(super) fn load(mut object: OpenObject, log_bytes: usize) -> Result<Object, R
     }
 }
 
-/// Whether libbpf would pin this map; it will not any more.
-pub(super) fn take_pin_path(map: &mut OpenMapMut<'_>) -> bool {
-    // SAFETY: the map is a live one of an open object.
-    let wanted = !unsafe { libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()) }.is_null();
-    if wanted {
-        // SAFETY: as above; no path is a null pointer. Without a path there is nothing that could fail.
-        unsafe { libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null()) };
-    }
-    wanted
+/// Makes libbpf pin no map of this name.
+pub(super) fn forget_pin_path(map: &mut OpenMapMut<'_>) {
+    // SAFETY: the map is a live one of an open object; no path is a null pointer. Without a path there is nothing that could
+    // fail.
+    unsafe { libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), ptr::null()) };
 }
 
 /// The kind of a map, a number of `enum bpf_map_type`: libbpf-rs has no name for the newest, and forgets their numbers.
@@ -184,6 +194,20 @@ pub(super) fn interface_number(name: &CStr) -> Result<i32, Errno> {
         0 => Err(Errno::last()),
         number => i32::try_from(number).map_err(|_| Errno::ENODEV),
     }
+}
+
+/// The name of the network interface of this number.
+///
+/// Source: if_indextoname(3).
+pub(super) fn interface_name(number: u32) -> Result<String, Errno> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
+    // SAFETY: there is room for the longest name and its zero.
+    let answer = unsafe { libc::if_indextoname(number, name.as_mut_ptr().cast()) };
+    if answer.is_null() {
+        return Err(Errno::last());
+    }
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENODEV)?;
+    Ok(name.to_string_lossy().into_owned())
 }
 
 /// A packet socket that gets no packets yet.

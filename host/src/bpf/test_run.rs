@@ -24,6 +24,24 @@ pub struct TestInput {
     pub mark: u32,
 }
 
+impl TestInput {
+    /// The interface that the packet is said to come from; none if none is named.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`]: ENXIO if there is none of this number.
+    pub fn interface(&self) -> Result<Option<String>, BpfError> {
+        let number = self.ingress_ifindex;
+        if number == 0 {
+            return Ok(None);
+        }
+        sys::interface_name(number).map(Some).map_err(|errno| BpfError::Kernel {
+            tried: format!("find the interface of number {number}"),
+            call: "if_indextoname",
+            errno,
+        })
+    }
+}
+
 impl Program<'_> {
     /// Runs the program on a packet and gives what it returned.
     ///

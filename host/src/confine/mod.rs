@@ -1,7 +1,7 @@
 //! Least privilege: what the thread of a plugin gives up before the plugin's first instruction.
 //!
 //! ```text
-//! object's shape, imported functions -> Confinement -> enter, on the plugin's own thread
+//! admitted object, imported functions -> Confinement -> enter, on the plugin's own thread
 //!                                          |- capabilities that no later act of this plugin needs are dropped
 //!                                          |- no_new_privs
 //!                                          \- a filter of system calls (seccomp): what the host does for plugins, no more
@@ -17,8 +17,10 @@ mod filter;
 
 use std::collections::BTreeSet;
 
-use crate::bpf::{ObjectShape, ProgramKind};
-use crate::policy;
+use ks_compiler::object::model::Program;
+use ks_compiler::object::table::ProgramType;
+
+use crate::policy::{self, PluginObject};
 
 /// What a plugin's thread must be able to do after its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,28 +62,45 @@ pub enum ConfineError {
 impl Confinement {
     /// For a plugin with this object, that imports these functions (`perf.[static]event.named`), and may observe a
     /// command, and whose stacks somebody wants named.
-    pub fn of(shape: &ObjectShape, functions: &BTreeSet<String>, command: bool, stacks: bool) -> Confinement {
+    pub fn of(
+        object: Option<&PluginObject>,
+        functions: &BTreeSet<String>,
+        command: bool,
+        stacks: bool,
+    ) -> Confinement {
         let has = |part: &str| functions.iter().any(|function| function.starts_with(part));
-        let runs = |kinds: &[ProgramKind]| shape.programs.iter().any(|program| kinds.contains(&program.kind));
-        let probes_users = shape
-            .programs
+        let programs: Vec<(&PluginObject, &Program)> = object
             .iter()
-            .any(|one| policy::class_of(one.kind, &one.section) == policy::Class::Uprobe);
+            .flat_map(|one| one.model().programs.iter().map(move |program| (*one, program)))
+            .collect();
+        let is_of = |class| programs.iter().any(|(one, program)| policy::class_of(one, program) == class);
+        // Source: kernel/bpf/syscall.c, `is_perfmon_prog_type`, v6.18: what observes needs no right over the network.
+        let observes = |program: &Program| {
+            matches!(
+                program.section.kind.program,
+                ProgramType::Kprobe
+                    | ProgramType::Tracepoint
+                    | ProgramType::PerfEvent
+                    | ProgramType::RawTracepoint
+                    | ProgramType::Tracing
+                    | ProgramType::Lsm
+            )
+        };
+        let steers = |one: &PluginObject, program: &Program| !observes(program) && !one.is_timer(program);
         Confinement {
             events: has("perf."),
             breakpoints: has("perf.[static]event.breakpoint"),
-            user_probes: has("perf.[static]event.uprobe") || probes_users,
-            object: !shape.programs.is_empty() || !shape.maps.is_empty() || !shape.structs.is_empty(),
-            network: runs(&[
-                ProgramKind::Xdp,
-                ProgramKind::SchedCls,
-                ProgramKind::SocketFilter,
-                ProgramKind::CgroupSkb,
-                ProgramKind::CgroupSockAddr,
-                ProgramKind::StructOps,
-            ]) || shape.programs.iter().any(|one| matches!(one.kind, ProgramKind::Other(_))),
-            packets: runs(&[ProgramKind::SocketFilter]),
-            pins: !shape.pins.is_empty(),
+            user_probes: has("perf.[static]event.uprobe") || is_of(policy::Class::Uprobe),
+            object: object.is_some_and(|object| {
+                let model = object.model();
+                !model.programs.is_empty()
+                    || !model.maps.is_empty()
+                    || !model.data.is_empty()
+                    || !model.struct_ops.is_empty()
+            }),
+            network: programs.iter().any(|(one, program)| steers(one, program)),
+            packets: is_of(policy::Class::SocketFilter),
+            pins: object.is_some_and(|object| object.pins().next().is_some()),
             symbols: stacks || has("symbols."),
             command,
         }

@@ -26,7 +26,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::NotFound { what, known, .. } => {
             Explanation { kind: Kind::NotFound, because: Some(known_names(what, known)), remedy: None }
         }
-        BpfError::Unsound(_) => plain(Kind::Invalid),
+        BpfError::Unsound(_) | BpfError::LastLook(_) => plain(Kind::Invalid),
         BpfError::Load(load) => explain_load(load),
         BpfError::UnsupportedKind { .. } => plain(Kind::Unsupported),
         BpfError::NeedsEvent { .. }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use ks_compiler::bpf;
 use serde::Serialize;
 
 use super::{Capability, Facts, since};
 use crate::bpf::feature::{Answer, Features, Method};
 use crate::bpf::{Needs, ProgramNeeds};
-use crate::policy::known_helper;
 
 /// What is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -123,7 +123,7 @@ impl Asked<'_> {
             return found;
         }
         found.extend(program.helpers.iter().map(|number| {
-            let known = || known_helper(*number).map(|name| format!("bpf_{name}"));
+            let known = || bpf::helper_name(*number).map(str::to_owned);
             let name = self.features.helper_name(*number).or_else(known);
             let name = name.unwrap_or_else(|| format!("helper {number}"));
             need(

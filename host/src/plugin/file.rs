@@ -13,8 +13,10 @@ use ks_wit::section::{self, Arch, BpfRecord, SectionError};
 use serde::Deserialize;
 use wasmparser::{Encoding, Parser, Payload};
 
+use super::instances;
 use super::memory;
 use super::signature::{self, Signature, Signer};
+use crate::policy::{ObjectError, ObjectSet};
 
 /// Longest plugin file that is read. Guards the host's memory against a file (or a pipe) without end.
 pub const MAX_PLUGIN_BYTES: u64 = 128 << 20;
@@ -91,6 +93,9 @@ pub enum PluginError {
         /// Their names.
         names: Vec<String>,
     },
+    /// An object that is not read, written again and loaded.
+    #[error("the BPF object is refused: {0}")]
+    Object(#[from] ObjectError),
     /// A shared memory that cannot be shared safely.
     #[error("the memory of section `kernelscript:shared-memory` cannot be shared: {0}")]
     SharedMemory(String),
@@ -137,6 +142,7 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
+        instances::check(&bytes)?;
         let Sections { objects, manifests, imports, lines, shares, signatures, .. } = found;
         let shared_bytes = if shares { memory::declared(&bytes)? } else { None };
         Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes, signatures })
@@ -157,18 +163,30 @@ impl Plugin {
     /// # Errors
     /// [`PluginError::SeveralObjects`] if the choice is not clear.
     pub fn object_for_host(&self) -> Result<Option<&BpfRecord>, PluginError> {
-        let of = |arch: Option<Arch>| -> Vec<&BpfRecord> {
-            self.objects.iter().filter(|object| Some(object.arch) == arch).collect()
+        Ok(self.place_for_host()?.and_then(|place| self.objects.get(place)))
+    }
+
+    fn place_for_host(&self) -> Result<Option<usize>, PluginError> {
+        let of = |arch: Option<Arch>| -> Vec<(usize, &BpfRecord)> {
+            self.objects.iter().enumerate().filter(|(_, object)| Some(object.arch) == arch).collect()
         };
         let own = of(Arch::HOST);
         let candidates = if own.is_empty() { of(Some(Arch::Any)) } else { own };
         match candidates.as_slice() {
             [] => Ok(None),
-            [object] => Ok(Some(object)),
+            [(place, _)] => Ok(Some(*place)),
             several => Err(PluginError::SeveralObjects {
-                names: several.iter().map(|object| object.name.clone()).collect(),
+                names: several.iter().map(|(_, object)| object.name.clone()).collect(),
             }),
         }
+    }
+
+    /// All BPF objects, strictly read.
+    ///
+    /// # Errors
+    /// [`PluginError::SeveralObjects`] if it is not clear which is for this machine; [`PluginError::Object`].
+    pub fn object_set(&self) -> Result<ObjectSet, PluginError> {
+        Ok(ObjectSet::read(&self.objects, self.place_for_host()?)?)
     }
 
     /// What the plugin says of itself; usually one, none for a plugin that was not made by our compiler.
@@ -323,7 +341,7 @@ fn read_manifest(json: &[u8]) -> Result<Manifest, PluginError> {
     Ok(serde_json::from_slice(json)?)
 }
 
-fn malformed(error: wasmparser::BinaryReaderError) -> PluginError {
+pub(super) fn malformed(error: wasmparser::BinaryReaderError) -> PluginError {
     PluginError::Malformed(error.to_string())
 }
 

@@ -8,6 +8,7 @@ mod cache;
 mod engine;
 mod file;
 mod instance;
+mod instances;
 mod limits;
 mod memory;
 mod outcome;

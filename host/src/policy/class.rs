@@ -48,13 +48,16 @@ pub enum Class {
     Kfunc,
     /// Leaves a map in the BPF file system.
     Pin,
+    /// Sends packets and messages to other interfaces, CPUs and sockets, whatever they are: the program finds them by
+    /// numbers of the run.
+    Redirect,
     /// Loads a program of a kind that is none of these.
     Other,
 }
 
 impl Class {
     /// All, in the order of messages.
-    pub const ALL: [Class; 22] = [
+    pub const ALL: [Class; 23] = [
         Class::Event,
         Class::Scope,
         Class::PerfEvent,
@@ -76,6 +79,7 @@ impl Class {
         Class::Helper,
         Class::Kfunc,
         Class::Pin,
+        Class::Redirect,
         Class::Other,
     ];
 
@@ -117,8 +121,14 @@ impl Class {
             Class::Helper => ("helper", "NAME", "write or signal so"),
             Class::Kfunc => ("kfunc", "NAME", "call the kernel so"),
             Class::Pin => ("pin", "PROJECT/*", "leave data in the kernel"),
-            Class::Other => ("other", "PROGRAM_TYPE", "run such programs"),
+            Class::Redirect => ("redirect", "*", "send packets and messages anywhere"),
+            Class::Other => ("other", "SECTION", "run such programs"),
         }
+    }
+
+    /// Whether acts of it have targets to choose from.
+    pub(super) fn has_targets(self) -> bool {
+        self.targets() != "*"
     }
 
     /// Whether it changes nothing but the time that others take.

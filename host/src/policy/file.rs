@@ -48,6 +48,16 @@ pub enum PolicyError {
         /// Names that are near.
         near: Vec<String>,
     },
+    /// A target of a class that has none.
+    #[error(
+        "`{class}` has no targets to choose from, so `{target}` would allow everything: write `*` if that is meant"
+    )]
+    NoChoice {
+        /// The class.
+        class: &'static str,
+        /// The target.
+        target: String,
+    },
     /// A class whose targets are no list of strings.
     #[error("`{name}` is not a list of targets, such as {name} = [\"*\"]")]
     NoTargets {
@@ -106,7 +116,7 @@ fn allow(policy: &mut Policy, classes: &Table) -> Result<(), PolicyError> {
         let class = Class::named(name)?;
         let wrong = || PolicyError::NoTargets { name: name.clone() };
         for target in targets.as_array().ok_or_else(wrong)? {
-            policy.allow(class, target.as_str().ok_or_else(wrong)?);
+            policy.allow(class, target.as_str().ok_or_else(wrong)?)?;
         }
     }
     Ok(())

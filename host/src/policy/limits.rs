@@ -1,8 +1,9 @@
 //! How much a plugin may take.
 
+use ks_compiler::object::model::Memory;
+
 use super::Policy;
 use super::file::PolicyError;
-use crate::bpf::ObjectShape;
 use crate::near::near;
 
 /// Something of which a plugin may take a limited amount.
@@ -10,9 +11,9 @@ use crate::near::near;
 pub enum Limit {
     /// Maps of its object, those of its variables included.
     Maps,
-    /// Bytes of all its maps but ring buffers, as far as their shapes tell: keys and values of all entries.
+    /// Bytes that the kernel charges for all its maps but ring buffers when they are full.
     MapBytes,
-    /// Bytes of all its ring buffers.
+    /// Bytes that the kernel charges for all its ring buffers.
     RingBytes,
     /// Bytes that it may write to standard output and standard error in a second.
     PrintBytes,
@@ -115,16 +116,12 @@ impl Limit {
     }
 }
 
-/// What of an object is above the limits, in words.
-pub(super) fn exceeded(policy: &Policy, shape: &ObjectShape) -> Vec<String> {
-    let bytes = |rings: bool| {
-        let maps = shape.maps.iter().filter(|map| map.is_ring == rings);
-        maps.fold(0_u64, |sum, map| sum.saturating_add(map.bytes))
-    };
+/// What of the objects is above the limits, in words.
+pub(super) fn exceeded(policy: &Policy, memory: Memory) -> Vec<String> {
     let taken = [
-        (Limit::Maps, shape.maps.len() as u64),
-        (Limit::MapBytes, bytes(false)),
-        (Limit::RingBytes, bytes(true)),
+        (Limit::Maps, memory.maps),
+        (Limit::MapBytes, memory.map_bytes),
+        (Limit::RingBytes, memory.ring_bytes),
     ];
     let above = taken.into_iter().filter(|(limit, number)| *number > policy.limit(*limit));
     above

@@ -1,9 +1,9 @@
 //! Policy: what a plugin may do.
 //!
 //! ```text
-//! plugin file -> bpf (what libbpf read of the object, which functions its instructions call) -> needs -\
-//! --policy FILE, --allow, --limit -> Policy -------------------------------------------------> judge -> run, or 126
-//!                                          \-> asked again by the world at every act whose target is known then
+//! plugin file -> ObjectSet (strictly read) -> Request (what it needs) --> admit -> Admitted (all that is ever loaded), or 126
+//! --policy FILE, --allow, --limit -> Policy ----------------------------/
+//!                                        \-> asked again by the world at every act whose target is known then
 //! ```
 //!
 //! A pure function: nothing here asks the kernel, and the plugin's manifest has no say. What is denied at the start is
@@ -14,6 +14,8 @@ mod file;
 mod functions;
 mod limits;
 mod needs;
+mod object;
+mod pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,19 +23,18 @@ use std::time::Duration;
 
 pub use class::Class;
 pub use file::PolicyError;
-pub(crate) use functions::known_helper;
 pub use limits::Limit;
 pub(crate) use needs::class_of;
-pub use needs::{Need, needs};
+pub use needs::{Need, Request};
+pub use object::{Admitted, ObjectError, ObjectSet, PluginObject};
 
-use crate::bpf::ObjectShape;
-use crate::near::matches;
 use crate::plugin::{PublicKey, Signer};
+use pattern::Pattern;
 
 /// What one plugin may do: for each class of acts the targets, as patterns with `*` and `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    allowed: BTreeMap<Class, Vec<String>>,
+    allowed: BTreeMap<Class, Vec<Pattern>>,
     limits: BTreeMap<Limit, u64>,
     /// Who must have signed the plugin, one of them; empty: nobody.
     signers: BTreeSet<(String, PublicKey)>,
@@ -51,13 +52,13 @@ impl Policy {
     /// Allows to observe: what a plugin may do that a person starts.
     pub fn observing() -> Policy {
         let observing = Class::ALL.into_iter().filter(|class| class.is_observing());
-        let allowed = observing.map(|class| (class, vec![ANY.to_owned()])).collect();
+        let allowed = observing.map(|class| (class, vec![Pattern::new(ANY)])).collect();
         Policy { allowed, ..Policy::nothing() }
     }
 
     /// Allows everything that the contract has.
     pub fn everything() -> Policy {
-        let allowed = Class::ALL.into_iter().map(|class| (class, vec![ANY.to_owned()])).collect();
+        let allowed = Class::ALL.into_iter().map(|class| (class, vec![Pattern::new(ANY)])).collect();
         Policy { allowed, ..Policy::nothing() }
     }
 
@@ -65,7 +66,7 @@ impl Policy {
     pub fn testing() -> Policy {
         let mut policy = Policy::observing();
         for class in [Class::Xdp, Class::Tc, Class::Cgroup] {
-            policy.allow(class, "");
+            policy.add(class, Pattern::exactly(""));
         }
         policy
     }
@@ -101,26 +102,45 @@ impl Policy {
         ))
     }
 
-    /// Allows one more target.
-    pub fn allow(&mut self, class: Class, pattern: &str) {
+    /// Allows the targets of one more pattern: `*` is any text, `?` any character, and a character after `\` is itself.
+    ///
+    /// # Errors
+    /// [`PolicyError::NoChoice`].
+    pub fn allow(&mut self, class: Class, pattern: &str) -> Result<(), PolicyError> {
+        let pattern = Pattern::new(pattern);
+        // It would allow everything, and whoever wrote it believes that it does not.
+        if !class.has_targets() && !pattern.is_any() {
+            return Err(PolicyError::NoChoice { class: class.name(), target: pattern.to_string() });
+        }
+        self.add(class, pattern);
+        Ok(())
+    }
+
+    /// Allows what a plugin asks for, and nothing else.
+    pub fn allow_need(&mut self, need: &Need) {
+        match &need.target {
+            Some(target) => self.add(need.class, Pattern::exactly(target)),
+            None => self.add(need.class, Pattern::new(ANY)),
+        }
+    }
+
+    fn add(&mut self, class: Class, pattern: Pattern) {
         let patterns = self.allowed.entry(class).or_default();
-        if !patterns.iter().any(|known| known == pattern) {
-            patterns.push(pattern.to_owned());
+        if !patterns.contains(&pattern) {
+            patterns.push(pattern);
         }
     }
 
     /// Allows what a word such as `xdp=eth0`, `pin` or `all` says.
     ///
     /// # Errors
-    /// [`PolicyError::UnknownClass`].
+    /// [`PolicyError::UnknownClass`]; [`PolicyError::NoChoice`].
     pub fn allow_word(&mut self, word: &str) -> Result<(), PolicyError> {
         let (name, pattern) = word.split_once('=').unwrap_or((word, ANY));
         if name == ALL {
-            Class::ALL.into_iter().for_each(|class| self.allow(class, pattern));
-            return Ok(());
+            return Class::ALL.into_iter().try_for_each(|class| self.allow(class, pattern));
         }
-        self.allow(Class::named(name)?, pattern);
-        Ok(())
+        self.allow(Class::named(name)?, pattern)
     }
 
     /// Sets what a word such as `maps=16` says.
@@ -162,9 +182,9 @@ impl Policy {
     /// [`Denied`], with what would allow it.
     pub fn check(&self, class: Class, target: &str) -> Result<(), Denied> {
         let patterns = self.allowed.get(&class).map(Vec::as_slice).unwrap_or_default();
-        // `a/../b` is not below `a`.
-        let strange = target.split('/').any(|part| part == "..");
-        let fits = |pattern: &String| pattern == ANY || !strange && matches(pattern, target);
+        // `a/../b` is not below `a`, and neither is `a/./b` below `a/.`: what is looked up is spelt in one way.
+        let strange = target.split('/').any(|part| matches!(part, "." | ".."));
+        let fits = |pattern: &Pattern| pattern.is_any() || !strange && pattern.fits(target);
         if patterns.iter().any(fits) { Ok(()) } else { Err(Denied { class, target: Some(target.into()) }) }
     }
 
@@ -179,30 +199,33 @@ impl Policy {
         }
     }
 
-    /// Whether a plugin that needs this may start.
+    /// Whether one act that a plugin asks for is allowed.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn allows(&self, need: &Need) -> Result<(), Denied> {
+        match &need.target {
+            Some(target) => self.check(need.class, target),
+            None => self.check_class(need.class),
+        }
+    }
+
+    /// Lets a plugin start, with its object for this machine if it has one, on a machine with so many possible CPUs.
     ///
     /// # Errors
     /// All that is denied, for a person.
-    pub fn judge(&self, needs: &[Need], shape: &ObjectShape) -> Result<(), String> {
-        let mut reasons = Vec::new();
-        for need in needs {
-            let allowed = match &need.target {
-                Some(target) => self.check(need.class, target),
-                None => self.check_class(need.class),
-            };
-            if let Err(denied) = allowed {
-                reasons.push(format!("{}: {denied}", need.by));
-            }
-        }
-        reasons.extend(limits::exceeded(self, shape));
-        if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
+    pub fn admit(&self, request: Request, cpus: usize) -> Result<Option<Admitted>, String> {
+        let denied = |need: &Need| self.allows(need).err().map(|denied| format!("{}: {denied}", need.by));
+        let mut reasons: Vec<String> = request.needs().iter().filter_map(denied).collect();
+        reasons.extend(limits::exceeded(self, request.objects().memory(cpus)));
+        if reasons.is_empty() { Ok(request.into_objects().into_admitted()) } else { Err(reasons.join("\n")) }
     }
 
     /// The policy as a file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("[allow]\n");
         for (class, patterns) in &self.allowed {
-            let patterns: Vec<_> = patterns.iter().map(|pattern| file::quoted(pattern)).collect();
+            let patterns: Vec<_> = patterns.iter().map(|pattern| file::quoted(pattern.as_str())).collect();
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{} = [{}]", class.name(), patterns.join(", "));
         }

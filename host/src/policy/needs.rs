@@ -1,13 +1,18 @@
-//! What a plugin needs to be allowed, as its file tells.
+//! What a plugin needs to be allowed, as its objects and its imports tell.
+
+use std::collections::BTreeSet;
+
+use ks_compiler::object::model::{Callee, Instruction, Object, Program};
+use ks_compiler::object::table::{self, Target};
 
 use super::Class;
 use super::functions::{
-    helper_is_of_packets, helper_is_of_timers, helper_name, helper_observes, kfunc_observes,
+    helper_is_of_packets, helper_is_of_timers, helper_observes, helper_redirects, kfunc_observes,
 };
-use crate::bpf::{Calls, ObjectShape, ProgramKind, ProgramShape};
+use super::object::{ObjectError, ObjectSet, PluginObject};
 
 /// One act that a plugin asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// Its class.
     pub class: Class,
@@ -17,34 +22,113 @@ pub struct Need {
     pub by: String,
 }
 
-/// What loading the object, and importing these interfaces, needs.
-pub fn needs(shape: &ObjectShape, calls: &Calls, imports: &[String]) -> Vec<Need> {
-    let mut needs: Vec<Need> = shape.programs.iter().map(of_program).collect();
-    for (number, function) in &calls.helpers {
-        if helper_is_of_timers(*number) {
-            needs.push(Need {
-                class: Class::Timer,
-                target: None,
-                by: printable(&format!("program `{function}`")),
-            });
-        } else if !helper_observes(*number) && !helper_is_of_packets(*number) {
-            needs.push(need(Class::Helper, helper_name(*number), format!("program `{function}`")));
+/// What a plugin asks for: a policy admits it or not.
+#[derive(Debug, Default)]
+pub struct Request {
+    needs: Vec<Need>,
+    objects: ObjectSet,
+}
+
+impl Request {
+    /// Of a plugin with these objects, that imports these interfaces.
+    pub fn new(objects: ObjectSet, imports: &[String]) -> Request {
+        let mut needs: Vec<Need> = Vec::new();
+        for need in objects.objects().iter().flat_map(of_object) {
+            if !needs.contains(&need) {
+                needs.push(need);
+            }
+        }
+        needs.extend(imports.iter().map(|import| {
+            let name = import.strip_prefix("kernelscript:host/").unwrap_or(import);
+            let interface = name.split('@').next().unwrap_or_default().to_owned();
+            need(Class::Import, interface, format!("import `{import}`"))
+        }));
+        Request { needs, objects }
+    }
+
+    /// The acts.
+    pub fn needs(&self) -> &[Need] {
+        &self.needs
+    }
+
+    /// The objects.
+    pub fn objects(&self) -> &ObjectSet {
+        &self.objects
+    }
+
+    pub(super) fn into_objects(self) -> ObjectSet {
+        self.objects
+    }
+}
+
+/// Refuses an object that needs what the first one does not: people look at one of them. Other helpers and functions of the
+/// kernel are one class each: kernels and machines differ in those.
+pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError> {
+    let Some((first, others)) = objects.split_first() else { return Ok(()) };
+    let acts = |object: &PluginObject| -> BTreeSet<(Class, Option<String>)> {
+        let act = |need: Need| match need.class {
+            Class::Helper | Class::Kfunc => (need.class, None),
+            class => (class, need.target),
+        };
+        of_object(object).into_iter().map(act).collect()
+    };
+    let known = acts(first);
+    for object in others {
+        if let Some((class, target)) = acts(object).into_iter().find(|act| !known.contains(act)) {
+            let needed = match target {
+                Some(target) => format!("{}={target}", class.name()),
+                None => class.name().to_owned(),
+            };
+            return Err(ObjectError::NeedsMore { arch: object.arch(), needed });
         }
     }
-    for name in calls.kernel_symbols.iter().filter(|name| !kfunc_observes(name)) {
-        needs.push(need(Class::Kfunc, name.clone(), "the BPF object".into()));
-    }
-    for name in &shape.structs {
-        needs.push(need(Class::StructOps, name.clone(), format!("struct `{name}`")));
-    }
-    for pin in &shape.pins {
-        needs.push(need(Class::Pin, pin.clone(), format!("map `{}`", after_slash(pin))));
-    }
-    needs.extend(imports.iter().map(|import| {
-        let name = import.strip_prefix("kernelscript:host/").unwrap_or(import);
-        let interface = name.split('@').next().unwrap_or_default().to_owned();
-        need(Class::Import, interface, format!("import `{import}`"))
+    Ok(())
+}
+
+fn of_object(object: &PluginObject) -> Vec<Need> {
+    let model = object.model();
+    let mut needs: Vec<Need> = model.programs.iter().map(|program| of_program(object, program)).collect();
+    needs.extend(of_calls(model));
+    needs.extend(model.maps.iter().filter_map(|map| {
+        let class = Class::from(map.shape.kind.class()?);
+        Some(Need { class, target: None, by: format!("map `{}`", map.name.as_str()) })
     }));
+    needs.extend(
+        model
+            .ksyms
+            .iter()
+            .filter(|ksym| !kfunc_observes(ksym.name.as_str()))
+            .map(|ksym| need(Class::Kfunc, ksym.name.as_str().to_owned(), "the BPF object".into())),
+    );
+    needs.extend(model.struct_ops.iter().map(|one| {
+        need(Class::StructOps, one.name.as_str().to_owned(), format!("struct `{}`", one.name.as_str()))
+    }));
+    needs.extend(object.pins().map(|pin| need(Class::Pin, pin.path, format!("map `{}`", pin.map))));
+    needs
+}
+
+/// The calls of helpers that do more than observe, each once, with the first function that has it.
+fn of_calls(model: &Object) -> Vec<Need> {
+    let programs = model.programs.iter().map(|one| (one.name.as_str(), &one.body));
+    let functions = programs.chain(model.subprograms.iter().map(|one| (one.name.as_str(), &one.body)));
+    let (mut seen, mut needs) = (BTreeSet::new(), Vec::new());
+    for (function, body) in functions {
+        for instruction in &body.code {
+            let Instruction::Call(Callee::Helper(helper)) = *instruction else { continue };
+            if !seen.insert(helper) {
+                continue;
+            }
+            let (number, by) = (helper.number(), format!("program `{function}`"));
+            if helper_is_of_timers(number) {
+                needs.push(Need { class: Class::Timer, target: None, by });
+            } else if helper_redirects(number) {
+                needs.push(Need { class: Class::Redirect, target: None, by });
+            } else if !helper_observes(number) && !helper_is_of_packets(number) {
+                let name = helper.name();
+                needs.push(need(Class::Helper, name.strip_prefix("bpf_").unwrap_or(name).to_owned(), by));
+            }
+        }
+    }
     needs
 }
 
@@ -57,68 +141,54 @@ fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
 }
 
-fn after_slash(text: &str) -> &str {
-    text.rsplit('/').next().unwrap_or_default()
-}
-
-fn of_program(program: &ProgramShape) -> Need {
-    let class = class_of(program.kind, &program.section);
-    // The rest of the section is for people, or is overruled by the target of the attach.
-    let known_later = [
-        Class::Xdp,
-        Class::Tc,
-        Class::Cgroup,
-        Class::SocketFilter,
-        Class::Timer,
-        Class::PerfEvent,
-        Class::StructOps,
-    ];
+fn of_program(object: &PluginObject, program: &Program) -> Need {
+    let class = class_of(object, program);
+    let section = &program.section;
     let target = match class {
-        Class::Other => Some(program.kind.number().to_string()),
-        class if known_later.contains(&class) => None,
-        _ => Some(own_target(&program.section)),
+        // The target comes with the attach.
+        Class::Xdp
+        | Class::Tc
+        | Class::Cgroup
+        | Class::SocketFilter
+        | Class::Timer
+        | Class::PerfEvent
+        | Class::StructOps => None,
+        Class::Other => Some(match &section.target {
+            Target::None => section.kind.section.to_owned(),
+            target => format!("{}/{target}", section.kind.section),
+        }),
+        _ => Some(section.target.to_string()),
     };
     Need {
         class,
         target: target.as_deref().map(printable),
-        by: printable(&format!("program `{}`", program.name)),
+        by: format!("program `{}`", program.name.as_str()),
     }
 }
 
-/// The class of programs of a kind; the section tells kinds of one type apart, as it does for libbpf.
-pub(crate) fn class_of(kind: ProgramKind, section: &str) -> Class {
-    match kind {
-        ProgramKind::PerfEvent => Class::PerfEvent,
-        ProgramKind::Tracepoint => Class::Tracepoint,
-        ProgramKind::RawTracepoint => Class::RawTracepoint,
-        ProgramKind::Xdp => Class::Xdp,
-        ProgramKind::SchedCls => Class::Tc,
-        ProgramKind::SocketFilter => Class::SocketFilter,
-        ProgramKind::Timer => Class::Timer,
-        ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => Class::Cgroup,
-        ProgramKind::Lsm => Class::Lsm,
-        ProgramKind::StructOps => Class::StructOps,
-        ProgramKind::Kprobe => match kind_word(section) {
-            "uprobe" | "uretprobe" | "uprobe.s" | "uretprobe.s" => Class::Uprobe,
-            "kprobe" | "kretprobe" => Class::Kprobe,
-            _ => Class::Other,
-        },
-        ProgramKind::Tracing => match kind_word(section) {
-            "fentry" | "fexit" | "tp_btf" | "fentry.s" | "fexit.s" => Class::Tracing,
-            "fmod_ret" | "fmod_ret.s" => Class::ModifyReturn,
-            _ => Class::Other,
-        },
-        ProgramKind::Other(_) => Class::Other,
+/// The class of a program.
+pub(crate) fn class_of(object: &PluginObject, program: &Program) -> Class {
+    if object.is_timer(program) { Class::Timer } else { Class::from(program.section.kind.class) }
+}
+
+impl From<table::Class> for Class {
+    fn from(class: table::Class) -> Class {
+        match class {
+            table::Class::PerfEvent => Class::PerfEvent,
+            table::Class::Tracepoint => Class::Tracepoint,
+            table::Class::RawTracepoint => Class::RawTracepoint,
+            table::Class::Kprobe => Class::Kprobe,
+            table::Class::Uprobe => Class::Uprobe,
+            table::Class::Tracing => Class::Tracing,
+            table::Class::SocketFilter => Class::SocketFilter,
+            table::Class::Xdp => Class::Xdp,
+            table::Class::Tc => Class::Tc,
+            table::Class::Cgroup => Class::Cgroup,
+            table::Class::Lsm => Class::Lsm,
+            table::Class::ModifyReturn => Class::ModifyReturn,
+            table::Class::StructOps => Class::StructOps,
+            table::Class::Redirect => Class::Redirect,
+            table::Class::Other => Class::Other,
+        }
     }
-}
-
-/// `fentry` of `?fentry/vfs_read`.
-fn kind_word(section: &str) -> &str {
-    let section = section.strip_prefix('?').unwrap_or(section);
-    section.split('/').next().unwrap_or_default()
-}
-
-/// `vfs_read` of `fentry/vfs_read`.
-fn own_target(section: &str) -> String {
-    section.split_once('/').map(|(_, target)| target.to_owned()).unwrap_or_default()
 }

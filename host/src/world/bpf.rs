@@ -14,7 +14,7 @@ use super::error::HostError;
 use super::state::State;
 use crate::bpf::{self, BpfError};
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace};
-use crate::policy::{self, Class};
+use crate::policy::Class;
 
 /// What a `program` denotes: a program of the loaded object, by its name.
 pub struct ProgramHandle {
@@ -68,9 +68,9 @@ impl HostProgram for State {
             &words,
             |_| None,
             |state| {
-                state.allow_attach(&program, &target)?;
+                let place = state.allow_attach(&program, &target)?;
                 state.within_budget(&program)?;
-                attach(state, &program, &target, flags)
+                attach(state, &program, &place, flags)
             },
         )?;
         let place = self.attached.insert(program, Some(target), held);
@@ -93,6 +93,11 @@ impl HostProgram for State {
             &name,
             |_| None,
             |state| {
+                let class = state.object()?.class_of(&name)?;
+                match input.interface()? {
+                    Some(interface) => state.allow(class, &interface)?,
+                    None => state.allow_class(class)?,
+                }
                 state.within_budget(&name)?;
                 Ok(state.object()?.program(&name)?.test_run(&input)?)
             },
@@ -144,24 +149,38 @@ impl HostLink for State {
 }
 
 impl State {
-    /// Whether a program may be attached there. Kinds whose target stands in the object were asked about at the start.
-    fn allow_attach(&mut self, name: &str, target: &str) -> Result<(), HostError> {
-        let program = self.object()?.program(name)?;
-        let class = policy::class_of(program.kind(), &program.section());
+    /// Where a program is to be attached, if it may be. Kinds whose target stands in the object were asked about at the
+    /// start.
+    fn allow_attach(&mut self, name: &str, target: &str) -> Result<Target, HostError> {
+        let object = self.object()?;
+        let class = object.class_of(name)?;
         let target = match class {
-            Class::Tracepoint => program.tracepoint_target(target),
+            Class::Tracepoint => object.program(name)?.tracepoint_target(target),
             Class::PerfEvent
             | Class::Timer
             | Class::Kprobe
             | Class::Uprobe
             | Class::Tracing
             | Class::Lsm
-            | Class::ModifyReturn => {
-                return Ok(());
+            | Class::ModifyReturn => return Ok(Target::Text(target.to_owned())),
+            Class::Cgroup => return self.allow_group(name, target),
+            Class::Xdp | Class::Tc | Class::SocketFilter => {
+                object.program(name)?.interface_name(target).unwrap_or_else(|| target.to_owned())
             }
             _ => target.to_owned(),
         };
-        self.allow(class, &target)
+        self.allow(class, &target)?;
+        Ok(Target::Text(target))
+    }
+
+    /// A control group has two names, and the one that is asked about is held until it is used.
+    fn allow_group(&self, program: &str, target: &str) -> Result<Target, HostError> {
+        let group = bpf::ControlGroup::open(program, target);
+        let names = group.as_ref().map_or_else(|_| vec![target.to_owned()], bpf::ControlGroup::names);
+        let allowed = names.iter().map(|name| self.allow(Class::Cgroup, name));
+        // The first name is the one that every policy can spell.
+        allowed.reduce(|one, other| if one.is_ok() { one } else { other.or(one) }).unwrap_or(Ok(()))?;
+        Ok(Target::Group(group?))
     }
 
     /// Takes a program away from its place.
@@ -185,9 +204,19 @@ impl State {
     }
 }
 
-fn attach(state: &mut State, name: &str, target: &str, flags: u32) -> Result<Held, HostError> {
+/// Where a program is attached.
+enum Target {
+    Text(String),
+    Group(bpf::ControlGroup),
+}
+
+fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<Held, HostError> {
     let (object, attachments) = state.object_and_attachments();
     let program = object?.program(name)?;
+    let target = match target {
+        Target::Text(target) => target,
+        Target::Group(group) => return Ok(Held::Link(program.attach_to_group(group)?)),
+    };
     let owned = || name.to_owned();
     match program.kind() {
         bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),

@@ -175,6 +175,11 @@ impl State {
         self.policy.check(class, target).map_err(|denied| HostError::denied(denied.to_string()))
     }
 
+    /// Whether some act of a class is allowed.
+    pub(super) fn allow_class(&self, class: Class) -> Result<(), HostError> {
+        self.policy.check_class(class).map_err(|denied| HostError::denied(denied.to_string()))
+    }
+
     /// The plugin's BPF object.
     pub(super) fn object(&mut self) -> Result<&mut Object, BpfError> {
         open_object(&mut self.object)

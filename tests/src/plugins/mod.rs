@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ks_host::plugin::{Outcome, Plugin};
-use ks_host::policy::Policy;
+use ks_host::policy::{Admitted, ObjectSet, Policy, Request};
 use ks_host::{Host, RunOptions};
+use ks_wit::section::{self, Arch, BpfRecord};
 use wit_component::{ComponentEncoder, StringEncoding};
 
 pub mod elf;
+pub mod models;
 
 /// What every guest has: memory, a bump allocator, and a place for results. `{imports}` and `{body}` are filled in.
 ///
@@ -105,11 +107,18 @@ pub fn component(body: &str) -> Vec<u8> {
 
 /// A component and a BPF object in one plugin file.
 pub fn with_object(component: Vec<u8>, elf: Vec<u8>) -> Vec<u8> {
-    use ks_wit::section::{self, Arch, BpfRecord};
     let record = BpfRecord { name: "test".into(), arch: Arch::Any, elf };
     let mut data = Vec::new();
     section::push_record(&mut data, &record.to_bytes());
     with_section(component, section::BPF, &data)
+}
+
+/// An object that everything is allowed, or why it is refused.
+pub fn admitted(name: &str, elf: &[u8]) -> Result<Admitted, String> {
+    let record = BpfRecord { name: name.into(), arch: Arch::Any, elf: elf.to_vec() };
+    let objects = ObjectSet::read(&[record], Some(0)).map_err(|error| error.to_string())?;
+    let admitted = Policy::everything().admit(Request::new(objects, &[]), 1)?;
+    Ok(admitted.expect("there is one"))
 }
 
 /// Appends a custom section to a component.

@@ -1,8 +1,7 @@
 //! Maps of an object, on the running kernel. They need root (CAP_BPF).
 
 use ks_host::bpf::{BpfError, Cursor, Map, Object, UpdateMode};
-use ks_tests::plugins::elf;
-use ks_wit::section::{Arch, BpfRecord};
+use ks_tests::plugins::{admitted, elf};
 use nix::errno::Errno;
 use std::sync::Arc;
 
@@ -15,8 +14,8 @@ const VALUE: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
 /// The map, and the object that it lives as long as.
 fn map(ty: u32) -> (Object, Arc<Map>) {
-    let record = BpfRecord { name: "test".into(), arch: Arch::Any, elf: elf::map(ty) };
-    let mut object = Object::open(record).expect("a sound object");
+    let admitted = admitted("test", &elf::map(ty)).expect("a sound object");
+    let mut object = Object::open(admitted).expect("a sound object");
     let map = object.map("m").unwrap_or_else(|error| panic!("{error}: {error:?}"));
     (object, map)
 }

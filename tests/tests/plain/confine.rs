@@ -6,15 +6,17 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use ks_host::bpf::{ObjectShape, ProgramKind, ProgramShape};
 use ks_host::confine::Confinement;
 use ks_host::plugin::{Engine, Plugin};
+use ks_host::policy::PluginObject;
 use ks_tests::binary;
+use ks_tests::plugins::models::program;
 use ks_tests::plugins::{OWN_EVENT, component, elf, with_object};
+use ks_wit::section::Arch;
 
 /// On a thread of its own, as a plugin that needs nothing.
 fn confined<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
-    let confinement = Confinement::of(&ObjectShape::default(), &BTreeSet::new(), false, false);
+    let confinement = Confinement::of(None, &BTreeSet::new(), false, false);
     let thread = std::thread::spawn(move || {
         confinement.enter().expect("every kernel of the tests has seccomp");
         act()
@@ -151,32 +153,15 @@ fn root_the_thread_of_a_plugin_keeps_what_it_needs() {
 #[test]
 fn what_is_kept_follows_the_object_and_the_imports() {
     let functions = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-    let shape = |kind| ObjectShape {
-        programs: vec![ProgramShape { name: "one".into(), section: "one".into(), kind }],
-        ..ObjectShape::default()
+    let of = |section: &str, names: &[&str]| {
+        let object = PluginObject::new("test", Arch::Any, program(section, &[])).expect("a sound object");
+        Confinement::of(Some(&object), &functions(names), false, false)
     };
-    let none = functions(&[]);
-    let observes = Confinement::of(&shape(ProgramKind::Tracepoint), &none, false, false);
-    let steers = Confinement::of(&shape(ProgramKind::Xdp), &none, false, false);
-    assert_ne!(observes, steers);
-    assert_eq!(observes, Confinement::of(&shape(ProgramKind::Lsm), &functions(&["clock.now"]), false, false));
-    assert_ne!(
-        observes,
-        Confinement::of(&shape(ProgramKind::Lsm), &functions(&["symbols.kernel"]), false, false)
-    );
-    let probe = |section: &str| {
-        let mut shape = shape(ProgramKind::Kprobe);
-        shape.programs[0].section = section.into();
-        Confinement::of(&shape, &none, false, false)
-    };
-    assert_ne!(probe("kprobe/vfs_read"), probe("uprobe//bin/true:main+0"));
-    assert_ne!(
-        Confinement::of(&ObjectShape::default(), &functions(&["perf.[static]event.named"]), false, false),
-        Confinement::of(
-            &ObjectShape::default(),
-            &functions(&["perf.[static]event.breakpoint"]),
-            false,
-            false
-        ),
-    );
+    let observes = of("tracepoint/sched/sched_switch", &[]);
+    assert_ne!(observes, of("xdp", &[]));
+    assert_eq!(observes, of("lsm/file_open", &["clock.now"]));
+    assert_ne!(observes, of("lsm/file_open", &["symbols.kernel"]));
+    assert_ne!(of("kprobe/vfs_read", &[]), of("uprobe//bin/true:main+0", &[]));
+    let without = |name| Confinement::of(None, &functions(&[name]), false, false);
+    assert_ne!(without("perf.[static]event.named"), without("perf.[static]event.breakpoint"));
 }

@@ -246,6 +246,22 @@ fn run(page: &str, commands: Vec<String>) {
 
 /// The compiler could live anywhere: it reaches neither wasmtime nor libbpf; and the host reaches the compiler only for
 /// `ks-host SCRIPT.ks`, which can be left out.
+/// A host without scripts takes of the compiler what reads and writes BPF objects, which is there without the rest.
+#[test]
+fn objects_compile_without_the_language() {
+    let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args([
+        "check",
+        "--offline",
+        "--quiet",
+        "--release",
+        "--lib",
+        "--no-default-features",
+        "-p",
+        "ks-compiler",
+    ]));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+}
+
 #[test]
 fn crates_depend_only_downwards() {
     let tree = |package: &str, features: &str| {
@@ -268,13 +284,19 @@ fn crates_depend_only_downwards() {
         let names = outcome.stdout.lines().filter_map(|line| line.split(' ').next());
         names.map(str::to_owned).collect::<BTreeSet<_>>()
     };
-    let compiler = tree("ks-compiler", "");
+    let compiler = tree("ks-compiler", "language");
     assert!(compiler.contains("regalloc2"), "{compiler:?}");
     for forbidden in ["wasmtime", "libbpf-rs", "libbpf-sys", "libc", "ks-host"] {
         assert!(!compiler.contains(forbidden), "the compiler reaches {forbidden}");
     }
+    let objects = tree("ks-compiler", "");
+    assert!(objects.contains("object") && objects.len() < compiler.len() / 2, "{objects:?}");
     let host = tree("ks-host", "plugins");
-    assert!(host.contains("wasmtime") && !host.contains("ks-compiler"), "{host:?}");
+    assert!(host.contains("wasmtime") && host.contains("ks-compiler"), "{host:?}");
+    for front_end in ["annotate-snippets", "regalloc2"] {
+        assert!(compiler.contains(front_end), "{compiler:?}");
+        assert!(!host.contains(front_end), "without scripts the host reaches the front end: {front_end}");
+    }
     let perf = tree("ks-host", "");
     assert!(perf.contains("nix") && !perf.contains("wasmtime") && !perf.contains("libbpf-rs"), "{perf:?}");
 }

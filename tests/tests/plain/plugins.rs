@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ks_host::plugin::{Outcome, StopHandle, StopReason};
+use ks_host::plugin::{Outcome, Plugin, StopHandle, StopReason};
 use ks_tests::plugins::{OWN_EVENT, component, run, run_with};
 
 #[test]
@@ -165,4 +165,26 @@ fn a_program_that_no_object_holds_is_told_of() {
     ));
     let Outcome::Trapped(message) = ran.outcome else { panic!("{:?}", ran.outcome) };
     assert!(message.starts_with("the plugin file holds no BPF object"), "{message}");
+}
+
+/// A component of which each level instantiates the one before twice.
+fn doubling(levels: usize) -> Vec<u8> {
+    let mut text = String::from("(component (component $c0)");
+    for level in 1..=levels {
+        let before = format!("(alias outer 1 {} (component $b))", level - 1);
+        text += &format!("(component {before} (instance (instantiate $b)) (instance (instantiate $b)))");
+    }
+    text += &format!("(instance (instantiate {levels})))");
+    wat::parse_str(text).expect("a component")
+}
+
+/// Two thousand bytes that take the compiler more memory than there is.
+#[test]
+fn a_component_that_doubles_itself_is_refused_before_it_is_compiled() {
+    Plugin::from_bytes(doubling(8)).expect("some hundred instances");
+    let refused = Plugin::from_bytes(doubling(30)).expect_err("some thousand million");
+    assert!(refused.to_string().contains("more than 1000 instances"), "{refused}");
+    let given = "(component (component (import \"c\" (component $c)) (instance (instantiate $c))))";
+    let refused = Plugin::from_bytes(wat::parse_str(given).expect("a component")).expect_err("who knows");
+    assert!(refused.to_string().contains("comes from outside"), "{refused}");
 }

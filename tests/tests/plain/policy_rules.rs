@@ -1,48 +1,41 @@
 //! Policies as functions of what a plugin asks for: what is allowed by which word, and files of them.
 
-use ks_host::bpf::{Calls, MapSize, ObjectShape, ProgramKind, ProgramShape};
-use ks_host::policy::{Class, Limit, Policy, needs};
+use ks_compiler::btf::TypeId;
+use ks_compiler::object::Object;
+use ks_compiler::object::model::{Ksym, KsymKind, Pinning, Presence, StructOps};
+use ks_compiler::object::table::MapKind;
+use ks_host::policy::{Class, Limit, Policy};
+use ks_tests::plugins::models::{judged, map, name, program};
 
 /// `enum bpf_func_id`.
 const SEND_SIGNAL: u32 = 109;
 
-fn shape(kind: ProgramKind, section: &str) -> ObjectShape {
-    let program = ProgramShape { name: "one".into(), section: section.into(), kind };
-    ObjectShape { programs: vec![program], ..ObjectShape::default() }
-}
-
-fn judged(policy: &Policy, shape: &ObjectShape, calls: &Calls) -> Result<(), String> {
-    policy.judge(&needs(shape, calls, &["kernelscript:host/perf@0.1.0".into()]), shape)
-}
-
 #[test]
 fn who_observes_needs_no_word_and_who_steers_does() {
-    let none = Calls::default();
-    for (kind, section, word) in [
-        (ProgramKind::PerfEvent, "perf_event", None),
-        (ProgramKind::Tracepoint, "tracepoint/sched/sched_switch", None),
-        (ProgramKind::Tracing, "fentry/vfs_read", None),
-        (ProgramKind::Tracing, "tp_btf/sched_switch", None),
-        (ProgramKind::Kprobe, "kprobe/vfs_read", None),
-        (ProgramKind::Kprobe, "uretprobe//bin/sh:main+0", None),
-        (ProgramKind::SocketFilter, "socket", None),
-        (ProgramKind::Timer, "socket", None),
-        (ProgramKind::Tracing, "fmod_ret/vfs_read", Some("modify_return=vfs_read")),
-        (ProgramKind::Tracing, "?fmod_ret/vfs_read", Some("modify_return=vfs_read")),
-        (ProgramKind::Tracing, "iter/task", Some("other=26")),
-        (ProgramKind::Kprobe, "kprobe.multi/*", Some("other=2")),
-        (ProgramKind::Lsm, "lsm/file_open", Some("lsm=file_open")),
-        (ProgramKind::Xdp, "xdp", Some("xdp=eth0")),
-        (ProgramKind::SchedCls, "tcx/ingress", Some("tc")),
-        (ProgramKind::CgroupSkb, "cgroup_skb/egress", Some("cgroup=/a")),
-        (ProgramKind::CgroupSockAddr, "cgroup/connect4", Some("cgroup")),
-        (ProgramKind::StructOps, "struct_ops/init", Some("struct_ops=mine")),
-        (ProgramKind::Other(31), "syscall", Some("other=31")),
+    for (section, word) in [
+        ("perf_event", None),
+        ("tracepoint/sched/sched_switch", None),
+        ("fentry/vfs_read", None),
+        ("tp_btf/sched_switch", None),
+        ("kprobe/vfs_read", None),
+        ("uretprobe//bin/sh:main+0", None),
+        ("socket", None),
+        ("fmod_ret/vfs_read", Some("modify_return=vfs_read")),
+        ("?fmod_ret/vfs_read", Some("modify_return=vfs_read")),
+        ("iter/task", Some("other=iter/task")),
+        ("kprobe.multi/*", Some("other=kprobe.multi/*")),
+        ("lsm/file_open", Some("lsm=file_open")),
+        ("xdp", Some("xdp=eth0")),
+        ("tcx/ingress", Some("tc")),
+        ("cgroup_skb/egress", Some("cgroup=/a")),
+        ("cgroup/connect4", Some("cgroup")),
+        ("struct_ops/init", Some("struct_ops=mine")),
+        ("sockops", Some("other=sockops")),
     ] {
-        let shape = shape(kind, section);
-        let observing = judged(&Policy::observing(), &shape, &none);
+        let model = program(section, &[]);
+        let observing = judged(&Policy::observing(), &model);
         let Some(word) = word else {
-            assert_eq!(observing, Ok(()), "{section}");
+            assert!(observing.is_ok(), "{section}");
             continue;
         };
         let reason = observing.expect_err(section);
@@ -53,51 +46,57 @@ fn who_observes_needs_no_word_and_who_steers_does() {
         );
         let mut allowed = Policy::observing();
         allowed.allow_word(word).expect("a class");
-        assert_eq!(judged(&allowed, &shape, &none), Ok(()), "{section}");
-        assert!(judged(&Policy::nothing(), &shape, &none).is_err());
+        assert!(judged(&allowed, &model).is_ok(), "{section}");
+        assert!(judged(&Policy::nothing(), &model).is_err());
     }
 }
 
 /// Whatever kind of program it is in.
 #[test]
 fn who_starts_a_timer_needs_to_be_allowed_timers() {
-    const TIMER_START: u32 = libbpf_sys::BPF_FUNC_timer_start;
-    let calls = Calls { helpers: [(TIMER_START, "one".into())].into(), ..Calls::default() };
-    let shape = shape(ProgramKind::SocketFilter, "socket");
+    let model = program("socket", &[libbpf_sys::BPF_FUNC_timer_start]);
     let mut policy = Policy::nothing();
     policy.allow_word("socket_filter").expect("a class");
     policy.allow_word("import").expect("a class");
-    let reason = judged(&policy, &shape, &calls).expect_err("no timers");
+    let reason = judged(&policy, &model).expect_err("no timers");
     assert!(reason.contains("does not allow `timer`") && !reason.contains('\n'), "{reason}");
     policy.allow_word("timer").expect("a class");
-    assert_eq!(judged(&policy, &shape, &calls), Ok(()));
+    assert!(judged(&policy, &model).is_ok());
 }
 
 #[test]
 fn functions_structs_and_pins_are_allowed_by_name() {
-    let calls = Calls {
-        helpers: [(SEND_SIGNAL, "one".into()), (1, "one".into()), (4711, "one".into())].into(),
-        kernel_symbols: ["bpf_iter_num_new", "tcp_reno_undo_cwnd"].map(str::to_owned).into(),
+    let ksym = |text| Ksym { name: name(text), kind: KsymKind::Address, presence: Presence::Required };
+    let mut pinned = map("counts", MapKind::Array, 8, 1);
+    pinned.pinning = Pinning::ByName;
+    let vegas = StructOps {
+        name: name("vegas"),
+        ops: name("tcp_congestion_ops"),
+        ty: TypeId(0),
+        by_link: true,
+        autocreate: true,
+        members: Vec::new(),
     };
-    let shape = ObjectShape {
-        pins: vec!["mine/counts".into()],
-        structs: vec!["vegas".into()],
-        ..shape(ProgramKind::PerfEvent, "perf_event")
+    let model = Object {
+        ksyms: vec![ksym("bpf_iter_num_new"), ksym("tcp_reno_undo_cwnd")],
+        maps: vec![pinned],
+        struct_ops: vec![vegas],
+        ..program("perf_event", &[SEND_SIGNAL, 1])
     };
-    let words = ["helper=send_signal", "helper=4711", "kfunc=tcp_reno_*", "struct_ops=vegas", "pin=mine/*"];
+    let words = ["helper=send_signal", "kfunc=tcp_reno_*", "struct_ops=vegas", "pin=test/maps/*"];
     for left_out in 0..words.len() {
         let mut policy = Policy::observing();
         for word in words.iter().enumerate().filter(|(place, _)| *place != left_out) {
             policy.allow_word(word.1).expect("a class");
         }
-        let reason = judged(&policy, &shape, &calls).expect_err(words[left_out]);
+        let reason = judged(&policy, &model).expect_err(words[left_out]);
         let class = words[left_out].split('=').next().unwrap_or_default();
         assert!(reason.contains(&format!("does not allow `{class}`")) && !reason.contains('\n'), "{reason}");
     }
     let mut policy = Policy::observing();
     words.iter().for_each(|word| policy.allow_word(word).expect("a class"));
-    assert_eq!(judged(&policy, &shape, &calls), Ok(()));
-    assert_eq!(judged(&Policy::everything(), &shape, &calls), Ok(()));
+    assert!(judged(&policy, &model).is_ok());
+    assert!(judged(&Policy::everything(), &model).is_ok());
 }
 
 #[test]
@@ -120,25 +119,36 @@ fn targets_are_whole_and_none_climbs_out() {
 
 #[test]
 fn maps_have_limits() {
-    let map = |bytes| MapSize { name: "m".into(), bytes, is_ring: false };
-    let shape = ObjectShape { maps: vec![map(600), map(500)], ..ObjectShape::default() };
-    for (word, reason) in
-        [("maps=1", Some("maps is 2, and the limit is 1")), ("map_bytes=1099", Some("1100"))]
-    {
-        let mut policy = Policy::observing();
+    let array = |value| map(if value > 550 { "a" } else { "b" }, MapKind::Array, value, 1);
+    // `struct bpf_array` and the values, rounded up to 8.
+    let model = Object { maps: vec![array(600), array(500)], ..Object::default() };
+    for (word, reason) in [("maps=1", "maps is 2, and the limit is 1"), ("map_bytes=1727", "1728")] {
+        let mut policy = Policy::everything();
         policy.limit_word(word).expect("a limit");
-        let refused = judged(&policy, &shape, &Calls::default()).err();
-        assert_eq!(
-            refused.as_deref().map(|words| words.contains(reason.unwrap_or_default())),
-            Some(true),
-            "{refused:?}"
-        );
+        let refused = judged(&policy, &model).expect_err(word);
+        assert!(refused.contains(reason), "{refused}");
     }
-    let mut policy = Policy::observing();
-    policy.limit_word("map_bytes=1100").expect("a limit");
-    assert_eq!(judged(&policy, &shape, &Calls::default()), Ok(()));
-    let huge = ObjectShape { maps: vec![map(u64::MAX), map(u64::MAX)], ..ObjectShape::default() };
-    assert!(judged(&Policy::everything(), &huge, &Calls::default()).is_err());
+    let mut policy = Policy::everything();
+    policy.limit_word("map_bytes=1728").expect("a limit");
+    assert!(judged(&policy, &model).is_ok());
+    let huge = || map("huge", MapKind::PerCpuHash, 1 << 30, 1 << 30);
+    let huge = Object { maps: vec![huge(), huge()], ..Object::default() };
+    assert!(judged(&Policy::everything(), &huge).is_err());
+}
+
+/// Packets and messages reach what a number of the run says, so there is nothing to choose from.
+#[test]
+fn who_redirects_needs_a_word() {
+    let of_map = Object { maps: vec![map("ports", MapKind::DevMap, 4, 8)], ..program("xdp", &[]) };
+    for model in [program("xdp", &[51]), program("tcx/ingress", &[13]), of_map] {
+        let mut policy = Policy::observing();
+        policy.allow_word("xdp").expect("a class");
+        policy.allow_word("tc").expect("a class");
+        let reason = judged(&policy, &model).expect_err("it redirects");
+        assert!(reason.contains("--allow redirect=*"), "{reason}");
+        policy.allow_word("redirect").expect("a class");
+        assert!(judged(&policy, &model).is_ok());
+    }
 }
 
 #[test]
@@ -154,7 +164,7 @@ fn a_file_allows_what_it_names_and_is_written_as_it_is_read() {
     let everything = Policy::everything();
     assert_eq!(Policy::from_toml(&everything.to_toml()).expect("a policy"), everything);
     let mut odd = Policy::nothing();
-    odd.allow(Class::Pin, "a\"b\\c\nd");
+    odd.allow(Class::Pin, "a\"b\\c\nd").expect("a class with targets");
     assert_eq!(Policy::from_toml(&odd.to_toml()).expect("a policy"), odd);
     assert_eq!(Policy::from_toml("").expect("a policy"), Policy::nothing());
 }

@@ -36,10 +36,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let registers: Vec<Registers<'_>> =
         plugin.manifests().iter().flat_map(|one| &one.struct_ops).map(registers).collect();
-    let needs = match plugin.object_for_host() {
-        Ok(object) => object.map(Needs::of).unwrap_or_default(),
-        Err(error) => anyhow::bail!("{error}"),
-    };
+    let objects = plugin.object_set()?;
+    let needs = objects.own().map(Needs::of).unwrap_or_default();
     let found = check(&needs, &registers);
     if args.json {
         output::show_json(&found)?

@@ -1,9 +1,10 @@
 //! `ks-host inspect PLUGIN`: what a plugin contains and asks for, without running it.
 
+mod objects;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ks_host::bpf::{ProgramContents, programs};
 use ks_host::plugin::{Plugin, hex};
 use ks_host::policy::{Class, Limit, Policy};
 use ks_wit::manifest::{Event, Manifest};
@@ -53,7 +54,7 @@ struct Description<'a> {
     /// What the plugin needs the kernel to grant, as far as its programs and events tell it.
     capabilities: Vec<&'static str>,
     imports: &'a [String],
-    objects: Vec<ObjectDescription<'a>>,
+    objects: Vec<objects::Description<'a>>,
     manifests: &'a [Manifest],
     /// SHA-256 of the file without its signatures, in hexadecimal digits.
     digest: String,
@@ -69,33 +70,8 @@ struct SignerDescription {
     key: String,
 }
 
-#[derive(Serialize)]
-struct ObjectDescription<'a> {
-    name: &'a str,
-    arch: String,
-    bytes: usize,
-    programs: Vec<ProgramDescription>,
-}
-
-#[derive(Serialize)]
-struct ProgramDescription {
-    name: String,
-    /// Its type and target, as libbpf reads them.
-    section: String,
-    instructions: u64,
-}
-
 fn json(plugin: &Plugin) -> anyhow::Result<()> {
-    let objects = plugin
-        .objects()
-        .iter()
-        .map(|object| ObjectDescription {
-            name: &object.name,
-            arch: object.arch.to_string(),
-            bytes: object.elf.len(),
-            programs: programs(object).into_iter().map(described).collect(),
-        })
-        .collect();
+    let objects = objects::describe(plugin.objects());
     let description = Description {
         bytes: plugin.bytes().len(),
         capabilities: capabilities(plugin),
@@ -121,15 +97,14 @@ fn text(plugin: &Plugin) -> String {
     if plugin.manifests().is_empty() {
         out.push_str("no manifest: this plugin was not made by the KernelScript compiler\n");
     }
-    let objects = plugin
-        .objects()
-        .iter()
-        .map(|object| {
-            vec![object.name.clone(), object.arch.to_string(), format!("{} bytes", object.elf.len())]
-        })
-        .collect();
-    table(&mut out, "BPF objects", objects);
-    table(&mut out, "programs of the object for this machine", program_rows(plugin));
+    let objects = objects::describe(plugin.objects());
+    table(&mut out, "BPF objects", objects.iter().map(objects::Description::row).collect());
+    for object in &objects {
+        let of =
+            if objects.len() > 1 { format!(" of the object for {}", object.arch()) } else { String::new() };
+        table(&mut out, &format!("kernel programs{of}"), object.program_rows());
+        table(&mut out, &format!("kernel maps{of}"), object.map_rows());
+    }
     let needs = capabilities(plugin).into_iter().map(|name| vec![name.to_owned()]);
     table(&mut out, "capabilities that it needs", needs.collect());
     table(&mut out, "imports", plugin.imports().iter().map(|import| vec![import.clone()]).collect());
@@ -151,75 +126,48 @@ fn text(plugin: &Plugin) -> String {
 
 /// A policy that allows what the plugin asks for: what its object and its imports need at the start, and what the manifest
 /// tells of the rest. A plugin whose manifest is not true is denied what is missing.
-fn needed(plugin: &Plugin) -> Result<String, Box<dyn std::error::Error>> {
-    let (needs, shape) = ks_host::needs(plugin)?;
+fn needed(plugin: &Plugin) -> anyhow::Result<String> {
+    let request = ks_host::request(plugin)?;
+    let needs = request.needs();
     let mut policy = Policy::nothing();
-    for need in &needs {
-        policy.allow(need.class, need.target.as_deref().unwrap_or("*"));
-    }
+    needs.iter().for_each(|need| policy.allow_need(need));
     let imports = |name: &str| {
         needs.iter().any(|need| need.class == Class::Import && need.target.as_deref() == Some(name))
     };
     if imports("perf") {
-        policy.allow(Class::Event, "*");
+        policy.allow(Class::Event, "*")?;
         let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events).peekable();
         if events.peek().is_none() {
             // Not known before it runs.
-            policy.allow(Class::Scope, "*");
+            policy.allow(Class::Scope, "*")?;
         }
         for event in events {
-            policy.allow(Class::Scope, if event.pid == Some(0) { "own" } else { "*" });
+            policy.allow(Class::Scope, if event.pid == Some(0) { "own" } else { "*" })?;
         }
     }
     if imports("symbols") {
-        policy.allow(Class::Symbols, "*");
+        policy.allow(Class::Symbols, "*")?;
     }
-    policy.set_limit(Limit::Maps, shape.maps.len() as u64);
-    policy.set_limit(Limit::MapBytes, shape.maps.iter().fold(0, |sum, map| sum.saturating_add(map.bytes)));
+    let memory = request.objects().memory(ks_host::bpf::possible_cpus()?);
+    policy.set_limit(Limit::Maps, memory.maps);
+    policy.set_limit(Limit::MapBytes, memory.map_bytes);
+    policy.set_limit(Limit::RingBytes, memory.ring_bytes);
     Ok(policy.to_toml())
 }
 
-fn described(program: ProgramContents) -> ProgramDescription {
-    let ProgramContents { name, section, instructions } = program;
-    ProgramDescription { name, section, instructions }
-}
-
-/// Name, section and size of each program that would be loaded here.
-fn program_rows(plugin: &Plugin) -> Vec<Vec<String>> {
-    let object = plugin.object_for_host().ok().flatten();
-    let programs = object.map(programs).unwrap_or_default().into_iter();
-    let row = |program: ProgramContents| {
-        vec![program.name, program.section, format!("{} instructions", program.instructions)]
-    };
-    programs.map(row).collect()
-}
-
-/// The capabilities that the programs' types and the events need, as the kernel checks them.
-///
-/// Source: `is_net_admin_prog_type` and `is_perfmon_prog_type` in `kernel/bpf/syscall.c`, v6.18; perf_event_open(2).
+/// The capabilities that the programs' types and the events need, as the kernel checks them. Source of the events':
+/// perf_event_open(2).
 fn capabilities(plugin: &Plugin) -> Vec<&'static str> {
-    const NET_ADMIN: [&str; 8] = ["xdp", "tc", "tcx", "classifier", "cgroup", "sockops", "sk_skb", "sk_msg"];
-    const NO_NET_ADMIN: [&str; 2] = ["cgroup_skb", "socket"];
-    let sections: Vec<String> =
-        plugin.objects().iter().flat_map(programs).map(|program| program.section).collect();
-    let kind = |section: &String| section.split(['/', '.']).next().unwrap_or_default().to_owned();
-    let kinds: Vec<String> = sections.iter().map(kind).collect();
-    let net = |kind: &String| NET_ADMIN.contains(&kind.as_str());
-    let neither = |kind: &String| net(kind) || NO_NET_ADMIN.contains(&kind.as_str());
+    let (perfmon, net_admin) = objects::capabilities(plugin.objects());
     // Counting the own thread in user code needs nothing.
     let mut events = plugin.manifests().iter().flat_map(|manifest| &manifest.events);
     let foreign = events.any(|event| event.pid != Some(0));
-    let mut needs = Vec::new();
-    if !plugin.objects().is_empty() {
-        needs.push("CAP_BPF");
-    }
-    if foreign || kinds.iter().any(|kind| !neither(kind)) {
-        needs.push("CAP_PERFMON");
-    }
-    if kinds.iter().any(net) {
-        needs.push("CAP_NET_ADMIN");
-    }
-    needs
+    let needs = [
+        ("CAP_BPF", !plugin.objects().is_empty()),
+        ("CAP_PERFMON", foreign || perfmon),
+        ("CAP_NET_ADMIN", net_admin),
+    ];
+    needs.into_iter().filter(|(_, needed)| *needed).map(|(name, _)| name).collect()
 }
 
 fn describe_manifest(out: &mut String, manifest: &Manifest) {

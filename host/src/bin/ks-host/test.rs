@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ks_host::plugin::Outcome;
-use ks_host::policy::Policy;
+use ks_host::policy::{Class, Policy};
 use ks_host::{Host, PreparedPlugin, RunOptions};
+use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
 use crate::output::{self, printable};
 use crate::{Entry, cache, not_a_plugin, policy, progress, read, run};
+
+/// The interface that every network namespace has.
+const LOOPBACK: &str = "lo";
 
 /// Which tests, and how to report them.
 #[derive(Debug, clap::Args)]
@@ -57,7 +61,16 @@ struct Result<'a> {
 
 /// Runs the tests. Exit code 0 if all passed, 1 if one failed, 127 if the file holds no tests.
 pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
-    let policy = policy::of(args.policy.as_deref(), Policy::testing(), &args.allow, &args.limit)?;
+    let mut testing = Policy::testing();
+    // Before any thread starts: those have the namespace of the one that starts them.
+    let is_apart = unshare(CloneFlags::CLONE_NEWNET).is_ok();
+    if is_apart {
+        // There is nothing else in the namespace, and nobody else.
+        for class in [Class::Xdp, Class::Tc] {
+            testing.allow(class, LOOPBACK)?;
+        }
+    }
+    let policy = policy::of(args.policy.as_deref(), testing, &args.allow, &args.limit)?;
     let plugin = match read(&args.plugin, Entry::Tests) {
         Ok(plugin) => plugin,
         Err(code) => return Ok(code),
@@ -66,6 +79,11 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     if plugin.tests().next().is_none() {
         eprintln!("ks-host: {name} holds no tests: compile the script with `ks build --test`");
         return Ok(crate::NOT_A_PLUGIN);
+    }
+    if !is_apart && !plugin.objects().is_empty() {
+        eprintln!(
+            "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
+        );
     }
     let host = cache::use_in(Host::new()?.with_compile_time(policy.compile_time()), None);
     let prepared = match progress::during(&format!("compiling {name}"), || host.prepare(&plugin)) {

@@ -14,23 +14,65 @@ use super::super::program::Program;
 
 const GROUP: &str = "the folder of a control group of version 2, absolute or below where they are mounted";
 
-impl Program<'_> {
-    /// Attaches a program to a control group and all below it: its folder, absolute or below where the hierarchy of
-    /// version 2 is mounted.
-    pub(super) fn attach_cgroup(&self, target: &str) -> Result<Link, BpfError> {
+/// A control group that is held open: what is asked of a policy is what a program is attached to.
+#[derive(Debug)]
+pub struct ControlGroup {
+    folder: File,
+    /// Its path, without links and dots.
+    path: PathBuf,
+    hierarchy: Option<PathBuf>,
+}
+
+impl ControlGroup {
+    /// Opens a control group: its folder, absolute or below where the hierarchy of version 2 is mounted.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`]; [`BpfError::Kernel`]. `program` is who is to be attached, for messages.
+    pub fn open(program: &str, target: &str) -> Result<ControlGroup, BpfError> {
+        let no_group =
+            || BpfError::Target { program: program.into(), target: target.into(), expected: GROUP };
         if target.is_empty() || target.contains('\0') {
-            return Err(self.target(target, GROUP));
+            return Err(no_group());
         }
+        let hierarchy = hierarchy();
         // Of an absolute path `join` keeps the path alone.
-        let path = hierarchy().unwrap_or_else(|| PathBuf::from("/")).join(target);
-        let folder = open_folder(&path).map_err(|errno| {
-            self.kernel(&format!("open the control group `{}`", path.display()), "open(cgroup)", errno)
-        })?;
-        match self.create_link(folder.as_raw_fd(), 0) {
+        let path = hierarchy.as_deref().unwrap_or(Path::new("/")).join(target);
+        let not_opened = |errno| BpfError::Kernel {
+            tried: format!("open the control group `{}`: program `{program}`", path.display()),
+            call: "open(cgroup)",
+            errno,
+        };
+        let folder = open_folder(&path).map_err(not_opened)?;
+        // The name that the kernel has of it, whatever way led there.
+        let path = fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+            .map_err(|error| not_opened(error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)))?;
+        Ok(ControlGroup { folder, path, hierarchy })
+    }
+
+    /// Its names: the absolute path, and the one below where the hierarchy is mounted.
+    pub fn names(&self) -> Vec<String> {
+        let below = self.hierarchy.as_ref().and_then(|root| self.path.strip_prefix(root).ok());
+        let below = below.filter(|path| !path.as_os_str().is_empty());
+        [Some(self.path.as_path()), below]
+            .into_iter()
+            .flatten()
+            .map(|path| path.display().to_string())
+            .collect()
+    }
+}
+
+impl Program<'_> {
+    /// Attaches a program to a control group and all below it.
+    ///
+    /// # Errors
+    /// [`BpfError::Target`] if it is a folder of something else; [`BpfError::Kernel`].
+    pub fn attach_to_group(&self, group: &ControlGroup) -> Result<Link, BpfError> {
+        match self.create_link(group.folder.as_raw_fd(), 0) {
             // What the kernel says of a folder that is no control group.
-            Err(Errno::EBADF) => Err(self.target(target, GROUP)),
-            linked => linked
-                .map_err(|errno| self.not_linked(&format!("the control group `{}`", path.display()), errno)),
+            Err(Errno::EBADF) => Err(self.target(&group.path.display().to_string(), GROUP)),
+            linked => linked.map_err(|errno| {
+                self.not_linked(&format!("the control group `{}`", group.path.display()), errno)
+            }),
         }
     }
 }

@@ -21,15 +21,16 @@ use super::link::Link;
 use super::program::{Program, ProgramKind};
 use super::sys;
 
+pub use cgroup::ControlGroup;
 pub(super) use clsact::Filter;
 pub use clsact::Supervisor;
 pub use probe::Place;
 pub(super) use timer::Running;
 
 impl Program<'_> {
-    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, a cgroup,
-    /// or the function, tracepoint or hook that it was loaded for. A timer has none, and is started. Flags are looked at for a kind that has some, see
-    /// [`ProgramKind::has_flags`].
+    /// Attaches the program to a target of its kind: a raw tracepoint's name, an interface, or the function, tracepoint or
+    /// hook that it was loaded for. A timer has none, and is started. Flags are looked at for a kind that has some, see
+    /// [`ProgramKind::has_flags`]. Not here: control groups ([`Program::attach_to_group`]).
     ///
     /// # Errors
     /// [`BpfError::UnsupportedKind`]; [`BpfError::Target`]; [`BpfError::Mode`]; [`BpfError::Kernel`].
@@ -39,7 +40,6 @@ impl Program<'_> {
             ProgramKind::SchedCls => self.attach_tc(target),
             ProgramKind::SocketFilter => self.attach_socket_filter(target),
             ProgramKind::Timer => self.start_timer(target),
-            ProgramKind::CgroupSkb | ProgramKind::CgroupSockAddr => self.attach_cgroup(target),
             ProgramKind::RawTracepoint => self.attach_raw_tracepoint(target),
             ProgramKind::Tracing | ProgramKind::Lsm => self.attach_traced(target),
             kind => Err(BpfError::UnsupportedKind { program: self.name(), kind }),

@@ -79,6 +79,13 @@ impl Program<'_> {
         Ok(Link::new(socket))
     }
 
+    /// The name by which the kernel knows an interface that a target names, by a name of it or its number; none if there is
+    /// no such interface in this process's network namespace.
+    pub fn interface_name(&self, target: &str) -> Option<String> {
+        let number = self.interface(target).ok()?;
+        sys::interface_name(u32::try_from(number).ok()?).ok()
+    }
+
     /// The number of an interface in this process's network namespace.
     fn interface(&self, target: &str) -> Result<i32, BpfError> {
         if let Ok(number) = target.parse::<i32>()

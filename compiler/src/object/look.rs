@@ -1,0 +1,372 @@
+//! The last look: whether the instructions that a loader is about to give the kernel are those of the object.
+//!
+//! ```text
+//! Object -> write -> ELF -> loader (relocates) -> instructions -> last_look (beside the Object) -> kernel
+//! ```
+//!
+//! The loader and [`super::read`] read different files, and this compares what came of them: each instruction is the
+//! object's own, each map, variable and function stands for the one that the object names, and what is adjusted to the
+//! running kernel is adjusted where the object says so and nowhere else.
+//!
+//! Sources: tools/lib/bpf/libbpf.c, `bpf_object__relocate`, `bpf_object__relocate_data`, `bpf_object__sanitize_prog`;
+//! tools/lib/bpf/relo_core.c, `bpf_core_patch_insn`; all v1.7.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::model::{Body, Callee, DataId, Instruction, KsymId, MapId, Object, ProgramId, SubprogramId, Wide};
+use super::write::WriteError;
+use crate::bpf::{self, Imm64, Insn, SLOT_BYTES};
+
+/// A slot of an instruction, as the kernel gets it.
+pub type Slot = [u8; SLOT_BYTES];
+
+/// The descriptors of what the loader has made; none for what it has not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Descriptors {
+    /// Of [`Object::maps`].
+    pub maps: Vec<Option<i32>>,
+    /// Of the maps of [`Object::data`].
+    pub data: Vec<Option<i32>>,
+    /// Of the map of [`Object::kconfig`].
+    pub kconfig: Option<i32>,
+}
+
+/// What the loader found of the kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Types in the kernel's BTF by [`Object::ksyms`], each with the number by which the loader tells BTF of modules
+    /// apart; 0 for the kernel itself.
+    pub types: BTreeMap<KsymId, (u32, i32)>,
+    /// Addresses, of which no type is known; 0 if the kernel has no such symbol.
+    pub addresses: BTreeMap<KsymId, u64>,
+}
+
+/// An instruction that is not the object's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("instruction {slot} of program `{program}`: {what}")]
+pub struct LookError {
+    /// The program.
+    pub program: String,
+    /// The slot, from the program's start.
+    pub slot: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// Compares the instructions of a loaded program, with the functions that it calls behind it, with the object's.
+///
+/// # Errors
+/// [`LookError`], of the first that differs.
+pub fn last_look(
+    object: &Object,
+    program: ProgramId,
+    slots: &[Slot],
+    descriptors: &Descriptors,
+    found: &mut Found,
+) -> Result<(), LookError> {
+    let Some(one) = object.programs.get(program.index()) else {
+        return Err(LookError { program: String::new(), slot: 0, what: "the object has no such program" });
+    };
+    let layout = Layout::of(object, &one.body);
+    let mut look = Look { object, slots, descriptors, found, layout: &layout };
+    look.program(&one.body).map_err(|(slot, what)| LookError {
+        program: one.name.as_str().to_owned(),
+        slot,
+        what,
+    })
+}
+
+/// Where the functions of a program lie: each behind those that were met before it, as the loader puts it there when it
+/// meets the first reference.
+#[derive(Default)]
+struct Layout {
+    starts: HashMap<SubprogramId, usize>,
+    order: Vec<SubprogramId>,
+    slots: usize,
+}
+
+impl Layout {
+    fn of(object: &Object, program: &Body) -> Layout {
+        let mut layout = Layout { slots: slots(program), ..Layout::default() };
+        // Depth first: a function's own references come before those that follow it. The stack is of instructions still to
+        // be looked at, so that a chain of functions as long as the object allows takes no frames.
+        let mut pending = vec![program.code.iter()];
+        while let Some(instructions) = pending.last_mut() {
+            let Some(instruction) = instructions.next() else {
+                pending.pop();
+                continue;
+            };
+            let Some(id) = callee(instruction) else { continue };
+            let Some(callee) = object.subprograms.get(id.index()) else { continue };
+            if layout.starts.contains_key(&id) {
+                continue;
+            }
+            layout.starts.insert(id, layout.slots);
+            layout.order.push(id);
+            layout.slots += slots(&callee.body);
+            pending.push(callee.body.code.iter());
+        }
+        layout
+    }
+}
+
+fn slots(body: &Body) -> usize {
+    body.code.iter().map(|one| one.slots() as usize).sum()
+}
+
+/// The function of the object that an instruction calls or takes the address of.
+fn callee(instruction: &Instruction) -> Option<SubprogramId> {
+    match *instruction {
+        Instruction::Call(Callee::Subprogram(id))
+        | Instruction::LoadWide { value: Wide::Subprogram(id), .. } => Some(id),
+        _ => None,
+    }
+}
+
+/// What differs, and where.
+type Differs = (usize, &'static str);
+
+struct Look<'a> {
+    object: &'a Object,
+    slots: &'a [Slot],
+    descriptors: &'a Descriptors,
+    found: &'a mut Found,
+    layout: &'a Layout,
+}
+
+impl Look<'_> {
+    fn program(&mut self, body: &Body) -> Result<(), Differs> {
+        if self.slots.len() != self.layout.slots {
+            return Err((self.slots.len().min(self.layout.slots), "the program has another length"));
+        }
+        self.function(body, 0)?;
+        for id in &self.layout.order {
+            let start = self.layout.starts.get(id).copied().unwrap_or_default();
+            if let Some(function) = self.object.subprograms.get(id.index()) {
+                self.function(&function.body, start)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, body: &Body, start: usize) -> Result<(), Differs> {
+        let own = own_slots(body).map_err(|_| (start, "a function has no encoding"))?;
+        let adjusted: BTreeSet<usize> = body.core.iter().map(|one| one.at.0 as usize).collect();
+        let mut at = start;
+        for (index, instruction) in body.code.iter().enumerate() {
+            let own = own.get(at - start..).unwrap_or_default();
+            let is_adjusted = adjusted.contains(&index);
+            self.instruction(instruction, own, at, is_adjusted).map_err(|what| (at, what))?;
+            at += instruction.slots() as usize;
+        }
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        instruction: &Instruction,
+        own: &[Slot],
+        at: usize,
+        is_adjusted: bool,
+    ) -> Result<(), &'static str> {
+        let (Some(slot), Some(own_slot)) = (self.slot(at), own.first()) else { return Err("it is missing") };
+        match *instruction {
+            Instruction::Plain(_) if is_adjusted => is_adjustment(own_slot, slot),
+            Instruction::Plain(_) => same(own_slot, slot),
+            Instruction::Call(Callee::Helper(helper)) => {
+                let number = slot.constant;
+                let allowed = number == helper.number() || before_5_5(helper.number()) == Some(number);
+                if slot.head == (op::CALL, 0, 0) && allowed { Ok(()) } else { Err("it calls another helper") }
+            }
+            Instruction::Call(Callee::Subprogram(id)) => {
+                self.refers_to(id, at, slot, (op::CALL, op::PSEUDO_CALL << 4, 0))
+            }
+            Instruction::Call(Callee::Kfunc(id)) => self.kfunc(id, slot),
+            Instruction::LoadWide { dst, value } => {
+                let Some(second) = self.slot(at + 1) else { return Err("its second half is missing") };
+                self.wide(dst.number(), value, [slot, second], at, is_adjusted)
+            }
+        }
+    }
+
+    fn wide(
+        &mut self,
+        dst: u8,
+        value: Wide,
+        [first, second]: [Parts; 2],
+        at: usize,
+        is_adjusted: bool,
+    ) -> Result<(), &'static str> {
+        if is_adjusted && first == op::IMPOSSIBLE && second == op::IMPOSSIBLE {
+            return Ok(());
+        }
+        if second.head != (0, 0, 0) {
+            return Err("its second half is no part of it");
+        }
+        let loads = |source: u8| first.head == (op::LOAD_WIDE, source << 4 | dst, 0);
+        let number = u64::from(second.constant) << 32 | u64::from(first.constant);
+        let of_map =
+            |descriptor: Option<i32>| descriptor.is_some_and(|fd| fd.cast_unsigned() == first.constant);
+        match value {
+            Wide::Constant(own) if loads(0) && (is_adjusted || own == number) => Ok(()),
+            Wide::Constant(_) => Err("it loads another number"),
+            Wide::Map(MapId(id)) => {
+                let map = self.descriptors.maps.get(id as usize).copied().flatten();
+                let is_this = loads(op::PSEUDO_MAP_FD) && of_map(map) && second.constant == 0;
+                if is_this { Ok(()) } else { Err("it names another map") }
+            }
+            Wide::Data { section: DataId(id), offset } => {
+                let map = self.descriptors.data.get(id as usize).copied().flatten();
+                let is_this = loads(op::PSEUDO_MAP_VALUE) && of_map(map) && second.constant == offset;
+                if is_this { Ok(()) } else { Err("it names another variable") }
+            }
+            Wide::Kconfig(_) => {
+                let is_this = loads(op::PSEUDO_MAP_VALUE) && of_map(self.descriptors.kconfig);
+                if is_this { Ok(()) } else { Err("it names no fact about the kernel") }
+            }
+            Wide::Subprogram(id) => {
+                let is_this = second.constant == 0;
+                self.refers_to(id, at, first, (op::LOAD_WIDE, op::PSEUDO_FUNC << 4 | dst, 0))?;
+                if is_this { Ok(()) } else { Err("it names another function") }
+            }
+            Wide::Ksym(id) if loads(op::PSEUDO_BTF_ID) => {
+                self.note_type(id, (first.constant, second.constant.cast_signed()))
+            }
+            Wide::Ksym(id) if loads(0) => match self.found.addresses.insert(id, number) {
+                Some(before) if before != number => Err("it is another address of the kernel"),
+                _ => Ok(()),
+            },
+            Wide::Ksym(_) => Err("it names nothing of the kernel"),
+        }
+    }
+
+    fn kfunc(&mut self, id: KsymId, slot: Parts) -> Result<(), &'static str> {
+        let (code, registers, module) = slot.head;
+        match (code, registers) {
+            (op::CALL, op::KFUNC_CALL) => self.note_type(id, (slot.constant, module.into())),
+            (op::CALL, 0) if module == 0 && op::NO_KFUNC.contains(&slot.constant) => Ok(()),
+            _ => Err("it calls no function of the kernel"),
+        }
+    }
+
+    /// One name is one type everywhere, and two names are never the same function.
+    fn note_type(&mut self, id: KsymId, ty: (u32, i32)) -> Result<(), &'static str> {
+        if self.found.types.iter().any(|(other, known)| *other != id && *known == ty) {
+            return Err("it is what another name of the object stands for");
+        }
+        match self.found.types.insert(id, ty) {
+            Some(before) if before != ty => Err("it is another function or variable of the kernel"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an instruction with this head refers to the start of a function.
+    fn refers_to(&self, id: SubprogramId, at: usize, slot: Parts, head: Head) -> Result<(), &'static str> {
+        let start = self.layout.starts.get(&id).and_then(|start| i64::try_from(*start).ok());
+        let behind = i64::try_from(at).ok().and_then(|at| at.checked_add(1));
+        let target = behind.and_then(|behind| behind.checked_add(slot.constant.cast_signed().into()));
+        if slot.head == head && target.is_some() && target == start {
+            Ok(())
+        } else {
+            Err("it refers to another function")
+        }
+    }
+
+    fn slot(&self, at: usize) -> Option<Parts> {
+        self.slots.get(at).map(Parts::of)
+    }
+}
+
+/// The instructions of a function without what they name.
+fn own_slots(body: &Body) -> Result<Vec<Slot>, WriteError> {
+    let insn = |instruction: &Instruction| match *instruction {
+        Instruction::Plain(plain) => plain.insn(),
+        Instruction::Call(_) => Insn::call_helper(0),
+        Instruction::LoadWide { dst, .. } => Insn::load_imm64(dst, Imm64::Value(0)),
+    };
+    let insns: Vec<Insn> = body.code.iter().map(insn).collect();
+    let bytes = bpf::encode(&insns).map_err(|source| WriteError::Encode { name: String::new(), source })?;
+    let (slots, _) = bytes.as_chunks::<SLOT_BYTES>();
+    Ok(slots.to_vec())
+}
+
+/// Operation, registers and offset.
+type Head = (u8, u8, i16);
+
+/// The parts of a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Parts {
+    head: Head,
+    constant: u32,
+}
+
+impl Parts {
+    fn of(slot: &Slot) -> Parts {
+        let [code, registers, o0, o1, c0, c1, c2, c3] = *slot;
+        Parts {
+            head: (code, registers, i16::from_le_bytes([o0, o1])),
+            constant: u32::from_le_bytes([c0, c1, c2, c3]),
+        }
+    }
+}
+
+fn same(own: &Slot, slot: Parts) -> Result<(), &'static str> {
+    if Parts::of(own) == slot { Ok(()) } else { Err("it is another instruction") }
+}
+
+/// Whether a loader makes this of an instruction that is adjusted to the kernel's types: another constant, or another offset
+/// and size of an access, or a call that no kernel takes.
+fn is_adjustment(own: &Slot, slot: Parts) -> Result<(), &'static str> {
+    let own = Parts::of(own);
+    let ((code, registers, offset), (own_code, own_registers, own_offset)) = (slot.head, own.head);
+    let adjusts = match own_code & op::CLASS {
+        op::ALU | op::ALU64 => (code, registers, offset) == (own_code, own_registers, own_offset),
+        op::LDX | op::ST | op::STX => {
+            (code & !op::SIZE, registers, slot.constant)
+                == (own_code & !op::SIZE, own_registers, own.constant)
+        }
+        _ => false,
+    };
+    if adjusts || slot == op::IMPOSSIBLE { Ok(()) } else { Err("it is another instruction") }
+}
+
+/// What a helper was before Linux 5.5, which made four of two.
+fn before_5_5(helper: u32) -> Option<u32> {
+    let named = |name| bpf::helper_number(name) == Some(helper);
+    if named("bpf_probe_read_kernel") || named("bpf_probe_read_user") {
+        bpf::helper_number("bpf_probe_read")
+    } else if named("bpf_probe_read_kernel_str") || named("bpf_probe_read_user_str") {
+        bpf::helper_number("bpf_probe_read_str")
+    } else {
+        None
+    }
+}
+
+/// Bits of instructions. Source: include/uapi/linux/bpf.h and bpf_common.h, v6.18.
+mod op {
+    use super::Parts;
+
+    pub const CLASS: u8 = 0x07;
+    pub const LDX: u8 = 0x01;
+    pub const ST: u8 = 0x02;
+    pub const STX: u8 = 0x03;
+    pub const ALU: u8 = 0x04;
+    pub const ALU64: u8 = 0x07;
+    pub const SIZE: u8 = 0x18;
+    pub const LOAD_WIDE: u8 = 0x18;
+    pub const CALL: u8 = 0x85;
+
+    pub const PSEUDO_MAP_FD: u8 = 1;
+    pub const PSEUDO_MAP_VALUE: u8 = 2;
+    pub const PSEUDO_BTF_ID: u8 = 3;
+    pub const PSEUDO_FUNC: u8 = 4;
+    pub const PSEUDO_CALL: u8 = 1;
+    /// The registers of a call of a function of the kernel.
+    pub const KFUNC_CALL: u8 = 2 << 4;
+
+    /// What takes the place of an instruction that has no meaning on the running kernel: no kernel takes it where it is
+    /// reached.
+    pub const IMPOSSIBLE: Parts = Parts { head: (CALL, 0, 0), constant: 195_896_080 };
+    /// The numbers of helpers that take the place of functions that the running kernel does not have.
+    pub const NO_KFUNC: std::ops::Range<u32> = 2_002_000_000..2_003_000_000;
+}

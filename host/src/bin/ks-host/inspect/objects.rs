@@ -1,0 +1,177 @@
+//! The BPF objects of a plugin, as the strict reader understood them: what is shown is what is judged and loaded.
+
+use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId};
+use ks_compiler::object::table::ProgramType;
+use ks_host::bpf::possible_cpus;
+use ks_host::policy::PluginObject;
+use ks_wit::section::BpfRecord;
+use serde::Serialize;
+
+/// An object.
+#[derive(Serialize)]
+pub(super) struct Description<'a> {
+    name: &'a str,
+    arch: String,
+    /// Bytes of its ELF file.
+    bytes: usize,
+    programs: Vec<Program>,
+    maps: Vec<MapDescription>,
+    /// What the kernel charges for all maps when they are full, those of variables included; ring buffers apart.
+    map_bytes: u64,
+    ring_bytes: u64,
+    /// Why it is refused; null if it is not. Nothing else is known of it then.
+    refused: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Program {
+    name: String,
+    /// Its type and target.
+    section: String,
+    /// Slots of 8 bytes, without those of functions that it calls.
+    instructions: u64,
+    /// Helpers that it and the functions that it calls call.
+    helpers: Vec<&'static str>,
+    /// Functions of the kernel that they call.
+    kfuncs: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct MapDescription {
+    name: String,
+    /// The kernel's name without `BPF_MAP_TYPE_`.
+    kind: &'static str,
+    key_bytes: u32,
+    value_bytes: u32,
+    /// Bytes of a ring buffer.
+    entries: u32,
+    pinned: bool,
+    /// What the kernel charges for it when it is full.
+    bytes: u64,
+}
+
+/// All objects, in the order of the file.
+pub(super) fn describe(records: &[BpfRecord]) -> Vec<Description<'_>> {
+    records.iter().map(description).collect()
+}
+
+fn description(record: &BpfRecord) -> Description<'_> {
+    let mut described = Description {
+        name: &record.name,
+        arch: record.arch.to_string(),
+        bytes: record.elf.len(),
+        programs: Vec::new(),
+        maps: Vec::new(),
+        map_bytes: 0,
+        ring_bytes: 0,
+        refused: None,
+    };
+    let object = match PluginObject::read(record) {
+        Ok(object) => object,
+        Err(error) => {
+            described.refused = Some(error.to_string());
+            return described;
+        }
+    };
+    let cpus = possible_cpus().unwrap_or(1);
+    let memory = object.memory(cpus);
+    let model = object.model();
+    described.programs = (0..).map(ProgramId).zip(&model.programs).map(|one| program(model, one)).collect();
+    described.maps = model.maps.iter().map(|one| map(one, cpus)).collect();
+    (described.map_bytes, described.ring_bytes) = (memory.map_bytes, memory.ring_bytes);
+    described
+}
+
+fn program(model: &Object, (id, one): (ProgramId, &ks_compiler::object::model::Program)) -> Program {
+    let uses = model.uses(id);
+    let kfuncs = uses.kfuncs.iter().filter_map(|id| model.ksyms.get(id.index()));
+    Program {
+        name: one.name.as_str().to_owned(),
+        section: one.section.to_string(),
+        instructions: slots(&one.body),
+        helpers: uses.helpers.iter().map(|helper| helper.name()).collect(),
+        kfuncs: kfuncs.map(|ksym| ksym.name.as_str().to_owned()).collect(),
+    }
+}
+
+fn slots(body: &Body) -> u64 {
+    body.code.iter().map(Instruction::slots).map(u64::from).sum()
+}
+
+fn map(map: &Map, cpus: usize) -> MapDescription {
+    MapDescription {
+        name: map.name.as_str().to_owned(),
+        kind: map.shape.kind.name(),
+        key_bytes: map.shape.key.bytes(),
+        value_bytes: map.shape.value.bytes(),
+        entries: map.shape.entries,
+        pinned: map.pinning == Pinning::ByName,
+        bytes: map.memory_bytes(u32::try_from(cpus).unwrap_or(u32::MAX)),
+    }
+}
+
+impl Description<'_> {
+    /// The machines that it is for.
+    pub(super) fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    /// Name, architecture and size.
+    pub(super) fn row(&self) -> Vec<String> {
+        let refused = self.refused.as_deref().map(|reason| format!("refused: {reason}"));
+        let mut row = vec![self.name.to_owned(), self.arch.clone(), format!("{} bytes", self.bytes)];
+        row.extend(refused);
+        row
+    }
+
+    /// Name, section, size and calls of each program.
+    pub(super) fn program_rows(&self) -> Vec<Vec<String>> {
+        let row = |program: &Program| {
+            let helpers = program.helpers.iter().map(|name| (*name).to_owned());
+            let calls: Vec<String> = helpers.chain(program.kfuncs.iter().cloned()).collect();
+            let calls =
+                if calls.is_empty() { "calls nothing".into() } else { format!("calls {}", calls.join(", ")) };
+            let instructions = format!("{} instructions", program.instructions);
+            vec![program.name.clone(), program.section.clone(), instructions, calls]
+        };
+        self.programs.iter().map(row).collect()
+    }
+
+    /// Name, kind, sizes and memory of each map.
+    pub(super) fn map_rows(&self) -> Vec<Vec<String>> {
+        let row = |map: &MapDescription| {
+            let shape = format!("{} -> {} bytes, {} entries", map.key_bytes, map.value_bytes, map.entries);
+            let pinned = if map.pinned { "pinned" } else { "" };
+            vec![
+                map.name.clone(),
+                map.kind.to_lowercase(),
+                shape,
+                format!("{} bytes", map.bytes),
+                pinned.into(),
+            ]
+        };
+        self.maps.iter().map(row).collect()
+    }
+}
+
+/// The capabilities that loading the programs takes, as the kernel checks them.
+///
+/// Source: kernel/bpf/syscall.c, `is_net_admin_prog_type` and `is_perfmon_prog_type`, v6.18.
+pub(super) fn capabilities(records: &[BpfRecord]) -> (bool, bool) {
+    let objects: Vec<PluginObject> = records.iter().filter_map(|one| PluginObject::read(one).ok()).collect();
+    let mut types = objects.iter().flat_map(|one| &one.model().programs).map(|one| one.section.kind.program);
+    let (mut perfmon, mut net_admin) = (false, false);
+    types.by_ref().for_each(|ty| match ty {
+        ProgramType::Kprobe
+        | ProgramType::Tracepoint
+        | ProgramType::PerfEvent
+        | ProgramType::RawTracepoint
+        | ProgramType::RawTracepointWritable
+        | ProgramType::Tracing
+        | ProgramType::StructOps
+        | ProgramType::Lsm => perfmon = true,
+        ProgramType::SocketFilter | ProgramType::CgroupSkb => {}
+        _ => net_admin = true,
+    });
+    (perfmon, net_admin)
+}

@@ -1,0 +1,79 @@
+//! The last look at what libbpf made of an object, before the kernel gets it.
+
+use std::collections::BTreeMap;
+
+use ks_compiler::btf::{Btf, Type, TypeId};
+use ks_compiler::object::Object as Model;
+use ks_compiler::object::look::{Descriptors, Found, Slot, last_look};
+use libbpf_rs::OpenObject;
+
+use super::object::is_section_map;
+use super::sys;
+
+/// The types of the running kernel.
+const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// Whether the instructions of a prepared object are those of the model, and what they name of the kernel is what the model
+/// names.
+///
+/// # Errors
+/// What differs, for a person.
+pub(super) fn look(open: &OpenObject, model: &Model) -> Result<(), String> {
+    let descriptors = descriptors(open, model);
+    let mut found = Found::default();
+    for program in open.progs().filter(|program| program.autoload()) {
+        let name = program.name().to_string_lossy();
+        let Some((id, _)) = model.program(&name) else {
+            return Err(format!("the loader has a program `{name}`, and the object has none"));
+        };
+        let slots: Vec<Slot> = program.insns().iter().map(slot).collect();
+        last_look(model, id, &slots, &descriptors, &mut found).map_err(|error| error.to_string())?;
+    }
+    check_names(model, &found)
+}
+
+fn slot(insn: &libbpf_sys::bpf_insn) -> Slot {
+    let [o0, o1] = insn.off.to_le_bytes();
+    let [c0, c1, c2, c3] = insn.imm.to_le_bytes();
+    [insn.code, insn.src_reg() << 4 | insn.dst_reg(), o0, o1, c0, c1, c2, c3]
+}
+
+fn descriptors(open: &OpenObject, model: &Model) -> Descriptors {
+    let made: BTreeMap<Vec<u8>, Option<i32>> =
+        open.maps().map(|map| (map.name().as_encoded_bytes().to_vec(), sys::map_descriptor(&map))).collect();
+    let of_section = |section: &str| {
+        made.iter().find(|(name, _)| is_section_map(name, section)).and_then(|(_, descriptor)| *descriptor)
+    };
+    Descriptors {
+        maps: model
+            .maps
+            .iter()
+            .map(|map| made.get(map.name.as_str().as_bytes()).copied().flatten())
+            .collect(),
+        data: model.data.iter().map(|section| of_section(&section.name())).collect(),
+        kconfig: of_section(".kconfig"),
+    }
+}
+
+/// Whether the types that the loader found in the kernel have the names that the object asked for. Types of modules have
+/// numbers of their own, which only the loader knows; each stands for one name of the object.
+fn check_names(model: &Model, found: &Found) -> Result<(), String> {
+    let mut of_kernel = found.types.iter().filter(|(_, (_, module))| *module == 0).peekable();
+    if of_kernel.peek().is_none() {
+        return Ok(());
+    }
+    let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {KERNEL_TYPES}: {error}");
+    let bytes = std::fs::read(KERNEL_TYPES).map_err(|error| unreadable(&error))?;
+    let types = Btf::parse(bytes).map_err(|error| unreadable(&error))?;
+    for (ksym, (number, _)) in of_kernel {
+        let Some(ksym) = model.ksyms.get(ksym.index()) else { continue };
+        let name = match types.get(TypeId(*number)) {
+            Ok(Type::Func { name, .. } | Type::Var { name, .. }) => name,
+            _ => "",
+        };
+        if name != ksym.name.as_str() {
+            return Err(format!("the loader took `{name}` of the kernel for `{}`", ksym.name.as_str()));
+        }
+    }
+    Ok(())
+}
