@@ -289,14 +289,11 @@ fn crates_depend_only_downwards() {
     for forbidden in ["wasmtime", "libbpf-rs", "libbpf-sys", "libc", "ks-host"] {
         assert!(!compiler.contains(forbidden), "the compiler reaches {forbidden}");
     }
-    let objects = tree("ks-compiler", "");
-    assert!(objects.contains("object") && objects.len() < compiler.len() / 2, "{objects:?}");
     let host = tree("ks-host", "plugins");
     assert!(host.contains("wasmtime") && host.contains("ks-compiler"), "{host:?}");
-    for front_end in ["annotate-snippets", "regalloc2"] {
-        assert!(compiler.contains(front_end), "{compiler:?}");
-        assert!(!host.contains(front_end), "without scripts the host reaches the front end: {front_end}");
-    }
+    let front_end = "annotate-snippets";
+    assert!(compiler.contains(front_end), "{compiler:?}");
+    assert!(!host.contains(front_end), "without scripts the host reaches the front end");
     let perf = tree("ks-host", "");
     assert!(perf.contains("nix") && !perf.contains("wasmtime") && !perf.contains("libbpf-rs"), "{perf:?}");
 }

@@ -60,10 +60,10 @@ fn root_values_of_half_a_gigabyte_are_not_asked_for_by_the_hundred() {
     assert_eq!((outcome.code, outcome.stderr.as_str()), (2, ""), "{outcome:#?}");
 }
 
-/// A kind without batches, whose keys are all numbers below its size: as a list they would be two gigabytes.
+/// A kind without batches, whose keys are all numbers below its size: as a list they would be a gigabyte.
 #[test]
-fn root_twenty_million_keys_are_not_listed_at_once() {
-    let large = MapDef { ty: DEVMAP, entries: 20_000_000, value_words: 1, ..MapDef::SMALL };
+fn root_ten_million_keys_are_not_listed_at_once() {
+    let large = MapDef { ty: DEVMAP, entries: 10_000_000, value_words: 1, ..MapDef::SMALL };
     let outcome = run(elf::with_map(large), "m", &walk(1), &[]);
     // `limit`; or `not-permitted`, where the host has put down CAP_NET_ADMIN, without which no such map is made.
     assert!(matches!((outcome.code, outcome.stderr.as_str()), (4 | 0, "")), "{outcome:#?}");
@@ -117,7 +117,7 @@ fn root_a_probe_of_the_kernel_is_none_of_a_file() {
         let policy = folder.write("policy.toml", "[allow]\nimport = [\"*\"]\nkprobe = [\"*\"]\n");
         let outcome = finish(command("ks-host").arg("--no-cache").arg("--policy").arg(policy).arg(path));
         contained(&outcome);
-        assert!(matches!(outcome.code, 50 | 51 | 126), "{section}: {outcome:#?}");
+        assert!(matches!(outcome.code, 50 | 51 | 126 | 127), "{section}: {outcome:#?}");
     }
 }
 
