@@ -83,6 +83,11 @@ impl EntryName {
 pub(super) struct TrustedCode(Vec<u8>);
 
 impl TrustedCode {
+    /// What a process of this program has compiled for this one.
+    pub(super) fn own(code: Vec<u8>) -> TrustedCode {
+        TrustedCode(code)
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }

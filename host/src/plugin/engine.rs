@@ -11,7 +11,8 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::{Config, OptLevel};
 
 use super::backtrace;
-use super::cache::{Cache, CacheError, EntryName};
+use super::cache::{Cache, CacheError, EntryName, TrustedCode};
+use super::compiler::Compiler;
 use super::file::{Plugin, PluginError};
 use super::memory;
 use super::sys;
@@ -23,13 +24,15 @@ const MAX_WASM_STACK_BYTES: usize = 2 << 20;
 
 /// Stack of the thread that compiles. Guards against code that is nested deep: the compiler's own limits are counted in
 /// levels, not in bytes.
-const COMPILER_STACK_BYTES: usize = 64 << 20;
+pub(super) const COMPILER_STACK_BYTES: usize = 64 << 20;
 
 /// The engine; one per process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
     inner: wasmtime::Engine,
     compile_time: Duration,
+    compile_bytes: u64,
+    compiler: Option<Compiler>,
 }
 
 /// The engine refuses its configuration on this machine.
@@ -72,7 +75,9 @@ impl Engine {
             // Images are for memories that the engine makes itself.
             .memory_init_cow(false);
         let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
-        Ok(Engine { inner, compile_time: Policy::observing().compile_time() })
+        let policy = Policy::observing();
+        let compile_bytes = policy.limit(Limit::CompileBytes);
+        Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, compiler: None })
     }
 
     /// With another time that compiling the code of one plugin may take.
@@ -81,12 +86,42 @@ impl Engine {
         Engine { compile_time, ..self }
     }
 
-    /// Compiles the code of a plugin, on a thread of its own: the compiler cannot be interrupted. One that is not
-    /// waited for any more goes on until it is done or the process ends.
+    /// Compiles in processes of their own, each of which takes no more than so many bytes of memory.
+    #[must_use]
+    pub fn with_compiler(self, compiler: Compiler, compile_bytes: u64) -> Engine {
+        Engine { compiler: Some(compiler), compile_bytes, ..self }
+    }
+
+    /// Compiles the code of a plugin: in a process of its own if there is a compiler for that ([`Engine::with_compiler`]).
     ///
     /// # Errors
-    /// [`PluginError::Component`] if the component is not valid, [`PluginError::CompileTime`] if it takes too long.
+    /// [`PluginError::Component`] if the component is not valid, or takes too much memory; [`PluginError::CompileTime`] if
+    /// it takes too long.
     pub fn compile(&self, plugin: &Plugin) -> Result<Component, PluginError> {
+        match self.compiled_apart(plugin)? {
+            Some(code) => self.loaded(&code),
+            None => self.compile_here(plugin),
+        }
+    }
+
+    /// The code of a plugin, compiled in a process of its own; none if there is no compiler for that.
+    fn compiled_apart(&self, plugin: &Plugin) -> Result<Option<TrustedCode>, PluginError> {
+        let compile = |compiler: &Compiler| {
+            compiler
+                .compile(plugin.bytes().to_vec(), self.compile_time, self.compile_bytes)
+                .map(TrustedCode::own)
+        };
+        self.compiler.as_ref().map(compile).transpose()
+    }
+
+    fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {
+        sys::load(&self.inner, code)
+            .map_err(|error| PluginError::Component(format!("its code cannot be loaded: {error:#}")))
+    }
+
+    /// Compiles on a thread of its own: the compiler cannot be interrupted. One that is not waited for any more goes on
+    /// until it is done or the process ends.
+    fn compile_here(&self, plugin: &Plugin) -> Result<Component, PluginError> {
         let (done, result) = mpsc::channel();
         let (engine, bytes) = (self.inner.clone(), plugin.bytes().to_vec());
         // Nobody takes the result of one that took too long.
@@ -123,12 +158,17 @@ impl Engine {
         if let Some(component) = cache.load(&name).and_then(|code| sys::load(&self.inner, &code).ok()) {
             return Ok((component, CodeOrigin::Cached));
         }
-        let component = self.compile(plugin)?;
+        let store = |code: &[u8]| {
+            cache.store(&name, code).map_or_else(CodeOrigin::NotStored, |()| CodeOrigin::Stored)
+        };
+        if let Some(code) = self.compiled_apart(plugin)? {
+            return Ok((self.loaded(&code)?, store(code.bytes())));
+        }
+        let component = self.compile_here(plugin)?;
         let code = component
             .serialize()
             .map_err(|error| PluginError::Component(format!("the code cannot be written: {error:#}")))?;
-        let origin = cache.store(&name, &code).map_or_else(CodeOrigin::NotStored, |()| CodeOrigin::Stored);
-        Ok((component, origin))
+        Ok((component, store(&code)))
     }
 
     /// The functions of the contract that a component imports, as `perf.[static]event.named`: what it can call.

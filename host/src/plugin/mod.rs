@@ -5,6 +5,7 @@
 
 mod backtrace;
 mod cache;
+pub mod compiler;
 mod engine;
 mod file;
 mod instance;
@@ -18,6 +19,7 @@ mod sys;
 mod thread;
 
 pub use cache::{Cache, CacheError};
+pub use compiler::Compiler;
 pub(crate) use engine::interface_name;
 pub use engine::{CodeOrigin, Engine, EngineError};
 pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError};

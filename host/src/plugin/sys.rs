@@ -10,8 +10,8 @@ use super::cache::TrustedCode;
 /// # Errors
 /// If it was made by another version, or for another machine or configuration.
 pub(super) fn load(engine: &wasmtime::Engine, code: &TrustedCode) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes are what `Component::serialize` gave: a `TrustedCode` is made by `Cache::load` only, which
-    // checks that they were written by somebody who knows the key, and the key is readable only for the user whom this
-    // process runs as. The engine checks its own version and configuration, which are written in the bytes.
+    // SAFETY: the bytes are what `Component::serialize` gave. A `TrustedCode` is made by `Cache::load`, which checks that they
+    // were written by somebody who knows the key, and the key is readable only for the user whom this process runs as; and by
+    // `TrustedCode::own`, of what a process of this program has just compiled. The engine checks its own version and configuration, which are written in the bytes.
     unsafe { Component::deserialize(engine, code.bytes()) }
 }

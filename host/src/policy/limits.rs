@@ -35,13 +35,15 @@ pub enum Limit {
     ComputeMs,
     /// Milliseconds that compiling its code may take. Guards against code that is made to be slow to compile.
     CompileMs,
+    /// Bytes of memory that the process which compiles its code may take.
+    CompileBytes,
     /// Milliseconds that it may run.
     RunMs,
 }
 
 impl Limit {
     /// All.
-    pub const ALL: [Limit; 13] = [
+    pub const ALL: [Limit; 14] = [
         Limit::Maps,
         Limit::MapBytes,
         Limit::RingBytes,
@@ -54,6 +56,7 @@ impl Limit {
         Limit::CallBytes,
         Limit::ComputeMs,
         Limit::CompileMs,
+        Limit::CompileBytes,
         Limit::RunMs,
     ];
 
@@ -72,6 +75,7 @@ impl Limit {
             Limit::CallBytes => "call_bytes",
             Limit::ComputeMs => "compute_ms",
             Limit::CompileMs => "compile_ms",
+            Limit::CompileBytes => "compile_bytes",
             Limit::RunMs => "run_ms",
         }
     }
@@ -95,6 +99,8 @@ impl Limit {
             Limit::ComputeMs => 30_000,
             // An interpreter as a component, of 18 MB, takes 10 to 15 seconds.
             Limit::CompileMs => 120_000,
+            // Such an interpreter takes a tenth.
+            Limit::CompileBytes => 4 << 30,
             // Whoever started it knows how long.
             Limit::RunMs => u64::MAX,
         }

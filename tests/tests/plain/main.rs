@@ -5,6 +5,7 @@ mod builds;
 mod cache;
 mod cli;
 mod commands;
+mod compiling;
 mod confine;
 mod contract;
 mod documents;

@@ -143,7 +143,8 @@ fn a_hang_up_reads_changed_files_again() {
     let (changes, stays) = (folder.path("changes.wasm"), folder.path("stays.wasm"));
     build("changes.ks", "first", &changes);
     build("stays.ks", "only", &stays);
-    let mut running = Running::start(&[&changes, &stays]);
+    let limited = ["--limit".as_ref(), "compile_bytes=150000000".as_ref()];
+    let mut running = Running::start(&[&limited[..], &[changes.as_os_str(), stays.as_os_str()]].concat());
     let mut lines = [running.line(), running.line()];
     lines.sort();
     assert_eq!(lines, ["changes.wasm: first\n", "stays.wasm: only\n"]);
@@ -151,6 +152,13 @@ fn a_hang_up_reads_changed_files_again() {
     std::fs::write(&changes, "no plugin").expect("the folder is ours");
     running.signal(Signal::SIGHUP);
     assert!(running.told().contains("is not a plugin"));
+    assert!(running.told().contains("runs on as it was"));
+
+    // What takes more than it may is compiled by a process that ends, and by none of those that run plugins.
+    std::fs::write(&changes, super::compiling::large(30_000)).expect("the folder is ours");
+    running.signal(Signal::SIGHUP);
+    assert!(running.told().contains("is not a plugin"));
+    assert!(running.told().contains("do: --limit compile_bytes="));
     assert!(running.told().contains("runs on as it was"));
 
     build("changes.ks", "second", &changes);

@@ -2,6 +2,7 @@
 
 mod cache;
 mod check;
+mod compile;
 mod config;
 mod defect;
 mod doctor;
@@ -146,7 +147,11 @@ fn main() -> ExitCode {
 
 /// Does what the command line says and gives the exit code.
 fn answer() -> u8 {
-    let (words, exec) = split_exec(std::env::args_os().collect());
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(code) = compile::serve(&words) {
+        return code;
+    }
+    let (words, exec) = split_exec(words);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli.observing(exec),
         Err(answer) => {

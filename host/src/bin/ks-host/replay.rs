@@ -6,12 +6,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ks_host::RunOptions;
 use ks_host::plugin::Outcome;
+use ks_host::policy::{Limit, Policy};
 use ks_host::record::{Order, Record, Recording, Replay};
 use ks_host::world::Calls;
-use ks_host::{Host, RunOptions};
 
-use crate::{cache, prepare, run};
+use crate::{cache, compile, prepare, run};
 
 /// What to run, and on which record.
 #[derive(Debug, clap::Args)]
@@ -46,7 +47,8 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let record = Record::read(file).with_context(|| format!("cannot use {shown}"))?;
     let order = if args.any_order { Order::Any } else { Order::Same };
     let replay = Replay::new(record, order);
-    let host = Host::new()?;
+    let policy = Policy::observing();
+    let host = compile::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let all = prepare::all(&host, std::slice::from_ref(&args.plugin));
     let Some(prepared) = all.ok().and_then(|mut all| all.pop()) else { return Ok(crate::NOT_A_PLUGIN) };

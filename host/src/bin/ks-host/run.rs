@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use ks_host::Host;
 use ks_host::bpf::statistics::Statistics;
 use ks_host::perf::{Catalog, EventTable, Sysfs};
-use ks_host::policy::Policy;
+use ks_host::policy::{Limit, Policy};
 use ks_host::world::{Audit, Share};
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
 use crate::stacks::{Output, Stacks};
-use crate::{cache, config, policy, prepare, sign, signals};
+use crate::{cache, compile, config, policy, prepare, sign, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
 /// subcommands.
@@ -61,7 +60,8 @@ pub(crate) struct Args {
     signer: Vec<String>,
     /// Limits what each plugin takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
     /// `attachments`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `compute_ms` (time on a CPU
-    /// between two calls of the host), `compile_ms`, `run_ms`. May be given several times.
+    /// between two calls of the host), `compile_ms`, `compile_bytes`,
+    /// `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
     /// Events of a vendor, in the JSON of perf's own tables; may be given several times.
@@ -138,7 +138,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
-    let host = Host::new()?.with_compile_time(policy.compile_time());
+    let host = compile::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
     let form = match (args.json, several) {

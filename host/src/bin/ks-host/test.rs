@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ks_host::plugin::Outcome;
-use ks_host::policy::{Class, Policy};
-use ks_host::{Host, PreparedPlugin, RunOptions};
+use ks_host::policy::{Class, Limit, Policy};
+use ks_host::{PreparedPlugin, RunOptions};
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::{Entry, cache, not_a_plugin, policy, progress, read, run};
+use crate::{Entry, cache, compile, not_a_plugin, policy, progress, read, run};
 
 /// The interface that every network namespace has.
 const LOOPBACK: &str = "lo";
@@ -37,7 +37,8 @@ pub(crate) struct Args {
     allow: Vec<String>,
     /// Limits what each test takes: `maps`, `map_bytes`, `ring_bytes`, `print_bytes_per_second`,
     /// `attachments`, `handles`, `memory_bytes`, `table_elements`, `instances`, `call_bytes`, `compute_ms` (time on a CPU
-    /// between two calls of the host), `compile_ms`, `run_ms`. May be given several times.
+    /// between two calls of the host), `compile_ms`, `compile_bytes`,
+    /// `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
     /// Ends a test after so many seconds: it has failed then.
@@ -85,7 +86,8 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
             "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
         );
     }
-    let host = cache::use_in(Host::new()?.with_compile_time(policy.compile_time()), None);
+    let host = compile::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = cache::use_in(host, None);
     let prepared = match progress::during(&format!("compiling {name}"), || host.prepare(&plugin)) {
         Ok(prepared) => prepared,
         Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),

@@ -1,0 +1,81 @@
+//! Compiling a plugin happens in a process that has no rights and an end of what it takes.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ks_tests::{Folder, command, finish, is_within, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A component of so many functions, which is no plugin; a second for the compiler.
+pub fn large(functions: usize) -> Vec<u8> {
+    let function = |number| {
+        format!(
+            "(func (param i32) (result i32) local.get 0 i32.const {number} i32.add local.get 0 i32.mul \
+             local.get 0 i32.div_u)"
+        )
+    };
+    let functions: String = (0..functions).map(function).collect();
+    wat::parse_str(format!("(component (core module {functions}))")).expect("a component")
+}
+
+#[test]
+fn memory_that_it_takes_has_an_end() {
+    let folder = Folder::new();
+    let file = folder.write("large.wasm", large(30_000));
+    let ran =
+        finish(command("ks-host").args(["--no-cache", "--limit", "compile_bytes=150000000"]).arg(&file));
+    assert_eq!(ran.code, 127, "{ran:#?}");
+    assert!(ran.stderr.contains("the limit `compile_bytes` of the plugin is 150000000"), "{ran:#?}");
+    assert!(ran.stderr.contains("do: --limit compile_bytes=.. allows more"), "{ran:#?}");
+}
+
+/// What a process says of itself in /proc.
+fn status(pid: u32, line: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|found| found.strip_prefix(line)).map(|rest| rest.trim().to_owned())
+}
+
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let listed = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    listed
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+#[test]
+fn root_the_process_has_no_rights_and_ends_with_the_host() {
+    let folder = Folder::new();
+    let file = folder.write("large.wasm", large(60_000));
+    let mut host = command("ks-host")
+        .args(["--no-cache", "--limit", "compile_ms=60000"])
+        .arg(&file)
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("ks-host starts");
+    let mut compiler = None;
+    // Its filter of system calls comes last.
+    let confined = || {
+        compiler = children(host.id()).first().copied();
+        compiler.and_then(|pid| status(pid, "Seccomp:")).is_some_and(|mode| mode == "2")
+    };
+    wait_until(Duration::from_secs(20), "a confined process compiles", confined);
+    let compiler = compiler.expect("it was found");
+    for (line, expected) in [
+        ("CapEff:", "0000000000000000"),
+        ("CapPrm:", "0000000000000000"),
+        ("NoNewPrivs:", "1"),
+        ("Uid:", "65534\t65534\t65534\t65534"),
+    ] {
+        assert_eq!(status(compiler, line).as_deref(), Some(expected), "{line}");
+    }
+    kill(Pid::from_raw(host.id() as i32), Signal::SIGKILL).expect("it is ours");
+    host.wait().expect("it is ours");
+    let gone = || status(compiler, "State:").is_none_or(|state| state.starts_with('Z'));
+    assert!(is_within(Duration::from_secs(5), gone), "it outlives the host");
+}
