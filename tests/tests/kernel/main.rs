@@ -14,6 +14,7 @@ mod groups;
 mod halves;
 mod hostile;
 mod many;
+mod map_memory;
 mod maps;
 mod memory;
 mod oracles;

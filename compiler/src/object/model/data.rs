@@ -94,12 +94,6 @@ impl DataSection {
     pub fn name(&self) -> String {
         self.to_string()
     }
-
-    /// Whether the loader lets userspace map the values. Source: tools/lib/bpf/libbpf.c, `map_is_mmapable`, v1.7.
-    #[must_use]
-    pub fn is_mappable(&self) -> bool {
-        self.variables.iter().any(|one| one.ty.is_some() && one.linkage == Linkage::Global)
-    }
 }
 
 impl fmt::Display for DataSection {

@@ -32,6 +32,8 @@ const PREFIX_LEN: u64 = 4;
 const DEVICES: u64 = 344;
 /// `struct bpf_dtab_netdev`
 const DEVICE: u64 = 64;
+/// `struct bpf_stab`
+const SOCKET_ARRAY: u64 = 376;
 /// `struct bpf_shtab`
 const SOCKETS: u64 = 384;
 /// `struct bpf_shtab_elem`
@@ -69,8 +71,8 @@ impl MapShape {
             | MapKind::CgroupArray
             | MapKind::ArrayOfMaps
             | MapKind::CpuMap
-            | MapKind::XskMap
-            | MapKind::SockMap => list(ARRAY, entries, POINTER),
+            | MapKind::XskMap => list(ARRAY, entries, POINTER),
+            MapKind::SockMap => list(SOCKET_ARRAY, entries, POINTER),
             MapKind::Hash
             | MapKind::PerCpuHash
             | MapKind::LruHash
@@ -141,11 +143,11 @@ impl Map {
 }
 
 impl DataSection {
-    /// Bytes that the kernel charges for the array that the loader makes of the section.
+    /// Bytes that the kernel charges for the array that the host makes of the section: all of them can be mapped, which
+    /// libbpf asks for only if a variable is global.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let value = round_up(self.content.bytes().into(), 8);
-        if self.is_mappable() { PAGE + round_up(value, PAGE) } else { ARRAY + value }
+        PAGE + round_up(self.content.bytes().into(), PAGE)
     }
 }
 

@@ -1,0 +1,119 @@
+//! What a policy counts for a map is what the kernel charges for it.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use ks_compiler::object::model::{DataContent, DataKind, DataSection, Linkage, MapShape, Side, Variable};
+use ks_compiler::object::table::{EntriesRule, MapKind, MapUse, flag, map_row};
+use ks_compiler::object::{Object, write};
+use ks_host::bpf::possible_cpus;
+use ks_tests::plugins::models::{map, name};
+use libbpf_rs::MapCore;
+
+/// All kinds that a plugin may have, but for those whose values the kernel charges with the sockets and tasks that they
+/// belong to.
+fn kinds() -> impl Iterator<Item = MapKind> {
+    let rows = (0..64).filter_map(map_row).filter_map(|row| match row.usage {
+        MapUse::Allowed(kind) | MapUse::NeedsClass(kind, _) => Some(kind),
+        MapUse::Refused(_) => None,
+    });
+    rows.filter(|kind| kind.row().entries != EntriesRule::Nothing)
+}
+
+/// A shape of a kind with so many entries and such sides, as far as the kind has a choice.
+fn shape(kind: MapKind, entries: u32, key: u32, value: u32) -> MapShape {
+    let row = kind.row();
+    let side = |rule: ks_compiler::object::table::SideRule, wanted: u32| {
+        let fits = (0..=8).map(|off| wanted + off).chain([4, 8]).find(|bytes| rule.allows(*bytes));
+        match fits {
+            Some(0) | None => Side::Nothing,
+            Some(bytes) => Side::Bytes(bytes),
+        }
+    };
+    let entries = match row.entries {
+        EntriesRule::Nothing => 0,
+        EntriesRule::RingBytes => 4096 * entries.next_power_of_two(),
+        // The kernel has room for so many CPUs, not for more.
+        EntriesRule::Some if kind == MapKind::CpuMap => entries.min(64),
+        EntriesRule::Some | EntriesRule::OrOnePerCpu => entries,
+    };
+    let grows = kind == MapKind::LpmTrie;
+    let flags = if grows { flag::NO_PREALLOC } else { 0 };
+    MapShape {
+        flags,
+        entries,
+        key: side(row.key, key),
+        value: side(row.value, value),
+        ..map("m", kind, 0, 0).shape
+    }
+}
+
+/// What the kernel charges for the maps of an object that is loaded now, each with its name.
+fn charged(model: &Object) -> Result<Vec<(String, u64)>, String> {
+    let elf = write(model).map_err(|error| error.to_string())?;
+    let open = libbpf_rs::ObjectBuilder::default().open_memory(&elf).map_err(|error| format!("{error:#}"))?;
+    let loaded = open.load().map_err(|error| format!("{error:#}"))?;
+    let of = |map: libbpf_rs::Map<'_>| {
+        let facts = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
+        let facts = std::fs::read_to_string(facts).expect("the descriptor is open");
+        let bytes = facts.lines().find_map(|line| line.strip_prefix("memlock:"));
+        let bytes = bytes.expect("the kernel says it").trim().parse().expect("a number");
+        (map.name().to_string_lossy().into_owned(), bytes)
+    };
+    Ok(loaded.maps().map(of).collect())
+}
+
+#[test]
+fn root_the_memory_of_maps_is_what_the_kernel_charges() {
+    let cpus = u32::try_from(possible_cpus().expect("known")).expect("few");
+    let (mut looked, mut off) = (0, Vec::new());
+    for kind in kinds() {
+        for (entries, key, value) in [(1, 4, 4), (100, 20, 100), (1000, 8, 1016)] {
+            let mut one = map("m", kind, 0, 0);
+            one.shape = shape(kind, entries, key, value);
+            if kind.holds_maps() {
+                one.inner = Some(shape(MapKind::Array, 1, 4, 4));
+            }
+            let counted = one.shape.memory_bytes(cpus);
+            let model = Object { maps: vec![one], ..Object::default() };
+            let charged = charged(&model).unwrap_or_else(|error| panic!("{kind:?} {entries}: {error}"));
+            let [(_, bytes)] = charged[..] else { panic!("{kind:?}: {charged:?}") };
+            // Maps that grow are counted as if they were full, and the kernel does not charge what is not there.
+            let grows =
+                matches!(kind, MapKind::LpmTrie | MapKind::SockHash | MapKind::DevMap | MapKind::DevMapHash);
+            let is_right = if grows { counted >= bytes } else { counted.abs_diff(bytes) * 20 <= bytes };
+            if !is_right {
+                off.push(format!(
+                    "{kind:?} of {entries} entries, {key} and {value} bytes: {counted}, charged {bytes}"
+                ));
+            }
+            looked += 1;
+        }
+    }
+    assert!(looked >= 69, "{looked}");
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+/// Variables lie in maps that the host lets be mapped.
+#[test]
+fn root_the_memory_of_variables_is_counted() {
+    let variable = Variable {
+        name: name("counter"),
+        offset: 0,
+        bytes: 8,
+        linkage: Linkage::Global,
+        ty: None,
+        attributes: Vec::new(),
+    };
+    let section = |bytes| DataSection {
+        kind: DataKind::Bss,
+        suffix: None,
+        content: DataContent::Zeros(bytes),
+        variables: vec![variable.clone()],
+    };
+    for bytes in [8, 4096, 100_000] {
+        let model = Object { data: vec![section(bytes)], ..Object::default() };
+        let [(_, charged)] = charged(&model).expect("it loads")[..] else { panic!("one map") };
+        let counted = model.memory(1).map_bytes;
+        assert!(counted >= charged, "{bytes}: {counted}, charged {charged}");
+    }
+}
