@@ -43,6 +43,13 @@ impl Wire {
         wire
     }
 
+    /// The number of the left end in its namespace.
+    pub fn index(&self) -> u32 {
+        let shown = ip(&["-n", &self.left, "-o", "link", "show", LEFT]);
+        let number = shown.split(':').next().and_then(|number| number.parse().ok());
+        number.expect("ip shows the number")
+    }
+
     /// A command of this build in the left namespace.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new("nsenter");

@@ -48,5 +48,6 @@ mod shared_memory;
 mod stacks;
 mod state;
 mod symbols;
+mod targets;
 mod unprivileged;
 mod userspace;

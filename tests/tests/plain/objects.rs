@@ -1,9 +1,13 @@
 //! Plugins whose objects are not what they seem: judged by their instructions before anything is loaded. Nothing here
 //! needs a right, because nothing reaches the kernel.
 
+use ks_compiler::object::Object;
+use ks_compiler::object::table::MapKind;
 use ks_host::plugin::Outcome;
-use ks_host::policy::Policy;
+use ks_host::policy::{ObjectError, ObjectSet, PluginObject, Policy, Request};
+use ks_tests::plugins::models::{map, program, request};
 use ks_tests::plugins::{OWN_EVENT, admitted, component, elf, run_with, with_object, with_section};
+use ks_wit::section::Arch;
 
 const DOES_NOTHING: &str = r#"(func (export "run") (result i32) (i32.const 0))"#;
 /// What comes of a plugin with this object.
@@ -132,4 +136,75 @@ fn imports_are_asked_about() {
         Outcome::Denied(reason) => assert!(reason.contains("--allow import="), "{reason}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// Several objects in one file.
+fn objects(models: &[(Arch, Object)]) -> Result<ObjectSet, ObjectError> {
+    let named = |(arch, model): &(Arch, Object)| PluginObject::new("test", *arch, model.clone());
+    ObjectSet::new(models.iter().map(named).collect::<Result<_, _>>()?, Some(0))
+}
+
+/// People look at one object, and another machine runs the other.
+#[test]
+fn objects_of_one_file_are_judged_together() {
+    let observes = || program("tracepoint/sched/sched_switch", &[]);
+    let another = || program("tracepoint/sched/sched_switch", &[109]);
+    objects(&[(Arch::X86_64, observes()), (Arch::Aarch64, observes())]).expect("both do the same");
+    for (second, needed) in [
+        (program("tracepoint/sched/sched_wakeup", &[]), "tracepoint=sched/sched_wakeup"),
+        (program("xdp", &[]), "xdp"),
+        (another(), "helper"),
+    ] {
+        let refused = objects(&[(Arch::X86_64, observes()), (Arch::Aarch64, second)]).expect_err(needed);
+        assert!(refused.to_string().contains(&format!("for aarch64 needs {needed}")), "{refused}");
+    }
+    // Of one class, other kernels have other functions; all of them must be allowed.
+    let other = program("tracepoint/sched/sched_switch", &[117]);
+    let set = objects(&[(Arch::X86_64, another()), (Arch::Aarch64, other)]).expect("the same classes");
+    let mut policy = Policy::observing();
+    policy.allow_word("helper=send_signal").expect("a class");
+    let denied = policy.admit(Request::new(set.clone(), &[]), 1).expect_err("the second has another");
+    assert!(denied.contains("--allow helper=send_signal_thread"), "{denied}");
+    policy.allow_word("helper=send_signal_thread").expect("a class");
+    assert!(policy.admit(Request::new(set, &[]), 1).expect("allowed").is_some());
+    // What their maps take is the most that one of them takes.
+    let with = |entries| Object { maps: vec![map("m", MapKind::Array, 8, entries)], ..observes() };
+    let set = objects(&[(Arch::X86_64, with(1)), (Arch::Aarch64, with(1000))]).expect("the same classes");
+    assert_eq!(set.memory(1).map_bytes, 312 + 8000);
+}
+
+/// Run with the policy that is written of it, a plugin is denied nothing, and nothing else is allowed, whatever its names are.
+#[test]
+fn the_policy_that_is_written_allows_what_it_shows() {
+    for section in ["kprobe.multi/*", "uprobe//bin/*sh:main", "fentry/vfs_read", "tracepoint/a/b", "xdp"] {
+        let asked = request(program(section, &[109]), &["perf"]);
+        let mut policy = Policy::nothing();
+        asked.needs().iter().for_each(|need| policy.allow_need(need));
+        let policy = Policy::from_toml(&policy.to_toml()).expect("it is read as it is written");
+        assert!(asked.needs().iter().all(|need| policy.allows(need).is_ok()), "{}", policy.to_toml());
+        for need in asked.needs() {
+            if let Some(target) = &need.target {
+                let other = target.replace('*', "x") + if target.contains('*') { "" } else { "x" };
+                assert!(policy.check(need.class, &other).is_err(), "{other}: {}", policy.to_toml());
+            }
+        }
+        assert!(policy.admit(asked, 1).is_ok());
+    }
+    let mut policy = Policy::nothing();
+    let refused = policy.allow_word("perf_event=x").expect_err("there is nothing to choose from");
+    assert!(refused.to_string().contains("`x` would allow everything"), "{refused}");
+}
+
+#[test]
+fn what_names_nothing_is_no_name() {
+    let long = "n".repeat(256);
+    for name in ["", ".", "..", "a/b", "a\nb", long.as_str()] {
+        let refused = PluginObject::new(name, Arch::Any, Object::default()).expect_err(name);
+        assert!(!refused.to_string().contains('\n'), "{refused}");
+    }
+    for name in ["a b", "größe", ".hidden", "page-faults"] {
+        assert!(PluginObject::new(name, Arch::Any, Object::default()).is_ok(), "{name}");
+    }
+    let dotted = Object { maps: vec![map("a.data", MapKind::Array, 8, 1)], ..Object::default() };
+    assert!(PluginObject::new("test", Arch::Any, dotted).is_err());
 }
