@@ -20,6 +20,8 @@ SEED ?=
 GUESTS ?= 10000
 # Seconds for each target of `make fuzzed`.
 SECONDS ?= 300
+# Objects of `make mutants`.
+MUTANTS ?= 1000000
 # Moments at which `make killed` kills a host, for each kind of program.
 MOMENTS ?= 100
 # Starts and kills of `make cycles`.
@@ -40,7 +42,7 @@ TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all run test test-emulated test-apart quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed killed cycles \
+.PHONY: all run test test-emulated test-apart quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed mutants killed cycles \
 	policy-cost sdk-cost bench bench-docs bench-compare packages test-packages clean
 
 all: packages
@@ -112,6 +114,11 @@ generated: test-packages
 # The large run of tests/tests/plain/fuzzed.rs: any bytes against what reads them, so many seconds for each target.
 fuzzed: test-packages
 	KS_FUZZ_SECONDS=$(SECONDS) $(call ONE,plain,fuzzed:: --test-threads=1)
+
+# The large run of tests/tests/toolchains/mutants: changed objects through reader, writer and a libbpf with sanitizers. Needs
+# root.
+mutants: test-packages
+	$(if $(SEED),KS_MUTANTS_SEED=$(SEED)) KS_MUTANTS=$(MUTANTS) $(call ONE,toolchains,mutants::)
 
 # The large run of tests that kill the host at so many moments for each kind of program. Needs root.
 killed: test-packages

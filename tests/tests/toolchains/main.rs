@@ -3,4 +3,5 @@
 mod guest_rust;
 mod guest_std;
 mod languages;
+mod mutants;
 mod shared_rust;
