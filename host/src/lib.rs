@@ -40,6 +40,7 @@
 #![deny(unsafe_code)]
 
 #[cfg(feature = "plugins")]
+pub mod apart;
 pub mod bpf;
 #[cfg(feature = "plugins")]
 pub mod command;

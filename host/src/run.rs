@@ -7,13 +7,14 @@ use std::time::Duration;
 use ks_wit::manifest::Manifest;
 use wasmtime::component::Linker;
 
+use crate::apart::Apart;
 use crate::bpf::{self, Object};
 use crate::command::Command;
 use crate::confine::Confinement;
 use crate::options::RunOptions;
 use crate::plugin::{
-    self, Cache, CodeOrigin, Compiler, Engine, EngineError, Instance, Limits, Outcome, Plugin, PluginError,
-    Prepared, Signer, Watch,
+    self, Cache, CodeOrigin, Engine, EngineError, Instance, Limits, Outcome, Plugin, PluginError, Prepared,
+    Signer, Watch,
 };
 use crate::policy::{Admitted, ObjectSet, Request};
 use crate::world::{self, Answers, Calls, Entry, SettingError, Settings, StackMap, State};
@@ -49,10 +50,10 @@ impl Host {
         Host { engine: self.engine.with_compile_time(compile_time), ..self }
     }
 
-    /// Compiles in processes of this program, each of which takes no more than so many bytes of memory: see [`Compiler`].
+    /// Compiles in processes of this program, each of which takes no more than so many bytes of memory: see [`Apart`].
     #[must_use]
-    pub fn with_compiler(self, compiler: Compiler, compile_bytes: u64) -> Host {
-        Host { engine: self.engine.with_compiler(compiler, compile_bytes), ..self }
+    pub fn with_compiler(self, apart: Apart, compile_bytes: u64) -> Host {
+        Host { engine: self.engine.with_compiler(apart, compile_bytes), ..self }
     }
 
     /// Compiles a plugin, or takes its code from the cache, and finds its imports.

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ks_compiler::object::model::{KsymId, Presence, ProgramId};
+use serde::{Deserialize, Serialize};
 
 use crate::policy::PluginObject;
 
 /// What an object asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
     /// Its programs, in the order of its symbols.
     pub programs: Vec<ProgramNeeds>,
@@ -17,7 +18,7 @@ pub struct Needs {
 }
 
 /// What a program and the functions that it calls ask for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramNeeds {
     /// Its symbol.
     pub name: String,
@@ -30,7 +31,7 @@ pub struct ProgramNeeds {
 }
 
 /// A map.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapNeeds {
     /// Its name.
     pub name: String,

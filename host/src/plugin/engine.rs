@@ -12,10 +12,11 @@ use wasmtime::{Config, OptLevel};
 
 use super::backtrace;
 use super::cache::{Cache, CacheError, EntryName, TrustedCode};
-use super::compiler::Compiler;
+use super::compiler;
 use super::file::{Plugin, PluginError};
 use super::memory;
 use super::sys;
+use crate::apart::Apart;
 use crate::policy::{Limit, Policy};
 
 /// Deepest stack of a guest, in bytes. A guest that recurses without end traps here, long before the thread's own
@@ -32,7 +33,7 @@ pub struct Engine {
     inner: wasmtime::Engine,
     compile_time: Duration,
     compile_bytes: u64,
-    compiler: Option<Compiler>,
+    apart: Option<Apart>,
 }
 
 /// The engine refuses its configuration on this machine.
@@ -77,7 +78,7 @@ impl Engine {
         let inner = wasmtime::Engine::new(&config).map_err(|error| EngineError(format!("{error:#}")))?;
         let policy = Policy::observing();
         let compile_bytes = policy.limit(Limit::CompileBytes);
-        Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, compiler: None })
+        Ok(Engine { inner, compile_time: policy.compile_time(), compile_bytes, apart: None })
     }
 
     /// With another time that compiling the code of one plugin may take.
@@ -88,8 +89,8 @@ impl Engine {
 
     /// Compiles in processes of their own, each of which takes no more than so many bytes of memory.
     #[must_use]
-    pub fn with_compiler(self, compiler: Compiler, compile_bytes: u64) -> Engine {
-        Engine { compiler: Some(compiler), compile_bytes, ..self }
+    pub fn with_compiler(self, apart: Apart, compile_bytes: u64) -> Engine {
+        Engine { apart: Some(apart), compile_bytes, ..self }
     }
 
     /// Compiles the code of a plugin: in a process of its own if there is a compiler for that ([`Engine::with_compiler`]).
@@ -106,12 +107,12 @@ impl Engine {
 
     /// The code of a plugin, compiled in a process of its own; none if there is no compiler for that.
     fn compiled_apart(&self, plugin: &Plugin) -> Result<Option<TrustedCode>, PluginError> {
-        let compile = |compiler: &Compiler| {
-            compiler
-                .compile(plugin.bytes().to_vec(), self.compile_time, self.compile_bytes)
-                .map(TrustedCode::own)
+        let compile = |apart: &Apart| {
+            let code =
+                compiler::compile(apart, plugin.bytes().to_vec(), self.compile_time, self.compile_bytes)?;
+            Ok(TrustedCode::own(code))
         };
-        self.compiler.as_ref().map(compile).transpose()
+        self.apart.as_ref().map(compile).transpose()
     }
 
     fn loaded(&self, code: &TrustedCode) -> Result<Component, PluginError> {

@@ -124,10 +124,7 @@ impl Plugin {
     /// # Errors
     /// If it cannot be read, or as [`Plugin::from_bytes`].
     pub fn from_file(path: &Path) -> Result<Plugin, PluginError> {
-        let mut bytes = Vec::new();
-        // One byte more than allowed tells a file that is too long from one that just fits.
-        File::open(path)?.take(MAX_PLUGIN_BYTES + 1).read_to_end(&mut bytes)?;
-        Plugin::from_bytes(bytes)
+        Plugin::from_bytes(read_file(path)?)
     }
 
     /// Reads a plugin from memory.
@@ -237,6 +234,17 @@ impl Plugin {
     pub fn project(&self) -> Option<&str> {
         self.manifests.first().map(|manifest| manifest.project.as_str())
     }
+}
+
+/// The bytes of a plugin file, unread.
+///
+/// # Errors
+/// [`PluginError::Io`]; [`PluginError::TooLong`].
+pub fn read_file(path: &Path) -> Result<Vec<u8>, PluginError> {
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a file that is too long from one that just fits.
+    File::open(path)?.take(MAX_PLUGIN_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_PLUGIN_BYTES { Err(PluginError::TooLong) } else { Ok(bytes) }
 }
 
 /// What one walk over the file collects.

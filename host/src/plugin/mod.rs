@@ -19,10 +19,9 @@ mod sys;
 mod thread;
 
 pub use cache::{Cache, CacheError};
-pub use compiler::Compiler;
 pub(crate) use engine::interface_name;
 pub use engine::{CodeOrigin, Engine, EngineError};
-pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError};
+pub use file::{MAX_PLUGIN_BYTES, Plugin, PluginError, read_file};
 pub use instance::{Instance, PluginState, Prepared};
 pub use limits::{Limiter, Limits};
 pub use memory::SharedMemory;

@@ -1,10 +1,12 @@
-//! Compiling a plugin happens in a process that has no rights and an end of what it takes.
+//! Compiling a plugin, and reading one for people, happens in a process that has no rights and an end of what it takes.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
+use ks_tests::plugins::with_section;
 use ks_tests::{Folder, command, finish, is_within, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -38,6 +40,19 @@ fn status(pid: u32, line: &str) -> Option<String> {
     status.lines().find_map(|found| found.strip_prefix(line)).map(|rest| rest.trim().to_owned())
 }
 
+/// Asserts that a process can do nothing but compute.
+fn assert_no_rights(pid: u32) {
+    for (line, expected) in [
+        ("CapEff:", "0000000000000000"),
+        ("CapPrm:", "0000000000000000"),
+        ("NoNewPrivs:", "1"),
+        ("Seccomp:", "2"),
+        ("Uid:", "65534\t65534\t65534\t65534"),
+    ] {
+        assert_eq!(status(pid, line).as_deref(), Some(expected), "{line}");
+    }
+}
+
 /// The processes that a process has started.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -66,16 +81,33 @@ fn root_the_process_has_no_rights_and_ends_with_the_host() {
     };
     wait_until(Duration::from_secs(20), "a confined process compiles", confined);
     let compiler = compiler.expect("it was found");
-    for (line, expected) in [
-        ("CapEff:", "0000000000000000"),
-        ("CapPrm:", "0000000000000000"),
-        ("NoNewPrivs:", "1"),
-        ("Uid:", "65534\t65534\t65534\t65534"),
-    ] {
-        assert_eq!(status(compiler, line).as_deref(), Some(expected), "{line}");
-    }
+    assert_no_rights(compiler);
     kill(Pid::from_raw(host.id() as i32), Signal::SIGKILL).expect("it is ours");
     host.wait().expect("it is ours");
     let gone = || status(compiler, "State:").is_none_or(|state| state.starts_with('Z'));
     assert!(is_within(Duration::from_secs(5), gone), "it outlives the host");
+}
+
+#[test]
+fn root_inspect_has_no_rights_when_it_reads() {
+    // More than a pipe holds: it waits for a reader.
+    let text = "m".repeat(1 << 20);
+    let manifest =
+        format!(r#"{{"format":1,"compiler":"x","project":"{text}","source":{{"file":"x","sha256":""}}}}"#);
+    let mut record = (manifest.len() as u32).to_le_bytes().to_vec();
+    record.extend_from_slice(manifest.as_bytes());
+    let empty = wat::parse_str("(component)").expect("a component");
+    let folder = Folder::new();
+    let file = folder.write("told.wasm", with_section(empty, ks_wit::section::MANIFEST, &record));
+    let mut inspect =
+        command("ks-host").arg("inspect").arg(&file).stdout(Stdio::piped()).spawn().expect("ks-host starts");
+    let writes = || {
+        status(inspect.id(), "State:").is_some_and(|state| state.starts_with('S'))
+            && status(inspect.id(), "Seccomp:").is_some_and(|mode| mode == "2")
+    };
+    wait_until(Duration::from_secs(20), "it has read and writes", writes);
+    assert_no_rights(inspect.id());
+    let mut shown = String::new();
+    inspect.stdout.take().expect("piped").read_to_string(&mut shown).expect("text");
+    assert!(inspect.wait().expect("it is ours").success() && shown.contains(&text[..1000]), "{shown:.300}");
 }

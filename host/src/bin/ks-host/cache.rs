@@ -8,7 +8,7 @@ use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin};
 use ks_host::policy::{Limit, Policy};
 
-use crate::{compile, output, prepare};
+use crate::{apart, output, prepare};
 
 /// The host with the cache in this folder, by default this user's. A plugin runs without one, too: why there is none is
 /// said aloud only if a folder was named.
@@ -49,8 +49,7 @@ pub(crate) fn precompile(args: PrecompileArgs) -> anyhow::Result<u8> {
     let cache = open(args.cache.as_deref());
     let cache = cache.context("no home folder to keep compiled code in: name one with --cache")??;
     let folder = cache.path().display().to_string();
-    let host =
-        compile::host(Duration::MAX, Policy::observing().limit(Limit::CompileBytes))?.with_cache(cache);
+    let host = apart::host(Duration::MAX, Policy::observing().limit(Limit::CompileBytes))?.with_cache(cache);
     let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
     for (path, prepared) in args.plugins.iter().zip(prepared) {
         let came = match prepared.plugin.code() {

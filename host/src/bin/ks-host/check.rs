@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ks_host::bpf::Needs;
 use ks_host::explain::check::{Need, Registers, State, What, check, missing};
 
 use crate::output::{self, printable};
-use crate::read_plugin;
+use crate::{Entry, apart, read_bytes};
 
 /// Exit code where something is missing.
 const MISSING: u8 = 1;
@@ -30,15 +29,19 @@ pub(crate) struct Args {
 
 /// Asks the kernel and shows what it says. Loads no program of the plugin, and leaves nothing.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let plugin = match read_plugin(&args.plugin) {
-        Ok(plugin) => plugin,
+    let bytes = match read_bytes(&args.plugin, Entry::Main) {
+        Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };
-    let registers: Vec<Registers<'_>> =
-        plugin.manifests().iter().flat_map(|one| &one.struct_ops).map(registers).collect();
-    let objects = plugin.object_set()?;
-    let needs = objects.own().map(Needs::of).unwrap_or_default();
-    let found = check(&needs, &registers);
+    let asks = match apart::asks(&args.plugin, bytes) {
+        Ok(asks) => asks,
+        Err(error) => {
+            eprintln!("ks-host: {error:#}");
+            return Ok(crate::NOT_A_PLUGIN);
+        }
+    };
+    let registers: Vec<Registers<'_>> = asks.registers.iter().map(registers).collect();
+    let found = check(&asks.needs, &registers);
     if args.json {
         output::show_json(&found)?
     } else {

@@ -11,7 +11,7 @@ use ks_wit::manifest::{Event, Manifest};
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::{read_plugin, sign};
+use crate::{Entry, apart, not_a_plugin, read_bytes, sign};
 
 /// What to show, and how.
 #[derive(Debug, clap::Args)]
@@ -31,9 +31,14 @@ pub(crate) struct Args {
 
 /// Shows the plugin and gives the exit code.
 pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
-    let plugin = match read_plugin(&args.plugin) {
-        Ok(plugin) => plugin,
+    let bytes = match read_bytes(&args.plugin, Entry::Main) {
+        Ok(bytes) => bytes,
         Err(code) => return Ok(code),
+    };
+    apart::give_up_rights()?;
+    let plugin = match Plugin::from_bytes(bytes) {
+        Ok(plugin) => plugin,
+        Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),
     };
     if args.policy {
         let policy =

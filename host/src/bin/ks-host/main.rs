@@ -1,8 +1,8 @@
 //! `ks-host`: runs plugins, and shows what they ask for before they run.
 
+mod apart;
 mod cache;
 mod check;
-mod compile;
 mod config;
 mod defect;
 mod doctor;
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
 /// Does what the command line says and gives the exit code.
 fn answer() -> u8 {
     let words: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = compile::serve(&words) {
+    if let Some(code) = apart::serve(&words) {
         return code;
     }
     let (words, exec) = split_exec(words);
@@ -235,23 +235,27 @@ enum Entry {
 
 /// As [`read_plugin`]; of a script, this part is compiled.
 fn read(path: &Path, entry: Entry) -> Result<Plugin, u8> {
+    Plugin::from_bytes(read_bytes(path, entry)?).map_err(|error| not_a_plugin(path, &error))
+}
+
+/// The bytes of a plugin file, or of what a script becomes; nothing of them is read.
+fn read_bytes(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
     if path.extension() == Some(OsStr::new("ks")) {
         return read_script(path, entry);
     }
-    Plugin::from_file(path).map_err(|error| not_a_plugin(path, &error))
+    ks_host::plugin::read_file(path).map_err(|error| not_a_plugin(path, &error))
 }
 
 #[cfg(feature = "script")]
-fn read_script(path: &Path, entry: Entry) -> Result<Plugin, u8> {
-    let bytes = script::compile(path, entry).map_err(|error| {
+fn read_script(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
+    script::compile(path, entry).map_err(|error| {
         eprintln!("ks-host: {error:#}");
         NOT_A_PLUGIN
-    })?;
-    Plugin::from_bytes(bytes).map_err(|error| not_a_plugin(path, &error))
+    })
 }
 
 #[cfg(not(feature = "script"))]
-fn read_script(path: &Path, _: Entry) -> Result<Plugin, u8> {
+fn read_script(path: &Path, _: Entry) -> Result<Vec<u8>, u8> {
     let script = path.display();
     eprintln!(
         "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"

@@ -12,7 +12,7 @@ use ks_host::policy::{Limit, Policy};
 use ks_host::record::{Order, Record, Recording, Replay};
 use ks_host::world::Calls;
 
-use crate::{cache, compile, prepare, run};
+use crate::{apart, cache, prepare, run};
 
 /// What to run, and on which record.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let order = if args.any_order { Order::Any } else { Order::Same };
     let replay = Replay::new(record, order);
     let policy = Policy::observing();
-    let host = compile::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let all = prepare::all(&host, std::slice::from_ref(&args.plugin));
     let Some(prepared) = all.ok().and_then(|mut all| all.pop()) else { return Ok(crate::NOT_A_PLUGIN) };

@@ -16,7 +16,7 @@ use ks_host::world::{Audit, Share};
 use crate::fleet::{Fleet, Member, Restart};
 use crate::output::Form;
 use crate::stacks::{Output, Stacks};
-use crate::{cache, compile, config, policy, prepare, sign, signals};
+use crate::{apart, cache, config, policy, prepare, sign, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
 /// subcommands.
@@ -138,7 +138,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let fleet = Arc::new(Fleet::new());
     // Before any other thread starts: all threads inherit the blocked signals.
     signals::handle(Arc::clone(&fleet)).context("cannot handle signals")?;
-    let host = compile::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = if args.no_cache { host } else { cache::use_in(host, args.cache.as_deref()) };
     let Ok(prepared) = prepare::all(&host, &args.plugins) else { return Ok(crate::NOT_A_PLUGIN) };
     let form = match (args.json, several) {

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
 use crate::output::{self, printable};
-use crate::{Entry, cache, compile, not_a_plugin, policy, progress, read, run};
+use crate::{Entry, apart, cache, not_a_plugin, policy, progress, read, run};
 
 /// The interface that every network namespace has.
 const LOOPBACK: &str = "lo";
@@ -86,7 +86,7 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
             "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
         );
     }
-    let host = compile::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
+    let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = cache::use_in(host, None);
     let prepared = match progress::during(&format!("compiling {name}"), || host.prepare(&plugin)) {
         Ok(prepared) => prepared,
