@@ -1,46 +1,221 @@
-//! Reading files that a plugin names.
+//! Files that a plugin names.
+//!
+//! Everything about such a file goes through one descriptor: what it is, what it holds, and what the kernel is told. So
+//! its owner cannot put another file in its place between two looks. Only regular files are opened: opening a device or
+//! a FIFO acts (it starts a watchdog, rewinds a tape, lets a writer go on), even if nothing is read.
+//!
+//! Nothing is mapped: a file that somebody shortens ends whoever looks into a mapping of it (SIGBUS).
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::ffi::CString;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::libc;
 
-/// Longest program or library that is read for its symbols. Guards the host's memory.
-const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+/// Why a file is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// What a system call said.
+    #[error("{call}: {errno}")]
+    Kernel {
+        /// The call.
+        call: &'static str,
+        /// Its answer.
+        errno: Errno,
+    },
+    /// A device, a folder, a FIFO, a socket.
+    #[error("it is {0}, not a regular file")]
+    NotRegular(&'static str),
+    /// It is shorter than what it says of itself.
+    #[error("it ends where it says that there is more")]
+    Short,
+    /// It was written, replaced or renamed since it was opened.
+    #[error("it was changed meanwhile")]
+    Changed,
+}
 
-/// The bytes of a program or library.
-///
-/// # Errors
-/// Of open(2) and read(2); `InvalidInput` for what is no plain file (a device has no end, and a pipe may keep whoever opens
-/// it waiting), or is longer than any program.
-pub(crate) fn read_program(path: &Path) -> io::Result<Vec<u8>> {
-    let refused = |reason: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    let facts = file.metadata()?;
-    if !facts.is_file() {
-        return refused("it is not a plain file");
+impl FileError {
+    fn of(call: &'static str, error: &io::Error) -> FileError {
+        match error.raw_os_error() {
+            Some(errno) => FileError::Kernel { call, errno: Errno::from_raw(errno) },
+            None => FileError::Short,
+        }
     }
-    if facts.len() > MAX_PROGRAM_BYTES {
-        return refused("it is longer than any program");
+}
+
+/// An open regular file, and what it was when it was opened.
+#[derive(Debug)]
+pub(crate) struct RegularFile {
+    file: File,
+    path: PathBuf,
+    state: FileState,
+}
+
+/// What changes when a file is written or another one takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileState {
+    fn of(metadata: &Metadata) -> FileState {
+        FileState {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
     }
-    let mut bytes = Vec::new();
-    file.take(MAX_PROGRAM_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
+}
+
+impl RegularFile {
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// [`FileError::NotRegular`] without opening what it is; [`FileError::Kernel`] of open(2) and fstat(2), EWOULDBLOCK
+    /// if somebody holds a lease on it; [`FileError::Changed`].
+    pub(crate) fn open(path: &Path) -> Result<RegularFile, FileError> {
+        // Finds the file and opens nothing: no driver hears of it.
+        let found = open(path, libc::O_PATH)?;
+        let state = regular(&found)?;
+        // The very file that was looked at, whatever lies at its path now. Who holds a lease on it could keep a blocking
+        // open(2) waiting.
+        let file = open(Path::new(&own_path(&found)), libc::O_NONBLOCK | libc::O_NOCTTY)?;
+        if regular(&file)? != state {
+            return Err(FileError::Changed);
+        }
+        Ok(RegularFile { file, path: path.to_owned(), state })
+    }
+
+    /// Its path, as it was given: for messages only.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes, when it was opened.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.bytes
+    }
+
+    /// A path that leads the kernel to this very file as long as the descriptor is open, in system calls of this process.
+    pub(crate) fn kernel_path(&self) -> CString {
+        // A number has no zero byte.
+        CString::new(own_path(&self.file)).unwrap_or_default()
+    }
+
+    /// Fills a buffer from a place in the file.
+    ///
+    /// # Errors
+    /// [`FileError::Short`]; [`FileError::Kernel`] of pread(2).
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FileError> {
+        self.file.read_exact_at(buffer, offset).map_err(|error| FileError::of("pread", &error))
+    }
+
+    /// Makes sure that it is what it was when it was opened: what was read of it holds for what it is now.
+    ///
+    /// # Errors
+    /// [`FileError::Changed`]; [`FileError::Kernel`] of fstat(2).
+    pub(crate) fn check_unchanged(&self) -> Result<(), FileError> {
+        if regular(&self.file)? == self.state { Ok(()) } else { Err(FileError::Changed) }
+    }
+}
+
+/// The link of a descriptor. The kernel follows it to the file itself, not to a path.
+fn own_path(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn open(path: &Path, flags: i32) -> Result<File, FileError> {
+    // The standard library adds O_CLOEXEC.
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    opened.map_err(|error| FileError::of("open", &error))
+}
+
+fn regular(file: &File) -> Result<FileState, FileError> {
+    let metadata = file.metadata().map_err(|error| FileError::of("fstat", &error))?;
+    let kind = metadata.file_type();
+    let other = match () {
+        () if kind.is_file() => return Ok(FileState::of(&metadata)),
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    Err(FileError::NotRegular(other))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    use nix::sys::stat::Mode;
+
     use super::*;
 
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ks-files-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the temporary folder is writable");
+        folder
+    }
+
     #[test]
-    fn programs_are_read_and_devices_are_not() {
-        let own = std::env::current_exe().expect("a test knows its own path");
-        assert!(read_program(&own).expect("readable").starts_with(b"\x7fELF"));
-        for other in ["/dev/zero", "/dev/null", "/proc"] {
-            let error = read_program(Path::new(other)).expect_err(other);
-            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{other}");
+    fn what_is_no_regular_file_is_refused_without_waiting() {
+        let folder = folder("kinds");
+        nix::unistd::mkfifo(&folder.join("fifo"), Mode::S_IRUSR).expect("a FIFO");
+        let _socket = UnixListener::bind(folder.join("socket")).expect("a socket");
+        for (path, kind) in [
+            (folder.join("fifo"), "a FIFO"),
+            (folder.join("socket"), "a socket"),
+            (folder.clone(), "a folder"),
+            ("/dev/zero".into(), "a device"),
+        ] {
+            let refused = RegularFile::open(&path).expect_err("no regular file");
+            assert_eq!(refused, FileError::NotRegular(kind), "{}", path.display());
         }
+        let missing = RegularFile::open(&folder.join("none")).expect_err("there is none");
+        assert_eq!(missing, FileError::Kernel { call: "open", errno: Errno::ENOENT });
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn the_descriptor_is_the_file_whatever_happens_to_its_path() {
+        let folder = folder("same");
+        let path = folder.join("file");
+        fs::write(&path, "one").expect("writable");
+        let file = RegularFile::open(&path).expect("a regular file");
+        file.check_unchanged().expect("nobody wrote");
+        fs::write(folder.join("other"), "other").expect("writable");
+        fs::rename(folder.join("other"), &path).expect("ours");
+        let seen = fs::read_to_string(file.kernel_path().to_str().expect("a number")).expect("readable");
+        assert_eq!(seen, "one");
+        let mut bytes = [0; 3];
+        file.read_at(0, &mut bytes).expect("three bytes");
+        assert_eq!(&bytes, b"one");
+        assert_eq!(file.read_at(1, &mut bytes), Err(FileError::Short));
+        // Its last link has gone.
+        assert_eq!(file.check_unchanged(), Err(FileError::Changed));
+        fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn a_file_that_is_written_is_seen_to_change() {
+        let folder = folder("written");
+        let path = folder.join("file");
+        fs::write(&path, "one").expect("writable");
+        let file = RegularFile::open(&path).expect("a regular file");
+        fs::write(&path, "longer").expect("writable");
+        assert_eq!(file.check_unchanged(), Err(FileError::Changed));
+        fs::remove_dir_all(folder).expect("it is ours");
     }
 }

@@ -56,6 +56,7 @@ pub mod perf;
 pub mod plugin;
 #[cfg(feature = "plugins")]
 pub mod policy;
+mod probed;
 #[cfg(feature = "plugins")]
 pub mod record;
 #[cfg(feature = "plugins")]

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 
 use super::program::ProgramKind;
 use super::verifier_log::VerifierLog;
+use crate::probed::PlaceError;
 
 /// A failure of this module.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -73,6 +74,16 @@ pub enum BpfError {
         target: String,
         /// What a target of its kind looks like.
         expected: &'static str,
+    },
+    /// A place in a file that is not probed.
+    #[error("cannot put a probe at `{place}`: program `{program}`\n  because: {error}")]
+    Place {
+        /// The program.
+        program: String,
+        /// As its section has it.
+        place: String,
+        /// Why.
+        error: PlaceError,
     },
     /// tracefs is not mounted.
     #[error("tracefs is not mounted, so tracepoints cannot be found by name")]

@@ -37,6 +37,9 @@ pub fn explain(error: &BpfError) -> Explanation {
         | BpfError::PacketSize { .. }
         | BpfError::NotOfEvents { .. }
         | BpfError::Batch => plain(Kind::Invalid),
+        BpfError::Place { error, .. } => {
+            Explanation { kind: error.kind(), because: None, remedy: Some(error.remedy().into()) }
+        }
         BpfError::NoTracefs => Explanation {
             kind: Kind::NotFound,
             because: None,

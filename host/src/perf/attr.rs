@@ -138,7 +138,7 @@ pub(super) enum Purpose {
     Sampling,
 }
 
-/// The kernel's structure for an event. What it points to lives in `kind`.
+/// The kernel's structure for an event. It points to nothing.
 pub(super) fn attr(kind: &Kind, options: &Options, purpose: Purpose) -> perf_event_attr {
     let mut attr = perf_event_attr::default();
     attr.size = size_of::<perf_event_attr>() as u32;
@@ -175,10 +175,10 @@ fn what(attr: &mut perf_event_attr, kind: &Kind) {
             attr.bp_addr = *address;
             attr.bp_len = u64::from(*len);
         }
-        Kind::Probe { type_, target, offset, .. } => {
+        // Where its text is, says the call.
+        Kind::Probe { type_, place } => {
             attr.type_ = *type_;
-            attr.uprobe_path = target.as_ptr() as u64;
-            attr.probe_offset = *offset;
+            attr.probe_offset = place.offset();
         }
     }
 }

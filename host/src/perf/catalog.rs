@@ -13,6 +13,7 @@ use super::error::PerfError;
 use super::event::{Access, Event, InvalidEvent, Kind};
 use super::modifiers::Modifiers;
 use super::pmu::{Pmu, Sysfs};
+use super::probe::ProbePlace;
 use super::table::{EventTable, TableEvent};
 use super::{names, symbols, terms};
 use crate::near::near;
@@ -122,20 +123,21 @@ impl Catalog {
         let form = "a function of the kernel, `function` or `function+0x10`";
         let invalid = || InvalidEvent::Form { text: function.to_owned(), form };
         let (symbol, offset) = symbols::with_offset(function).ok_or_else(invalid)?;
-        let target = CString::new(symbol).map_err(|_| invalid())?;
-        let kind = Kind::Probe { type_: pmu.type_, target, offset, in_kernel: true };
+        let symbol = CString::new(symbol).map_err(|_| invalid())?;
+        let place = ProbePlace::Kernel { function: symbol, offset };
+        let kind = Kind::Probe { type_: pmu.type_, place };
         Ok(Event::plain(format!("kprobe:{function}"), kind))
     }
 
     /// Calls of a function of a program or library: `path:function`, `path:function+0x10` or `path:+0x1040`, the last an
-    /// offset in the file.
+    /// offset in the file. An instruction begins there: it is the start of a function, what direct jumps lead to from one,
+    /// or a static probe of the file's notes. The event holds the file open.
     ///
     /// # Errors
     /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::Place`], [`PerfError::InvalidEvent`].
     pub fn uprobe(&self, place: &str) -> Result<Event, PerfError> {
         let pmu = self.pmu("uprobe")?;
-        let (path, offset) = symbols::in_file(place)?;
-        let kind = Kind::Probe { type_: pmu.type_, target: path, offset, in_kernel: false };
+        let kind = Kind::Probe { type_: pmu.type_, place: ProbePlace::File(symbols::in_file(place)?) };
         Ok(Event::plain(format!("uprobe:{place}"), kind))
     }
 

@@ -1,6 +1,5 @@
 //! What is counted.
 
-use std::ffi::CString;
 use std::fmt;
 
 use perf_event_open_sys::bindings;
@@ -12,6 +11,7 @@ use super::error::PerfError;
 use super::modifiers::Modifiers;
 use super::places::Place;
 use super::pmu::Sysfs;
+use super::probe::ProbePlace;
 use crate::explain::perf::EventClass;
 
 /// How an access to a breakpoint's address is counted.
@@ -66,8 +66,8 @@ pub(super) enum Kind {
     Counter { type_: u32, config: [u64; 4] },
     /// An address, a length in bytes, the accesses.
     Breakpoint { address: u64, len: u32, access: Access },
-    /// A function of the kernel, or a file; bytes from its start.
-    Probe { type_: u32, target: CString, offset: u64, in_kernel: bool },
+    /// An instruction of the kernel or of a program, and the type of the PMU for it.
+    Probe { type_: u32, place: ProbePlace },
 }
 
 /// Why a description of an event can never be opened.
@@ -259,8 +259,8 @@ impl Event {
     pub fn family(&self) -> &'static str {
         match self.kind() {
             Kind::Breakpoint { .. } => "breakpoint",
-            Kind::Probe { in_kernel: true, .. } => "kprobe",
-            Kind::Probe { in_kernel: false, .. } => "uprobe",
+            Kind::Probe { place: ProbePlace::Kernel { .. }, .. } => "kprobe",
+            Kind::Probe { place: ProbePlace::File(_), .. } => "uprobe",
             Kind::Counter { type_, .. } => match *type_ {
                 bindings::PERF_TYPE_HARDWARE => "hardware",
                 bindings::PERF_TYPE_HW_CACHE => "cache",
@@ -280,7 +280,9 @@ impl Event {
                 len: *len,
                 loads_only: access.read && !access.write,
             },
-            Kind::Probe { in_kernel, .. } => EventClass::Probe { in_kernel: *in_kernel },
+            Kind::Probe { place, .. } => {
+                EventClass::Probe { in_kernel: matches!(place, ProbePlace::Kernel { .. }) }
+            }
             Kind::Counter { type_, .. } => match *type_ {
                 bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE | bindings::PERF_TYPE_RAW => {
                     EventClass::Hardware
@@ -309,7 +311,7 @@ impl Event {
             .map(u64::from)
             .contains(config),
             Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, .. } => true,
-            Kind::Probe { in_kernel, .. } => *in_kernel,
+            Kind::Probe { place, .. } => matches!(place, ProbePlace::Kernel { .. }),
             Kind::Counter { .. } | Kind::Breakpoint { .. } => false,
         }
     }

@@ -140,8 +140,8 @@ impl Ring {
     fn open(cpu: i32) -> Result<Ring, Errno> {
         let observed = Observed { pid: -1, cpu, is_cgroup: false };
         // Build ids: since Linux 5.12.
-        let event = sys::open(&attr(true), observed, None).or_else(|errno| match errno {
-            Errno::EINVAL => sys::open(&attr(false), observed, None),
+        let event = sys::open(&attr(true), None, observed, None).or_else(|errno| match errno {
+            Errno::EINVAL => sys::open(&attr(false), None, observed, None),
             errno => Err(errno),
         })?;
         let buffer = Buffer::new(event.as_fd(), PAGES)?;

@@ -63,3 +63,6 @@ pub use records::{Identity, Mapping};
 pub use scale::State;
 pub use shown::EventArray;
 pub use table::{EventTable, TableError};
+
+pub use crate::files::FileError;
+pub use crate::probed::{PlaceError, ProbePoint};

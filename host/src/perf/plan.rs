@@ -9,7 +9,7 @@ use super::attachments::AttachmentId;
 use super::attr::{Options, Purpose, attr};
 use super::encoding::Encoding;
 use super::error::PerfError;
-use super::event::Event;
+use super::event::{Event, Kind};
 use super::group::Counter;
 use super::page::{self, Page};
 use super::places::Place;
@@ -17,6 +17,8 @@ use super::records::Throttling;
 use super::shown::{EventArray, Shown};
 use super::sys::{self, Scope};
 use crate::explain::perf::{Action, Attempt, Call, EventClass};
+use crate::files::FileError;
+use crate::probed::PlaceError;
 
 /// Links a program to an opened event of an attachment: from the event's descriptor to the link's. The event is disabled
 /// meanwhile. It is called once for each kernel event, also for those of CPUs that come later.
@@ -75,7 +77,15 @@ impl Plan {
             page::ask(&encoding.kind, &mut attr);
         }
         let target = sys::Observed { pid: place.pid(), cpu: place.cpu, is_cgroup: place.cgroup.is_some() };
-        let descriptor = sys::open(&attr, target, leader).map_err(failed(Call::Open))?;
+        let place_text = match &encoding.kind {
+            Kind::Probe { place, .. } => Some(place.text()),
+            Kind::Counter { .. } | Kind::Breakpoint { .. } => None,
+        };
+        let descriptor =
+            sys::open(&attr, place_text.as_deref(), target, leader).map_err(failed(Call::Open))?;
+        if let Kind::Probe { place, .. } = &encoding.kind {
+            place.check_unchanged().map_err(|error| changed(self.event.name(), error))?;
+        }
         let kernel_id = sys::id(descriptor.as_fd()).map_err(failed(Call::Id))?;
         let mut counter = Counter::new(self.id, attempt.clone(), kernel_id, descriptor);
         counter.pmu = encoding.pmu.as_ref().map(|pmu| pmu.name.clone());
@@ -96,5 +106,16 @@ impl Plan {
             counter.show(Shown::put(array, place.cpu, counter.event()).map_err(failed(Call::Show))?);
         }
         Ok(counter)
+    }
+}
+
+/// A file was changed between the proof of a place in it and the probe there.
+fn changed(event: &str, error: FileError) -> PerfError {
+    let error = PlaceError::from(error);
+    PerfError::Place {
+        place: event.to_owned(),
+        kind: error.kind(),
+        because: error.to_string(),
+        remedy: error.remedy(),
     }
 }

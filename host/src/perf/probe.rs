@@ -4,6 +4,7 @@
 //! `perf_uprobe_event_init`, v6.12.
 
 use std::ffi::CString;
+use std::fmt;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,6 +12,8 @@ use nix::errno::Errno;
 use perf_event_open_sys::bindings::perf_event_attr;
 
 use super::sys;
+use crate::files::FileError;
+use crate::probed::ProbePoint;
 
 /// Links a program to an event.
 pub type LinkProbe<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<OwnedFd, Errno> + 'a;
@@ -25,13 +28,46 @@ pub enum ProbePlace {
         /// Bytes.
         offset: u64,
     },
-    /// So many bytes behind the start of a file, for every process that runs it.
-    File {
-        /// The program or library.
-        path: CString,
-        /// Bytes.
-        offset: u64,
-    },
+    /// An instruction of a file, for every process that runs it.
+    File(ProbePoint),
+}
+
+/// As messages name it.
+impl fmt::Display for ProbePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProbePlace::Kernel { function, offset } => write!(f, "`{}+{offset}`", function.to_string_lossy()),
+            ProbePlace::File(point) => {
+                write!(f, "offset {:#x} of `{}`", point.offset(), point.path().display())
+            }
+        }
+    }
+}
+
+impl ProbePlace {
+    /// The text by which the kernel finds it. Of a file it holds in system calls of this process, while the place lives.
+    pub(super) fn text(&self) -> CString {
+        match self {
+            ProbePlace::Kernel { function, .. } => function.clone(),
+            ProbePlace::File(point) => point.kernel_path(),
+        }
+    }
+
+    /// Bytes from the start of the function or file.
+    pub(super) fn offset(&self) -> u64 {
+        match self {
+            ProbePlace::Kernel { offset, .. } => *offset,
+            ProbePlace::File(point) => point.offset(),
+        }
+    }
+
+    /// Makes sure that what was proven of a file holds now that the probe is there.
+    pub(super) fn check_unchanged(&self) -> Result<(), FileError> {
+        match self {
+            ProbePlace::Kernel { .. } => Ok(()),
+            ProbePlace::File(point) => point.check_unchanged(),
+        }
+    }
 }
 
 /// A probe with its program. Dropping it takes the probe away, and so does the end of the process.
@@ -54,6 +90,8 @@ pub enum ProbeError {
         /// Its answer.
         errno: Errno,
     },
+    /// The file was changed meanwhile, and the probe was taken away.
+    File(FileError),
 }
 
 /// Puts a probe, on every CPU; at the returns of a function with `at_return`.
@@ -61,9 +99,9 @@ pub enum ProbeError {
 /// # Errors
 /// [`ProbeError`]: EINVAL or ENOENT from opening if there is no such place; what linking said.
 pub fn probe(place: &ProbePlace, at_return: bool, link: &mut LinkProbe<'_>) -> Result<Probe, ProbeError> {
-    let (pmu, target, offset) = match place {
-        ProbePlace::Kernel { function, offset } => ("kprobe", function, *offset),
-        ProbePlace::File { path, offset } => ("uprobe", path, *offset),
+    let pmu = match place {
+        ProbePlace::Kernel { .. } => "kprobe",
+        ProbePlace::File(_) => "uprobe",
     };
     let type_ = pmu_type(pmu).ok_or(ProbeError::Unsupported)?;
     let mut attr = perf_event_attr::default();
@@ -71,14 +109,14 @@ pub fn probe(place: &ProbePlace, at_return: bool, link: &mut LinkProbe<'_>) -> R
     attr.type_ = type_;
     // The format `retprobe` of both PMUs is `config:0`.
     attr.config = u64::from(at_return);
-    attr.uprobe_path = target.as_ptr() as u64;
-    attr.probe_offset = offset;
+    attr.probe_offset = place.offset();
     attr.sample_period = 1;
     attr.wakeup_events = 1;
     // The kernel runs the program for hits on every CPU, wherever the event is (`perf_event_attach_bpf_prog`).
     let failed = |call| move |errno| ProbeError::Kernel { call, errno };
     let everywhere = sys::Observed { pid: -1, cpu: 0, is_cgroup: false };
-    let event = sys::open(&attr, everywhere, None).map_err(failed("perf_event_open"))?;
+    let event = sys::open(&attr, Some(&place.text()), everywhere, None).map_err(failed("perf_event_open"))?;
+    place.check_unchanged().map_err(ProbeError::File)?;
     let link = link(event.as_fd()).map_err(failed("bpf(BPF_LINK_CREATE)"))?;
     Ok(Probe { _link: link, _event: event })
 }

@@ -5,8 +5,11 @@
 //! Source: perf_event_open(2); `include/uapi/linux/perf_event.h`.
 #![expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 
+use std::ffi::CStr;
+use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::slice;
+use std::sync::LazyLock;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -43,12 +46,30 @@ pub(super) struct Observed {
 
 /// A system call with its operands.
 enum Request<'a> {
-    Open { attr: &'a perf_event_attr, observed: Observed, leader: Option<BorrowedFd<'a>> },
-    Id { event: BorrowedFd<'a> },
-    Enable { event: BorrowedFd<'a> },
-    Disable { event: BorrowedFd<'a>, scope: Scope },
-    Reset { event: BorrowedFd<'a>, scope: Scope },
-    Read { event: BorrowedFd<'a>, words: &'a mut [u64] },
+    Open {
+        attr: &'a perf_event_attr,
+        text: Option<&'a CStr>,
+        observed: Observed,
+        leader: Option<BorrowedFd<'a>>,
+    },
+    Id {
+        event: BorrowedFd<'a>,
+    },
+    Enable {
+        event: BorrowedFd<'a>,
+    },
+    Disable {
+        event: BorrowedFd<'a>,
+        scope: Scope,
+    },
+    Reset {
+        event: BorrowedFd<'a>,
+        scope: Scope,
+    },
+    Read {
+        event: BorrowedFd<'a>,
+        words: &'a mut [u64],
+    },
 }
 
 impl Request<'_> {
@@ -64,15 +85,23 @@ impl Request<'_> {
     }
 }
 
-/// Opens an event, close-on-exec, as a member of `leader`'s group if there is one.
+/// Opens an event, close-on-exec, as a member of `leader`'s group if there is one. Of a probe, `text` is the function or
+/// the file; other events have none.
+///
+/// EINVAL, without asking the kernel, for a structure that would let it read memory that nothing here holds, or that has
+/// fields of which nothing here makes use.
 #[doc(alias = "perf_event_open")]
 pub(super) fn open(
     attr: &perf_event_attr,
+    text: Option<&CStr>,
     observed: Observed,
     leader: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, Errno> {
+    if text.is_some() != is_probe(attr.type_) || !is_plain(attr) {
+        return Err(Errno::EINVAL);
+    }
     loop {
-        match perform(Request::Open { attr, observed, leader }) {
+        match perform(Request::Open { attr, text, observed, leader }) {
             // A signal came while the kernel waited for the observed task's exec to end.
             Err(Errno::EINTR) => continue,
             Err(errno) => return Err(errno),
@@ -118,18 +147,22 @@ pub(super) fn read(event: BorrowedFd<'_>, words: &mut [u64]) -> Result<usize, Er
 fn perform(request: Request<'_>) -> Result<u64, Errno> {
     tracing::trace!(call = request.name());
     match request {
-        Request::Open { attr, observed: Observed { pid, cpu, is_cgroup }, leader } => {
+        Request::Open { attr, text, observed: Observed { pid, cpu, is_cgroup }, leader } => {
             let leader = leader.map_or(-1, |fd| fd.as_raw_fd());
             let cgroup = if is_cgroup { bindings::PERF_FLAG_PID_CGROUP } else { 0 };
             let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC | cgroup);
-            // SAFETY: `attr` is a live `perf_event_attr` whose `size` is that of the type (set in `attr.rs`), so the
-            // kernel reads no byte behind it. A path or a function that it points to is a text of the event, which the
-            // caller holds. It writes `size` only for E2BIG from a smaller kernel structure; the
-            // copy below takes that write.
-            let answer = unsafe {
-                let mut attr = *attr;
-                libc::syscall(libc::SYS_perf_event_open, &raw mut attr, pid, cpu, leader, flags)
-            };
+            let mut attr = *attr;
+            if let Some(text) = text {
+                // The field is also `kprobe_func`.
+                attr.uprobe_path = text.as_ptr() as u64;
+            }
+            // SAFETY: `attr` lives on this frame, and its `size` is at most that of the type (`is_plain`), so the kernel
+            // reads no byte behind it. It takes one field for an address of ours, and for two types only: the text of a
+            // probe (`perf_kprobe_init` and `perf_uprobe_init` in kernel/trace/trace_event_perf.c, v6.18). There it is
+            // that of `text`, which ends with a zero byte and lives until the call is over; `open` lets no event of these
+            // types pass that has none. The kernel writes `size` only, for E2BIG from a smaller structure of its own.
+            let answer =
+                unsafe { libc::syscall(libc::SYS_perf_event_open, &raw mut attr, pid, cpu, leader, flags) };
             checked(answer)
         }
         Request::Id { event } => {
@@ -151,6 +184,38 @@ fn perform(request: Request<'_>) -> Result<u64, Errno> {
             answer.map(|length| length as u64).map_err(|errno| Errno::from_raw(errno.raw_os_error()))
         }
     }
+}
+
+/// Whether the kernel takes events of a type for probes, and one of their fields for the address of a text.
+fn is_probe(type_: u32) -> bool {
+    // The kernel registers these PMUs once, when it starts; which numbers they get depends on what else is there.
+    static TYPES: LazyLock<[Option<u32>; 2]> = LazyLock::new(|| {
+        ["kprobe", "uprobe"].map(|name| {
+            let text = fs::read_to_string(format!("/sys/bus/event_source/devices/{name}/type")).ok()?;
+            text.trim().parse().ok()
+        })
+    });
+    TYPES.contains(&Some(type_))
+}
+
+/// Whether a structure has its size, and 0 in all fields for what nothing here asks for: data for signals, AUX buffers,
+/// registers and branches in samples, and whatever PMUs make of `config3`.
+fn is_plain(attr: &perf_event_attr) -> bool {
+    let unused = [
+        attr.config3,
+        attr.sig_data,
+        attr.branch_sample_type,
+        attr.sample_regs_user,
+        attr.sample_regs_intr,
+        u64::from(attr.sample_stack_user),
+        u64::from(attr.aux_watermark),
+        u64::from(attr.aux_sample_size),
+        // `aux_action` since Linux 6.13.
+        u64::from(attr.__reserved_3),
+        attr.sigtrap(),
+        attr.aux_output(),
+    ];
+    attr.size as usize <= size_of::<perf_event_attr>() && unused.iter().all(|field| *field == 0)
 }
 
 /// An ioctl whose argument is a flag word.

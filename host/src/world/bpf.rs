@@ -233,7 +233,8 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
             let (place, at_return) = program.probe_place(target)?;
             let linker = program.linker()?;
             let mut link = |event: BorrowedFd<'_>| linker(event, 0);
-            let put = perf::probe(&probe_place(&place), at_return, &mut link);
+            let place = probe_place(place);
+            let put = perf::probe(&place, at_return, &mut link);
             Ok(Held::Probe(put.map_err(|error| not_probed(name, &place, error))?))
         }
         _ => Ok(Held::Link(program.attach(target, flags)?)),
@@ -246,24 +247,23 @@ pub(super) fn link_program(program: &bpf::Program<'_>) -> Result<LinkProgram, Bp
     Ok(Arc::new(move |event: BorrowedFd<'_>, id: AttachmentId| linker(event, id.get())))
 }
 
-fn probe_place(place: &bpf::Place) -> ProbePlace {
-    match place.clone() {
+fn probe_place(place: bpf::Place) -> ProbePlace {
+    match place {
         bpf::Place::Kernel(function, offset) => ProbePlace::Kernel { function, offset },
-        bpf::Place::File(path, offset) => ProbePlace::File { path, offset },
+        bpf::Place::File(point) => ProbePlace::File(point),
     }
 }
 
-fn not_probed(program: &str, place: &bpf::Place, error: ProbeError) -> BpfError {
-    let place = match place {
-        bpf::Place::Kernel(function, offset) => format!("`{}+{offset}`", function.to_string_lossy()),
-        bpf::Place::File(path, offset) => format!("offset {offset:#x} of `{}`", path.to_string_lossy()),
-    };
+fn not_probed(program: &str, place: &ProbePlace, error: ProbeError) -> BpfError {
     let tried = format!("put a probe at {place}: program `{program}`");
     match error {
         ProbeError::Unsupported => {
             BpfError::Kernel { tried, call: "read(/sys/bus/event_source/devices)", errno: Errno::EOPNOTSUPP }
         }
         ProbeError::Kernel { call, errno } => BpfError::Kernel { tried, call, errno },
+        ProbeError::File(error) => {
+            BpfError::Place { program: program.into(), place: place.to_string(), error: error.into() }
+        }
     }
 }
 

@@ -50,4 +50,5 @@ mod state;
 mod symbols;
 mod targets;
 mod unprivileged;
+mod uprobes;
 mod userspace;

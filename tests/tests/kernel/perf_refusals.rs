@@ -85,7 +85,7 @@ fn root_a_refusal_by_the_host_says_why() {
 #[test]
 fn root_a_probe_is_not_inherited() {
     let own = std::env::current_exe().unwrap();
-    let event = Catalog::default().uprobe(&format!("{}:+0", own.display())).unwrap();
+    let event = Catalog::default().uprobe(&format!("{}:main", own.display())).unwrap();
     for options in [Options { inherit: true, ..own_thread() }, Options { follow: true, ..own_thread() }] {
         let refused = Attachments::new().open(&event, &options, None, None);
         assert_eq!(refusal(refused), Refusal::ProbeInherited);

@@ -3,20 +3,17 @@
 use std::ffi::CString;
 use std::path::Path;
 
-use nix::errno::Errno;
-use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
-
 use super::super::error::BpfError;
 use super::super::program::Program;
-use crate::files::read_program;
+use crate::probed::{ProbePoint, Spot, When};
 
 /// An instruction at which a program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// So many bytes behind the start of a function of the kernel.
     Kernel(CString, u64),
-    /// So many bytes behind the start of a file.
-    File(CString, u64),
+    /// An instruction of a file.
+    File(ProbePoint),
 }
 
 const OWN: &str = "the target of the program's attribute, or an empty string for it";
@@ -27,16 +24,15 @@ impl Program<'_> {
     /// must be the same place.
     ///
     /// # Errors
-    /// [`BpfError::Target`] (another target; a file that is no program, or has no such function); [`BpfError::Kernel`]
-    /// (the file cannot be read).
+    /// [`BpfError::Target`] (another target); [`BpfError::Place`] (a place in a file that is not probed).
     pub fn probe_place(&self, target: &str) -> Result<(Place, bool), BpfError> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
         // What the policy takes for a probe of the kernel must not become one of a file.
         match kind {
             "kprobe" | "kretprobe" => Ok((self.kernel_place(own, target)?, kind == "kretprobe")),
-            "uprobe" | "uprobe.s" => Ok((self.file_place(own, target)?, false)),
-            "uretprobe" | "uretprobe.s" => Ok((self.file_place(own, target)?, true)),
+            "uprobe" | "uprobe.s" => Ok((self.file_place(own, target, When::Instruction)?, false)),
+            "uretprobe" | "uretprobe.s" => Ok((self.file_place(own, target, When::Return)?, true)),
             _ => Err(self.target(&section, OWN)),
         }
     }
@@ -53,43 +49,22 @@ impl Program<'_> {
     }
 
     /// `PATH:FUNCTION+OFFSET` or `PATH:OFFSET`.
-    fn file_place(&self, own: &str, target: &str) -> Result<Place, BpfError> {
+    fn file_place(&self, own: &str, target: &str, when: When) -> Result<Place, BpfError> {
         let (path, place) = own.rsplit_once(':').ok_or_else(|| self.target(own, FILE))?;
         let written = place.strip_suffix("+0").unwrap_or(place);
         let is_own = [own, path, written].contains(&target) || target == format!("{path}:{written}");
         if !target.is_empty() && !is_own {
             return Err(self.target(target, OWN));
         }
-        let offset = match place.split_once('+') {
-            None => place.parse().map_err(|_| self.target(own, FILE))?,
+        let spot = match place.split_once('+') {
+            None => Spot::Offset(place.parse().map_err(|_| self.target(own, FILE))?),
             Some((function, offset)) => {
-                let offset: u64 = offset.parse().map_err(|_| self.target(own, FILE))?;
-                self.function_in(path, function)?.saturating_add(offset)
+                Spot::Function(function, offset.parse().map_err(|_| self.target(own, FILE))?)
             }
         };
-        let path = CString::new(path).map_err(|_| self.target(own, FILE))?;
-        Ok(Place::File(path, offset))
-    }
-
-    /// Bytes from the start of a file to a function in it.
-    fn function_in(&self, path: &str, function: &str) -> Result<u64, BpfError> {
-        let none = || self.target(&format!("{path}:{function}"), FILE);
-        let bytes = read_program(Path::new(path)).map_err(|error| match error.raw_os_error() {
-            Some(errno) => self.kernel(&format!("read `{path}`"), "open", Errno::from_raw(errno)),
-            None => none(),
-        })?;
-        let file = object::File::parse(&*bytes).map_err(|_| none())?;
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let address = symbols
-            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-            .find(|symbol| symbol.name() == Ok(function))
-            .map(|symbol| symbol.address())
-            .ok_or_else(none)?;
-        let within = |segment: &object::Segment<'_, '_>| {
-            let (start, bytes) = (segment.address(), segment.size());
-            (start..start.saturating_add(bytes)).contains(&address)
-        };
-        let segment = file.segments().find(within).ok_or_else(none)?;
-        (address - segment.address()).checked_add(segment.file_range().0).ok_or_else(none)
+        let point = ProbePoint::find(Path::new(path), spot, when);
+        let point =
+            point.map_err(|error| BpfError::Place { program: self.name(), place: own.to_owned(), error })?;
+        Ok(Place::File(point))
     }
 }

@@ -130,7 +130,7 @@ fn root_the_page_of_a_software_event_falls_back() {
     assert!(!is_for(&event, &options));
     let attr = attr(event.kind(), &options, Purpose::Counting);
     let own = Observed { pid: 0, cpu: -1, is_cgroup: false };
-    let opened = perf_sys::open(&attr, own, None).unwrap();
+    let opened = perf_sys::open(&attr, None, own, None).unwrap();
     perf_sys::enable(opened.as_fd()).unwrap();
     let page = Page::map(opened.as_fd()).expect("every event has a page");
     assert_ne!(page.mapping.header().capabilities.load(Ordering::Relaxed), 0, "the kernel has written it");

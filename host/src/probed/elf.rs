@@ -1,0 +1,494 @@
+//! ELF files, read a piece at a time: header, segments, sections, symbols.
+//!
+//! Whoever owns the file made every number in it. So each is bounded before anything is read or reserved for it, and
+//! memory is taken for pieces only, whatever the file's size.
+//!
+//! Source: elf(5); System V ABI, "Object Files"; `include/uapi/linux/elf.h`, v6.18.
+
+use std::ops::ControlFlow;
+
+use super::code::Machine;
+use super::error::PlaceError;
+use crate::files::RegularFile;
+
+/// Most segments of a program that the kernel runs (`load_elf_phdrs` in `fs/binfmt_elf.c`, v6.18: 64 KiB of them).
+const MAX_SEGMENTS: usize = 65_536 / 56;
+
+/// Most sections. Guards memory; linked files have some forty.
+const MAX_SECTIONS: usize = 1 << 14;
+
+/// Longest table of sections' names.
+const MAX_NAMES_BYTES: u64 = 1 << 20;
+
+/// Longest table of symbols, or of their names. Guards the time of a host call: half a second.
+pub(super) const MAX_TABLE_BYTES: u64 = 1 << 29;
+
+/// Bytes that are read at once.
+pub(super) const PIECE_BYTES: usize = 1 << 16;
+
+const HEADER_BYTES: usize = 64;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+const PT_LOAD: u32 = 1;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PF_X: u32 = 1;
+const SHT_SYMTAB: u32 = 2;
+const SHT_NOBITS: u32 = 8;
+const SHT_DYNSYM: u32 = 11;
+const SHT_GNU_VERSYM: u32 = 0x6fff_ffff;
+const SHF_EXECINSTR: u64 = 4;
+const SHF_COMPRESSED: u64 = 1 << 11;
+
+/// A program or library.
+pub(super) struct Image<'file> {
+    source: Source<'file>,
+    pub(super) machine: Machine,
+    /// Whether addresses have 64 bits.
+    pub(super) wide: bool,
+    segments: Vec<Segment>,
+    sections: Vec<Section>,
+    /// The names of sections; empty if there are none, or too many.
+    section_names: Vec<u8>,
+}
+
+/// What a file is read from.
+enum Source<'file> {
+    File(&'file RegularFile),
+    Memory(Vec<u8>),
+}
+
+impl Source<'_> {
+    fn bytes(&self) -> u64 {
+        match self {
+            Source::File(file) => file.bytes(),
+            Source::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PlaceError> {
+        let bytes = match self {
+            Source::File(file) => return Ok(file.read_at(offset, buffer)?),
+            Source::Memory(bytes) => bytes,
+        };
+        let start = usize::try_from(offset).ok();
+        let found = start.and_then(|start| bytes.get(start..start.checked_add(buffer.len())?));
+        buffer.copy_from_slice(found.ok_or(PlaceError::Cut)?);
+        Ok(())
+    }
+}
+
+/// A part of the file, and where it is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    bytes: u64,
+}
+
+/// A named part of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Section {
+    name: u32,
+    kind: u32,
+    flags: u64,
+    pub(super) address: u64,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    link: u32,
+}
+
+/// Where something is in the file, and in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) offset: u64,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+impl From<&Section> for Range {
+    fn from(section: &Section) -> Range {
+        Range { offset: section.offset, address: section.address, bytes: section.bytes }
+    }
+}
+
+/// A table of symbols.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SymbolTable {
+    symbols: Range,
+    names: Range,
+    /// The versions of its symbols, 2 bytes each.
+    versions: Option<Range>,
+}
+
+/// A symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) index: u64,
+    /// Bytes from the start of the table of names.
+    pub(super) name: u32,
+    pub(super) kind: SymbolKind,
+    pub(super) binding: Binding,
+    /// It has an address in this file.
+    pub(super) is_defined: bool,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SymbolKind {
+    Function,
+    /// A function that chooses another one when the program starts.
+    Resolver,
+    Label,
+    Object,
+    Other,
+}
+
+/// The later, the better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Binding {
+    Local,
+    Weak,
+    Global,
+}
+
+impl<'file> Image<'file> {
+    /// Reads the header and the tables of segments and sections.
+    ///
+    /// # Errors
+    /// [`PlaceError::NoProgram`], [`PlaceError::Machine`], [`PlaceError::File`].
+    pub(super) fn read(file: &'file RegularFile) -> Result<Image<'file>, PlaceError> {
+        Image::parse(Source::File(file))
+    }
+
+    /// The same of a file that was packed into another one.
+    pub(super) fn unpacked(bytes: Vec<u8>) -> Result<Image<'static>, PlaceError> {
+        Image::parse(Source::Memory(bytes))
+    }
+
+    fn parse(source: Source<'_>) -> Result<Image<'_>, PlaceError> {
+        if source.bytes() < HEADER_BYTES as u64 {
+            return Err(PlaceError::NoProgram("it is no ELF file"));
+        }
+        let mut header = [0; HEADER_BYTES];
+        source.read_at(0, &mut header)?;
+        let (wide, is_little) = match header {
+            [0x7f, b'E', b'L', b'F', class @ 1..=2, order, 1, ..] => (class == 2, order == 1),
+            _ => return Err(PlaceError::NoProgram("it is no ELF file")),
+        };
+        let fields = Fields { bytes: &header, wide };
+        let machine = fields.u16(18);
+        let machine = Machine::of(machine).filter(|_| is_little).ok_or(PlaceError::Machine(machine))?;
+        if ![ET_EXEC, ET_DYN].contains(&fields.u16(16)) {
+            return Err(PlaceError::NoProgram("it is an object file that is not linked"));
+        }
+        let (tables, counts) = if wide { ((32, 40), 54) } else { ((28, 32), 42) };
+        let [segment_bytes, segments, section_bytes, sections, names] =
+            [0, 2, 4, 6, 8].map(|more| usize::from(fields.u16(counts + more)));
+        let mut image =
+            Image { source, machine, wide, segments: vec![], sections: vec![], section_names: vec![] };
+        let row = if wide { 56 } else { 32 };
+        if segments == 0 || segments > MAX_SEGMENTS || segment_bytes != row {
+            return Err(PlaceError::NoProgram("the kernel runs no file with such a table of segments"));
+        }
+        let table = image.rows(fields.word(tables.0), segments, row)?;
+        image.segments = table.chunks_exact(row).map(|row| image.segment(row)).collect();
+        image.read_sections(fields.word(tables.1), sections, section_bytes, names)?;
+        Ok(image)
+    }
+
+    /// The sections, which a program runs without.
+    fn read_sections(
+        &mut self,
+        at: u64,
+        mut count: usize,
+        bytes: usize,
+        names: usize,
+    ) -> Result<(), PlaceError> {
+        let row = if self.wide { 64 } else { 40 };
+        if at == 0 || bytes != row {
+            return Ok(());
+        }
+        if count == 0 {
+            let first = self.rows(at, 1, row)?;
+            count = usize::try_from(self.section(&first).bytes).unwrap_or(usize::MAX);
+        }
+        if count > MAX_SECTIONS {
+            return Err(PlaceError::TooLarge("table of sections"));
+        }
+        let table = self.rows(at, count, row)?;
+        self.sections = table.chunks_exact(row).map(|row| self.section(row)).collect();
+        let Some(names) = self.sections.get(names).filter(|names| names.bytes <= MAX_NAMES_BYTES) else {
+            return Ok(());
+        };
+        self.section_names = self.bytes(names.offset, names.bytes)?;
+        Ok(())
+    }
+
+    fn rows(&self, at: u64, count: usize, row: usize) -> Result<Vec<u8>, PlaceError> {
+        self.bytes(at, (count * row) as u64)
+    }
+
+    /// Bytes of the file, of which the caller has bounded the number.
+    pub(super) fn bytes(&self, offset: u64, count: u64) -> Result<Vec<u8>, PlaceError> {
+        // Before the memory is taken.
+        let is_there = offset.checked_add(count).is_some_and(|end| end <= self.source.bytes());
+        let count = usize::try_from(count).ok().filter(|_| is_there).ok_or(PlaceError::Cut)?;
+        let mut bytes = vec![0; count];
+        self.source.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn segment(&self, row: &[u8]) -> Segment {
+        let fields = Fields { bytes: row, wide: self.wide };
+        let [flags, offset, address, bytes] = if self.wide { [4, 8, 16, 32] } else { [24, 4, 8, 16] };
+        Segment {
+            kind: fields.u32(0),
+            flags: fields.u32(flags),
+            offset: fields.word(offset),
+            address: fields.word(address),
+            bytes: fields.word(bytes),
+        }
+    }
+
+    fn section(&self, row: &[u8]) -> Section {
+        let fields = Fields { bytes: row, wide: self.wide };
+        let [flags, address, offset, bytes, link] =
+            if self.wide { [8, 16, 24, 32, 40] } else { [8, 12, 16, 20, 24] };
+        Section {
+            name: fields.u32(0),
+            kind: fields.u32(4),
+            flags: fields.word(flags),
+            address: fields.word(address),
+            offset: fields.word(offset),
+            bytes: fields.word(bytes),
+            link: fields.u32(link),
+        }
+    }
+
+    /// The address of an offset in the file that runs as code. None if there is none, or several.
+    pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+        let mut found = self.code_segments().filter_map(|segment| {
+            let inside = offset.checked_sub(segment.offset).filter(|inside| *inside < segment.bytes)?;
+            segment.address.checked_add(inside)
+        });
+        let address = found.next()?;
+        found.next().is_none().then_some(address)
+    }
+
+    /// Where in the file the code of an address is, with the number of bytes to the end of its segment. None if no code
+    /// is there.
+    pub(super) fn code_at(&self, address: u64) -> Option<Range> {
+        let segment = self.code_segments().find_map(|segment| segment.range_from(address))?;
+        // In files of older linkers, constants run into the segment of the code.
+        let sections = self.sections.iter().filter(|section| section.flags & SHF_EXECINSTR != 0);
+        let is_code = |section: &Section| {
+            address.checked_sub(section.address).is_some_and(|inside| inside < section.bytes)
+        };
+        (self.sections.is_empty() || sections.clone().any(is_code)).then_some(segment)
+    }
+
+    /// Where in the file the bytes of an address are, whatever they are for.
+    pub(super) fn loaded_at(&self, address: u64) -> Option<Range> {
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD).find_map(|one| one.range_from(address))
+    }
+
+    fn code_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
+    }
+
+    /// The index of the frames of functions.
+    pub(super) fn frame_index(&self) -> Option<Range> {
+        let segment = self.segments.iter().find(|segment| segment.kind == PT_GNU_EH_FRAME)?;
+        Some(Range { offset: segment.offset, address: segment.address, bytes: segment.bytes })
+    }
+
+    /// The first section with such a name, unless it is compressed.
+    pub(super) fn section_named(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Option<&Section> {
+        let is_wanted = |section: &&Section| {
+            let start = usize::try_from(section.name).ok().and_then(|start| self.section_names.get(start..));
+            start.and_then(|name| name.split(|byte| *byte == 0).next()).is_some_and(&is_wanted)
+        };
+        self.sections.iter().find(is_wanted).filter(|section| section.is_plain())
+    }
+
+    /// The tables of symbols: that of the linker, and that of the loader.
+    pub(super) fn symbol_tables(&self) -> Vec<SymbolTable> {
+        let tables =
+            self.sections.iter().enumerate().filter(|(_, section)| {
+                [SHT_SYMTAB, SHT_DYNSYM].contains(&section.kind) && section.is_plain()
+            });
+        let table = |(index, section): (usize, &Section)| {
+            let names = self.sections.get(usize::try_from(section.link).ok()?)?;
+            let is_own = |one: &&Section| one.kind == SHT_GNU_VERSYM && one.link as usize == index;
+            Some(SymbolTable {
+                symbols: section.into(),
+                names: names.into(),
+                versions: self.sections.iter().find(is_own).map(Range::from),
+            })
+        };
+        tables.filter_map(table).collect()
+    }
+
+    /// Shows each symbol of a table, until the visitor has enough.
+    pub(super) fn symbols(
+        &self,
+        table: &SymbolTable,
+        mut visit: impl FnMut(Symbol) -> ControlFlow<()>,
+    ) -> Result<(), PlaceError> {
+        let row = if self.wide { 24 } else { 16 };
+        if table.symbols.bytes > MAX_TABLE_BYTES {
+            return Err(PlaceError::TooLarge("table of symbols"));
+        }
+        let whole = table.symbols.bytes / row as u64 * row as u64;
+        let mut index = 0;
+        let mut done = 0;
+        while done < whole {
+            let piece = (whole - done).min((PIECE_BYTES / row * row) as u64);
+            let bytes = self.bytes(table.symbols.offset.saturating_add(done), piece)?;
+            for row in bytes.chunks_exact(row) {
+                if visit(self.symbol(row, index)).is_break() {
+                    return Ok(());
+                }
+                index += 1;
+            }
+            done += piece;
+        }
+        Ok(())
+    }
+
+    fn symbol(&self, row: &[u8], index: u64) -> Symbol {
+        let fields = Fields { bytes: row, wide: self.wide };
+        let [info, section, address, bytes] = if self.wide { [4, 6, 8, 16] } else { [12, 14, 4, 8] };
+        let info = row.get(info).copied().unwrap_or_default();
+        let section = fields.u16(section);
+        Symbol {
+            index,
+            name: fields.u32(0),
+            kind: match info & 0xf {
+                0 => SymbolKind::Label,
+                1 => SymbolKind::Object,
+                2 => SymbolKind::Function,
+                10 => SymbolKind::Resolver,
+                _ => SymbolKind::Other,
+            },
+            binding: match info >> 4 {
+                0 => Binding::Local,
+                2 => Binding::Weak,
+                _ => Binding::Global,
+            },
+            // SHN_UNDEF; SHN_LORESERVE and above mean none, but for SHN_XINDEX.
+            is_defined: section != 0 && (section < 0xff00 || section == 0xffff),
+            address: fields.word(address),
+            bytes: fields.word(bytes),
+        }
+    }
+
+    /// Whether a symbol is kept for programs that were linked against an older version of the file.
+    pub(super) fn is_old_version(&self, table: &SymbolTable, index: u64) -> bool {
+        const VERSYM_HIDDEN: u16 = 0x8000;
+        let Some(versions) = &table.versions else { return false };
+        let at = index.checked_mul(2).filter(|at| *at < versions.bytes);
+        let at = at.and_then(|at| versions.offset.checked_add(at));
+        let version = at.and_then(|at| self.bytes(at, 2).ok()).unwrap_or_default();
+        Fields { bytes: &version, wide: false }.u16(0) & VERSYM_HIDDEN != 0
+    }
+
+    /// Where the names of a table are that are this one, or end with it: linkers let names share their ends. In order.
+    pub(super) fn name_places(&self, table: &SymbolTable, name: &[u8]) -> Result<Vec<u32>, PlaceError> {
+        /// Guards memory.
+        const MAX_PLACES: usize = 1 << 20;
+        if table.names.bytes > MAX_TABLE_BYTES {
+            return Err(PlaceError::TooLarge("table of names"));
+        }
+        let mut places = Vec::new();
+        // The end of the piece before, where a name may begin.
+        let mut text: Vec<u8> = Vec::new();
+        let mut done = 0;
+        while done < table.names.bytes {
+            let piece = (table.names.bytes - done).min(PIECE_BYTES as u64);
+            text.drain(..text.len().saturating_sub(name.len()));
+            let before = text.len();
+            text.extend(self.bytes(table.names.offset.saturating_add(done), piece)?);
+            let ends = text.iter().enumerate().skip(before).filter(|(_, byte)| **byte == 0);
+            for (end, _) in ends {
+                if text[..end].ends_with(name) {
+                    // Both fit: the table has fewer than 2^29 bytes.
+                    places.push((done + end as u64 - before as u64 - name.len() as u64) as u32);
+                }
+            }
+            if places.len() > MAX_PLACES {
+                return Err(PlaceError::TooLarge("number of names that end so"));
+            }
+            done += piece;
+        }
+        Ok(places)
+    }
+
+    /// The name of a symbol, of which no more than a piece is read.
+    pub(super) fn name(&self, table: &SymbolTable, name: u32) -> Result<Vec<u8>, PlaceError> {
+        const MAX_NAME_BYTES: u64 = 4096;
+        let rest = table.names.bytes.saturating_sub(u64::from(name)).min(MAX_NAME_BYTES);
+        let mut bytes = self.bytes(table.names.offset.saturating_add(u64::from(name)), rest)?;
+        let end = bytes.iter().position(|byte| *byte == 0);
+        bytes.truncate(end.unwrap_or(bytes.len()));
+        Ok(bytes)
+    }
+}
+
+impl Segment {
+    /// The range from an address in it to its end.
+    fn range_from(&self, address: u64) -> Option<Range> {
+        let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
+        Some(Range { offset: self.offset.checked_add(inside)?, address, bytes: self.bytes - inside })
+    }
+}
+
+impl Section {
+    /// Its bytes are in the file as they are in memory.
+    fn is_plain(&self) -> bool {
+        self.kind != SHT_NOBITS && self.flags & SHF_COMPRESSED == 0
+    }
+}
+
+/// Numbers at places of a row, little end first. What is not there is 0: rows have their size.
+pub(super) struct Fields<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Whether a word has 8 bytes, not 4.
+    pub(super) wide: bool,
+}
+
+impl Fields<'_> {
+    fn number(&self, at: usize, bytes: usize) -> u64 {
+        let mut number = [0; 8];
+        if let Some(found) = self.bytes.get(at..at + bytes) {
+            number[..bytes].copy_from_slice(found);
+        }
+        u64::from_le_bytes(number)
+    }
+
+    pub(super) fn u8(&self, at: usize) -> u8 {
+        self.number(at, 1) as u8
+    }
+
+    pub(super) fn u16(&self, at: usize) -> u16 {
+        self.number(at, 2) as u16
+    }
+
+    pub(super) fn u32(&self, at: usize) -> u32 {
+        self.number(at, 4) as u32
+    }
+
+    pub(super) fn word(&self, at: usize) -> u64 {
+        self.number(at, if self.wide { 8 } else { 4 })
+    }
+}
+
+impl Image<'_> {
+    /// An address that was worked out, in as many bits as addresses of the file have.
+    pub(super) fn narrow(&self, address: u64) -> u64 {
+        if self.wide { address } else { address & u64::from(u32::MAX) }
+    }
+}

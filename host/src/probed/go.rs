@@ -1,0 +1,79 @@
+//! Functions of programs in Go, which have no frames for unwinders: the table that Go's runtime has of them.
+//!
+//! Source: `runtime/symtab.go` (`pcHeader`, `functab`) and `debug/gosym/pclntab.go` of Go 1.2 to 1.25.
+
+use super::elf::{Fields, Image, Range};
+use super::error::PlaceError;
+
+/// Most functions; the largest programs have some hundred thousand.
+const MAX_FUNCTIONS: u64 = 1 << 22;
+
+/// Whether a file has such a table, in whatever form.
+pub(super) fn is_go(image: &Image<'_>) -> bool {
+    section(image).is_some()
+}
+
+fn section(image: &Image<'_>) -> Option<Range> {
+    // Position-independent programs have it as `.data.rel.ro.gopclntab`.
+    image.section_named(|name| name.ends_with(b".gopclntab")).map(Range::from)
+}
+
+/// The table.
+struct Table {
+    range: Range,
+    functions: u64,
+    /// What the entries' numbers are added to.
+    text: u64,
+    /// Where the entries are, from the start of the table.
+    entries: u64,
+    /// Bytes of a number in an entry, of which it has two.
+    number_bytes: u64,
+}
+
+/// The start and the number of bytes of the function that an address lies in.
+pub(super) fn function_of(image: &Image<'_>, address: u64) -> Result<Option<(u64, u64)>, PlaceError> {
+    let Some(table) = section(image).and_then(|range| Table::read(image, range)) else { return Ok(None) };
+    let (mut from, mut to) = (0, table.functions);
+    // The entries are in order, and one more has the end of the last function.
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if table.start(image, middle)? <= address { from = middle + 1 } else { to = middle }
+    }
+    let Some(last) = from.checked_sub(1) else { return Ok(None) };
+    let (start, end) = (table.start(image, last)?, table.start(image, last + 1)?);
+    Ok((start..end).contains(&address).then_some((start, end - start)))
+}
+
+impl Table {
+    /// None if it has no form that is known, or does not say where the code is: in position-independent programs the
+    /// loader puts that in.
+    fn read(image: &Image<'_>, range: Range) -> Option<Table> {
+        let header = image.bytes(range.offset, 72.min(range.bytes)).ok()?;
+        let fields = Fields { bytes: &header, wide: image.wide };
+        let word = if image.wide { 8 } else { 4 };
+        if fields.u16(4) != 0 || usize::from(fields.u8(7)) != word {
+            return None;
+        }
+        let number = |index: usize| fields.word(8 + index * word);
+        let (text, entries, number_bytes) = match fields.u32(0) {
+            // Go 1.18 and 1.20
+            0xffff_fff0 | 0xffff_fff1 => (Some(number(2)).filter(|text| *text != 0)?, number(7), 4),
+            // Go 1.16
+            0xffff_fffa => (0, number(6), word as u64),
+            // Go 1.2
+            0xffff_fffb => (0, 8 + word as u64, word as u64),
+            _ => return None,
+        };
+        let functions = number(0);
+        let bytes = functions.checked_mul(2)?.checked_add(1)?.checked_mul(number_bytes)?;
+        let fits = functions <= MAX_FUNCTIONS && entries.checked_add(bytes)? <= range.bytes;
+        (fits && functions > 0).then_some(Table { range, functions, text, entries, number_bytes })
+    }
+
+    fn start(&self, image: &Image<'_>, index: u64) -> Result<u64, PlaceError> {
+        let at = self.range.offset.saturating_add(self.entries + index * 2 * self.number_bytes);
+        let number = image.bytes(at, self.number_bytes)?;
+        let number = Fields { bytes: &number, wide: self.number_bytes == 8 }.word(0);
+        Ok(image.narrow(self.text.wrapping_add(number)))
+    }
+}

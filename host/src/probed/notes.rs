@@ -1,0 +1,51 @@
+//! Static probes of a program (USDT), as its notes name them.
+//!
+//! Source: systemtap's `sys/sdt.h`, version 3 of the notes.
+
+use super::elf::{Fields, Image, Range};
+use super::error::PlaceError;
+
+/// Longest section of notes.
+const MAX_SECTION_BYTES: u64 = 1 << 24;
+
+/// Notes of this kind have this type, and their owner's name.
+const TYPE: u32 = 3;
+const OWNER: &[u8] = b"stapsdt\0";
+
+/// Whether a static probe is at an address.
+pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, PlaceError> {
+    let Some(section) = image.section_named(|name| name == b".note.stapsdt").map(Range::from) else {
+        return Ok(false);
+    };
+    if section.bytes > MAX_SECTION_BYTES {
+        return Err(PlaceError::TooLarge("section .note.stapsdt"));
+    }
+    // What moved the file's addresses after the notes were made (prelink) moved this section, too.
+    let base = image.section_named(|name| name == b".stapsdt.base").map(|section| section.address);
+    let notes = image.bytes(section.offset, section.bytes)?;
+    let mut rest = &notes[..];
+    while let Some((note, after)) = note(rest) {
+        rest = after;
+        let Some(described) = note else { continue };
+        let fields = Fields { bytes: described, wide: image.wide };
+        let word = if image.wide { 8 } else { 4 };
+        let moved = base.map_or(0, |base| base.wrapping_sub(fields.word(word)));
+        if image.narrow(fields.word(0).wrapping_add(moved)) == address {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What the first of some notes describes, if that is a probe, and the notes behind it.
+fn note(notes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    const HEADER_BYTES: usize = 12;
+    let fields = Fields { bytes: notes.get(..HEADER_BYTES)?, wide: false };
+    let [name, described] = [0, 4].map(|at| fields.u32(at) as usize);
+    let name_end = HEADER_BYTES.checked_add(name.checked_next_multiple_of(4)?)?;
+    let end = name_end.checked_add(described)?;
+    let is_probe = fields.u32(8) == TYPE && notes.get(HEADER_BYTES..HEADER_BYTES + name)? == OWNER;
+    let found = notes.get(name_end..end)?;
+    let after = notes.get(end.checked_next_multiple_of(4)?..).unwrap_or_default();
+    Some((is_probe.then_some(found), after))
+}

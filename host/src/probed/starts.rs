@@ -1,0 +1,132 @@
+//! The proof that an instruction begins at a place.
+
+use std::ops::ControlFlow;
+
+use super::When;
+use super::code::{MAX_FUNCTION_BYTES, Reached};
+use super::elf::{Image, SymbolKind};
+use super::error::PlaceError;
+use super::frames::{Frame, frame_of};
+use super::{debugdata, go, notes};
+
+/// Most functions around a place that are decoded: aliases, and functions in functions. Guards the time of a host call.
+const MAX_AROUND: usize = 8;
+
+/// What a file says of an address.
+#[derive(Debug, Default)]
+struct Known {
+    /// Starts and lengths of functions that it lies in, behind the start.
+    around: Vec<(u64, u64)>,
+    /// A function starts there.
+    is_start: bool,
+    /// One that is called starts there, by a symbol's name.
+    is_called: bool,
+    /// It lies in data.
+    is_data: bool,
+    frame: Option<Frame>,
+}
+
+/// Proves that an instruction begins at an offset of the file, and that a function that is called starts there if a probe
+/// of its returns is wanted.
+///
+/// # Errors
+/// [`PlaceError`].
+pub(super) fn prove(image: &Image<'_>, offset: u64, when: When) -> Result<(), PlaceError> {
+    let address = image.address_of(offset).ok_or(PlaceError::NoCode(offset))?;
+    let rest = image.code_at(address).filter(|range| range.offset == offset);
+    let rest = rest.ok_or(PlaceError::NoCode(offset))?.bytes;
+    let known = Known::of(image, address)?;
+    if known.is_data {
+        return Err(PlaceError::NoCode(offset));
+    }
+    // Other symbols may name what lies inside an instruction: every function that lies over the place is asked.
+    let (mut is_reached, mut is_long) = (false, false);
+    for &(start, bytes) in &known.around {
+        if address - start >= MAX_FUNCTION_BYTES {
+            is_long = true;
+            continue;
+        }
+        let Some(code) = image.code_at(start) else { continue };
+        let bytes = image.bytes(code.offset, bytes.min(code.bytes).min(MAX_FUNCTION_BYTES))?;
+        match image.machine.reach(&bytes, start, address) {
+            Reached::Boundary => is_reached = true,
+            Reached::Inside => return Err(PlaceError::InsideInstruction(offset)),
+            Reached::Unknown => {}
+        }
+    }
+    let is_known = known.is_start || is_reached || notes::is_probe(image, address)?;
+    let first = image.bytes(offset, rest.min(image.machine.max_instruction_bytes() as u64))?;
+    if !is_known || !image.machine.is_instruction(&first, address) {
+        return Err(if is_long { PlaceError::LongFunction(offset) } else { PlaceError::Unproven(offset) });
+    }
+    match when {
+        When::Instruction => Ok(()),
+        When::Return if go::is_go(image) => Err(PlaceError::GoReturns),
+        When::Return if known.is_called => Ok(()),
+        When::Return => Err(PlaceError::NoCall(offset)),
+    }
+}
+
+impl Known {
+    fn of(image: &Image<'_>, address: u64) -> Result<Known, PlaceError> {
+        let mut known = Known { frame: frame_of(image, address)?, ..Known::default() };
+        if let Some(Frame { start, bytes, .. }) = known.frame {
+            known.add(address, start, bytes);
+        }
+        if let Some((start, bytes)) = go::function_of(image, address)? {
+            known.add(address, start, bytes);
+        }
+        known.look(image, address)?;
+        if !known.is_start
+            && known.around.is_empty()
+            && let Some(unpacked) = debugdata::image(image)?
+        {
+            known.look(&unpacked, address)?;
+        }
+        // What unwinders know of a function's first instruction is better than its name.
+        if let Some(frame) = known.frame.filter(|frame| frame.start == address) {
+            known.is_called = frame.is_called;
+        }
+        Ok(known)
+    }
+
+    /// Takes in what symbols say of an address.
+    fn look(&mut self, image: &Image<'_>, address: u64) -> Result<(), PlaceError> {
+        let is_whole = |name: &[u8]| !contains(name, b".cold") && !contains(name, b".__part.");
+        for table in image.symbol_tables() {
+            let mut names = Vec::new();
+            image.symbols(&table, |symbol| {
+                let inside = address.checked_sub(symbol.address).filter(|_| symbol.is_defined);
+                let lies_in = inside.is_some_and(|inside| inside < symbol.bytes);
+                match symbol.kind {
+                    SymbolKind::Function | SymbolKind::Resolver if lies_in || inside == Some(0) => {
+                        self.add(address, symbol.address, symbol.bytes);
+                        if inside == Some(0) && names.len() < MAX_AROUND {
+                            names.push(symbol.name);
+                        }
+                    }
+                    SymbolKind::Object => self.is_data |= lies_in,
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            })?;
+            for name in names {
+                self.is_called |= is_whole(&image.name(&table, name)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// A function that an address lies in.
+    fn add(&mut self, address: u64, start: u64, bytes: u64) {
+        if start == address {
+            self.is_start = true;
+        } else if !self.around.contains(&(start, bytes)) && self.around.len() < MAX_AROUND {
+            self.around.push((start, bytes));
+        }
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}

@@ -1,0 +1,396 @@
+//! Where uprobes are put, and where they are not: a breakpoint anywhere but at the start of an instruction changes what a
+//! program does, and so does one in another file than the one that was looked at.
+#![cfg(target_arch = "x86_64")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ks_host::perf::{Attachments, Catalog, ErrorKind, Options};
+use ks_tests::{Folder, Outcome, allowed, compile, finish, wait_until};
+use nix::libc;
+use nix::sys::stat::Mode;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn run(command: &mut Command) -> Outcome {
+    let outcome = finish(command);
+    assert_eq!(outcome.code, 0, "{command:?}: {outcome:#?}");
+    outcome
+}
+
+/// The program of these tests, built with some flags.
+fn program(folder: &Folder, name: &str, flags: &[&str]) -> PathBuf {
+    build(folder, name, flags, &["program.c"])
+}
+
+fn build(folder: &Folder, name: &str, flags: &[&str], sources: &[&str]) -> PathBuf {
+    let built = folder.path(name);
+    let own = ks_tests::repository().join("tests/tests/kernel/uprobes");
+    let sources = sources.iter().map(|source| own.join(source));
+    run(Command::new("cc").args(["-O1", "-o"]).arg(&built).args(flags).args(sources));
+    built
+}
+
+/// The addresses of a program's symbols.
+fn addresses(program: &Path) -> BTreeMap<String, u64> {
+    let listed = run(Command::new("nm").arg(program)).stdout;
+    let row = |line: &str| {
+        let mut words = line.split(' ');
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((words.nth(1)?.to_owned(), address))
+    };
+    listed.lines().filter_map(row).collect()
+}
+
+/// What is said of a place in a file: nothing if a probe may be put there.
+fn refusal(path: &Path, place: &str) -> Option<(ErrorKind, String)> {
+    let answer = Catalog::default().uprobe(&format!("{}:{place}", path.display()));
+    answer.err().map(|error| (error.kind(), error.to_string()))
+}
+
+fn is_probed(path: &Path, place: &str) {
+    assert_eq!(refusal(path, place), None, "{place}");
+}
+
+fn is_refused(path: &Path, place: &str, kind: ErrorKind, because: &str) {
+    let (found, said) = refusal(path, place).unwrap_or_else(|| panic!("`{place}` is probed"));
+    assert!(found == kind && said.contains(because), "{place}: {found:?}: {said}");
+}
+
+/// A program that runs, and says again and again which numbers its code has.
+struct Victim {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Victim {
+    fn start(path: &Path) -> Victim {
+        let mut child = Command::new(path).stdout(Stdio::piped()).spawn().expect("it was built");
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        Victim { child, lines }
+    }
+
+    /// Its numbers are those of its file, now and all the time before.
+    fn is_untouched(mut self) {
+        // It writes on while it is read, and to an end after it was killed.
+        self.child.kill().expect("it runs");
+        let mut text = String::new();
+        self.lines.read_to_string(&mut text).expect("it writes text");
+        self.child.wait().expect("it is ours");
+        let whole: Vec<&str> = text.lines().collect();
+        let (_cut, whole) = whole.split_last().expect("it ran");
+        assert!(!whole.is_empty() && whole.iter().all(|line| *line == "0x909090 0x909090"), "{text}");
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let mut victim = Victim::start(&program);
+    let mut line = String::new();
+    victim.lines.read_line(&mut line).expect("it runs");
+    // Starts of functions, what follows them, and what a jump leads to.
+    for place in ["limit", "limit+5", "main", "_start", "jumper", "jumper+0x3", "landing"] {
+        is_probed(&program, place);
+    }
+    let inside = "lies inside an instruction";
+    for place in ["immediate", "limit+1", "limit+4", "inner", "outer+2"] {
+        is_refused(&program, place, ErrorKind::Invalid, inside);
+    }
+    let unproven = "nothing proves that an instruction begins";
+    for place in ["hidden", "jumper+2", "case_one"] {
+        is_refused(&program, place, ErrorKind::Invalid, unproven);
+    }
+    is_probed(&program, "case_two");
+    is_refused(&program, "table", ErrorKind::NotFound, "no function `table`");
+    is_refused(&program, "chosen", ErrorKind::Invalid, "chooses one of several functions");
+    is_refused(&program, "usleep", ErrorKind::NotFound, "only imported");
+    is_refused(&program, "+0", ErrorKind::Invalid, "is not code");
+    let table = addresses(&program)["table"];
+    for place in [table, table + 1] {
+        is_refused(&program, &format!("+{place:#x}"), ErrorKind::Invalid, "is not code");
+    }
+    // What is refused when it is looked up cannot be opened; what is probed changes nothing.
+    let mut attachments = Attachments::new();
+    for place in ["limit", "limit+5", "landing"] {
+        let event = Catalog::default().uprobe(&format!("{}:{place}", program.display())).unwrap();
+        attachments.open(&event, &Options::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
+    }
+    drop(attachments);
+    victim.is_untouched();
+}
+
+#[test]
+fn root_every_byte_of_a_function_is_a_boundary_or_refused() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let letters = |function: &str, bytes: u64| -> String {
+        let start = addresses(&program)[function];
+        let known = |byte| refusal(&program, &format!("+{:#x}", start + byte)).is_none();
+        (0..bytes).map(|byte| if known(byte) { 'b' } else { '.' }).collect()
+    };
+    // jmp over a byte; push; pop; nop; nop; ret
+    assert_eq!(letters("jumper", 8), "b..bbbbb");
+    // mov $0x909090, %eax; ret. Another symbol says that a function starts in the middle, and what it would be at its end
+    // lies over the return.
+    assert_eq!(letters("outer", 6), "b.....");
+}
+
+#[test]
+fn root_stripped_programs_have_starts_of_functions_yet() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let limit = addresses(&program)["limit"];
+    run(Command::new("strip").arg(&program));
+    is_refused(&program, "limit", ErrorKind::NotFound, "no function `limit`");
+    is_probed(&program, &format!("+{limit:#x}"));
+    is_probed(&program, &format!("+{:#x}", limit + 5));
+    is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
+    // Without the sections, too.
+    let mut bytes = fs::read(&program).unwrap();
+    bytes[0x28..0x30].fill(0);
+    bytes[0x3c..0x40].fill(0);
+    let bare = folder.write("bare", bytes);
+    is_probed(&bare, &format!("+{limit:#x}"));
+    is_refused(&bare, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
+}
+
+#[test]
+fn root_without_an_index_frames_are_read_one_by_one() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &["-Wl,--no-eh-frame-hdr"]);
+    let limit = addresses(&program)["limit"];
+    run(Command::new("strip").arg(&program));
+    is_probed(&program, &format!("+{limit:#x}"));
+    is_refused(&program, &format!("+{:#x}", limit + 1), ErrorKind::Invalid, "inside an instruction");
+}
+
+#[test]
+fn root_functions_of_go_are_known_by_the_table_of_its_runtime() {
+    let folder = Folder::new();
+    let program = build(&folder, "go", &["-nostdlib", "-static", "-no-pie"], &["go.s"]);
+    let (first, second) = (addresses(&program)["go_first"], addresses(&program)["go_second"]);
+    run(Command::new("strip").arg(&program));
+    let place = |address: u64| format!("+{:#x}", address - 0x40_0000);
+    is_probed(&program, &place(first));
+    is_probed(&program, &place(first + 1));
+    is_probed(&program, &place(second));
+    is_refused(&program, &place(second + 1), ErrorKind::Invalid, "inside an instruction");
+}
+
+#[test]
+fn root_names_that_were_packed_into_a_stripped_program_are_found() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let (small, packed) = (folder.path("small"), folder.path("small.xz"));
+    run(Command::new("objcopy").arg("--only-keep-debug").args([&program, &small]));
+    run(Command::new("xz").arg(&small));
+    run(Command::new("strip").arg(&program));
+    let section = format!(".gnu_debugdata={}", packed.display());
+    run(Command::new("objcopy").args(["--add-section", &section]).arg(&program));
+    is_probed(&program, "limit");
+    is_refused(&program, "immediate", ErrorKind::Invalid, "inside an instruction");
+    is_refused(&program, "limit+1", ErrorKind::Invalid, "inside an instruction");
+}
+
+/// A probe of returns writes over what is at the top of the stack.
+#[test]
+fn root_returns_are_probed_from_the_start_of_a_function_that_is_called() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let attached = |name: &str, place: &str| {
+        let script = format!(
+            "@uretprobe(\"{}:{place}\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
+             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n print(\"attached\")\n return 0 }}",
+            program.display()
+        );
+        let file = folder.write(&format!("{name}.wasm"), compile(name, &script).plugin);
+        finish(allowed().arg(file))
+    };
+    let start = attached("at_start", "limit");
+    assert_eq!((start.code, start.stdout.as_str()), (0, "attached\n"), "{start:#?}");
+    let inside = attached("inside", "limit+5");
+    assert!(inside.code != 0 && !inside.stdout.contains("attached"), "{inside:#?}");
+    assert!(inside.stderr.contains("not the start of a function that is called"), "{inside:#?}");
+}
+
+/// A program of the kernel half says itself where it belongs.
+#[test]
+fn root_a_program_is_attached_to_no_place_inside_an_instruction() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let victim = Victim::start(&program);
+    for place in ["immediate", "limit+1", "inner", "case_one"] {
+        let script = format!(
+            "@uprobe(\"{}:{place}\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
+             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) == 0) {{ print(\"attached\") }}\n return 0 }}",
+            program.display()
+        );
+        let file = folder.write("inside.wasm", compile("inside", &script).plugin);
+        let outcome = finish(allowed().arg(file));
+        assert!(!outcome.stdout.contains("attached"), "{place}: {outcome:#?}");
+        assert!(outcome.stderr.contains("cannot put a probe at"), "{place}: {outcome:#?}");
+    }
+    victim.is_untouched();
+}
+
+#[test]
+fn root_a_file_that_takes_the_place_of_the_one_that_was_read_is_not_probed() {
+    let folder = Folder::new();
+    let victim_file = program(&folder, "victim", &[]);
+    // Its `main` begins where an instruction of the victim goes on.
+    let inside = addresses(&victim_file)["immediate"];
+    let decoy = folder.path("decoy");
+    decoy_with_start_at(&folder, &decoy, inside);
+    let place = folder.path("program");
+    fs::copy(&decoy, &place).unwrap();
+    let event = Catalog::default().uprobe(&format!("{}:work", place.display())).unwrap();
+    let mut victim = Victim::start(&victim_file);
+    victim.lines.read_line(&mut String::new()).expect("it runs");
+    let other = folder.path("other");
+    symlink(&victim_file, &other).unwrap();
+    fs::rename(&other, &place).unwrap();
+    let mut attachments = Attachments::new();
+    let refused = attachments.open(&event, &Options::default(), None, None).unwrap_err();
+    assert!(refused.to_string().contains("it was changed meanwhile"), "{refused}");
+    assert_eq!(attachments.count(), 0);
+    thread::sleep(Duration::from_millis(50));
+    victim.is_untouched();
+}
+
+/// A program whose function `work` starts at an offset of the file.
+fn decoy_with_start_at(folder: &Folder, built: &Path, offset: u64) {
+    let source = format!(
+        ".text\n.globl _start, work\n.type work, @function\n_start: .org {:#x}\nwork: ret\n.size work, .-work\n",
+        offset - 0x1000
+    );
+    let source = folder.write("decoy.s", source);
+    run(Command::new("cc")
+        .args(["-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none", "-o"])
+        .arg(built)
+        .arg(source));
+    assert_eq!(addresses(built)["work"] - 0x40_0000, offset, "the linker puts code there");
+}
+
+/// The same while a program is attached, again and again, in one call of the host.
+#[test]
+fn root_an_attach_looks_at_the_file_that_it_probes() {
+    let folder = Folder::new();
+    let victim_file = program(&folder, "victim", &[]);
+    let decoy = folder.path("decoy");
+    decoy_with_start_at(&folder, &decoy, addresses(&victim_file)["immediate"]);
+    let place = folder.path("program");
+    symlink(&decoy, &place).unwrap();
+    let script = format!(
+        "@uprobe(\"{}:work\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
+         fn main() -> i32 {{\n var program = load(hit)\n var done: u64 = 0\n\
+         for (i in 0..40) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n detach(program) }} }}\n\
+         print(\"{{}} times\", done)\n return 0 }}",
+        place.display()
+    );
+    let file = folder.write("swapped.wasm", compile("swapped", &script).plugin);
+    let victim = Victim::start(&victim_file);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut targets, other) = ([&victim_file, &decoy].into_iter().cycle(), folder.path("other"));
+            while !is_over.load(Ordering::Relaxed) {
+                symlink(targets.next().expect("it goes on"), &other).unwrap();
+                fs::rename(&other, &place).unwrap();
+                thread::sleep(Duration::from_micros(300));
+            }
+        });
+        let outcome = finish(allowed().arg(file));
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+    });
+    victim.is_untouched();
+}
+
+/// Whoever waits for a reader must not meet the host.
+#[test]
+fn root_a_fifo_is_not_opened() {
+    let folder = Folder::new();
+    let fifo = folder.path("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let writer = {
+        let fifo = fifo.clone();
+        thread::spawn(move || fs::write(fifo, "line\n"))
+    };
+    thread::sleep(Duration::from_millis(50));
+    is_refused(&fifo, "main", ErrorKind::Invalid, "it is a FIFO, not a regular file");
+    let mut reader =
+        fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&fifo).expect("it is there");
+    let mut text = Vec::new();
+    wait_until(LIMIT, "the writer meets its reader", || {
+        // EAGAIN as long as nothing is there.
+        let _ = reader.read_to_end(&mut text);
+        text == b"line\n"
+    });
+    writer.join().unwrap().expect("its line was read");
+}
+
+/// Only pieces of a file are read: the memory that it takes does not grow with the file.
+#[test]
+fn root_a_large_file_takes_little_memory() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let large = fs::OpenOptions::new().write(true).open(&program).unwrap();
+    large.set_len((1 << 30) - 4096).unwrap();
+    let script = format!(
+        "fn main() -> i32 {{ var counter = attach(perf_options {{ event: uprobe_event(\"{}:limit\"), cpu: all }})\n\
+         print(\"calls {{}}\", read(counter).raw)\n return 0 }}",
+        program.display()
+    );
+    let file = folder.write("large.wasm", compile("large", &script).plugin);
+    let outcome = finish(allowed().arg(file));
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "calls 0\n"), "{outcome:#?}");
+    let most = outcome.most_memory_kib.expect("measured");
+    assert!(most < 256 << 10, "{most} KiB: {outcome:#?}");
+}
+
+/// What a file says of itself is not believed.
+#[test]
+fn root_tables_that_are_no_tables_are_refused_at_once() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let good = fs::read(&program).unwrap();
+    let sections = u64::from_le_bytes(good[0x28..0x30].try_into().unwrap()) as usize;
+    let rows = usize::from(u16::from_le_bytes(good[0x3c..0x3e].try_into().unwrap()));
+    let is_symbols = |row: &usize| good[row + 4] == 2 || good[row + 4] == 11;
+    let symbols: Vec<usize> = (0..rows).map(|row| sections + row * 64).filter(is_symbols).collect();
+    let limit = addresses(&program)["limit"];
+    for (bytes, kind, because) in [
+        (1_u64 << 40, ErrorKind::Limit, "is larger than any"),
+        (1 << 28, ErrorKind::Invalid, "behind its end"),
+    ] {
+        let mut changed = good.clone();
+        for row in &symbols {
+            changed[row + 0x20..row + 0x28].copy_from_slice(&bytes.to_le_bytes());
+        }
+        let file = folder.write("changed", changed);
+        for place in ["limit".to_owned(), format!("+{limit:#x}")] {
+            is_refused(&file, &place, kind, because);
+        }
+    }
+    for (name, bytes) in [("text", &b"#!/bin/sh\n"[..]), ("short", &good[..40]), ("header", &good[..64])] {
+        let file = folder.write(name, bytes);
+        assert!(refusal(&file, "main").is_some() && refusal(&file, "+0x1000").is_some(), "{name}");
+    }
+}
