@@ -395,6 +395,22 @@ impl Attachments {
         self.leader_of.len()
     }
 
+    /// How many kernel events of probes are open.
+    pub fn probes(&self) -> usize {
+        let of_fan = |fan: &Fan| {
+            let probes = fan.plans().iter().filter(|plan| plan.event.is_probe()).count();
+            probes * fan.places()
+        };
+        self.fans.values().map(of_fan).sum()
+    }
+
+    /// How many kernel events of probes opening an event would add. One where the places cannot be told: opening says why.
+    pub fn probes_of(&self, event: &Event, options: &Options) -> usize {
+        let options = event.options(options);
+        let places = || places::places(event, &options, &self.surroundings).map_or(1, |places| places.len());
+        if event.is_probe() { places() } else { 0 }
+    }
+
     /// What is attached, in the order of opening.
     pub fn live(&self) -> Vec<Live> {
         let mut live: Vec<Live> = self

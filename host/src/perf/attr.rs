@@ -167,7 +167,7 @@ fn what(attr: &mut perf_event_attr, kind: &Kind) {
     match kind {
         Kind::Counter { type_, config } => {
             attr.type_ = *type_;
-            [attr.config, attr.config1, attr.config2, attr.config3] = *config;
+            [attr.config, attr.config1, attr.config2] = *config;
         }
         Kind::Breakpoint { address, len, access } => {
             attr.type_ = bindings::PERF_TYPE_BREAKPOINT;

@@ -34,12 +34,14 @@ impl Catalog {
 
     /// The event with these numbers: `perf_event_attr.type` and `.config`.
     ///
-    /// Types 0 (hardware), 1 (software), 2 (tracepoint, config is its id), 3 (hardware cache), 4 (raw) and those under
-    /// `/sys/bus/event_source/devices` are accepted. The upper 32 bits of a hardware or cache config choose one of
+    /// Types 0 (hardware), 1 (software), 3 (hardware cache), 4 (raw) and those under `/sys/bus/event_source/devices` are
+    /// accepted whose PMU says in `format` what its numbers mean; each bit must be one of a term. Breakpoints, tracepoints
+    /// and probes have calls of their own: the kernel takes some of their numbers for addresses. The upper 32 bits of a hardware or cache config choose one of
     /// several core PMUs by its type. 0 there, and type 4, mean the CPU's cores: of several kinds each.
     ///
     /// # Errors
-    /// [`PerfError::InvalidEvent`] (type 5, a config that the header does not define), [`PerfError::UnknownPmu`].
+    /// [`PerfError::InvalidEvent`] (a type with a call of its own, a config that the header does not define, bits of no
+    /// term), [`PerfError::UnknownPmu`].
     ///
     /// Source: perf_event_open(2); `enum perf_type_id` in `include/uapi/linux/perf_event.h`, v6.18.
     pub fn numbered(&self, type_: u32, config: u64) -> Result<Event, PerfError> {
@@ -50,24 +52,25 @@ impl Catalog {
     ///
     /// # Errors
     /// As there.
-    pub fn raw(&self, type_: u32, [config, config1, config2]: [u64; 3]) -> Result<Event, PerfError> {
-        let words = [config, config1, config2, 0];
-        let plain = |name| Ok(Event::plain(name, Kind::Counter { type_, config: words }));
+    pub fn raw(&self, type_: u32, words: [u64; 3]) -> Result<Event, PerfError> {
+        let [config, config1, config2] = words;
         match type_ {
             bindings::PERF_TYPE_BREAKPOINT => Err(InvalidEvent::NumberedBreakpoint.into()),
+            bindings::PERF_TYPE_TRACEPOINT => Err(InvalidEvent::NumberedTracepoint.into()),
+            general if general < bindings::PERF_TYPE_RAW && (config1, config2) != (0, 0) => {
+                Err(InvalidEvent::Words(type_).into())
+            }
             bindings::PERF_TYPE_HARDWARE | bindings::PERF_TYPE_HW_CACHE => self.numbered_core(type_, words),
             bindings::PERF_TYPE_SOFTWARE => {
-                plain(names::name_of(type_, config).ok_or(InvalidEvent::UndefinedConfig { type_, config })?)
+                let name = names::name_of(type_, config);
+                let name = name.ok_or(InvalidEvent::UndefinedConfig { type_, config })?;
+                Ok(Event::plain(name, Kind::Counter { type_, config: words }))
             }
-            bindings::PERF_TYPE_TRACEPOINT => plain(format!("tracepoint:{config}")),
-            bindings::PERF_TYPE_RAW => Ok(self.of_cores(format!("r{config:x}"), type_, words)),
+            bindings::PERF_TYPE_RAW => self.raw_on_cores(format!("r{config:x}"), words),
             _ => {
                 let name = self.sysfs.pmu_of_type(type_).ok_or(PerfError::UnknownPmu { type_ })?;
                 let pmu = self.pmu(&name)?;
-                let more = [("config1", config1), ("config2", config2)];
-                let more = more.iter().filter(|(_, value)| *value != 0);
-                let more: String = more.map(|(term, value)| format!(",{term}={value:#x}")).collect();
-                Ok(Event::encoded(format!("{name}/config={config:#x}{more}/"), vec![pmu.encoding(words)]))
+                Ok(Event::encoded(pmu.spelled(words), vec![pmu.encoding(words)?]))
             }
         }
     }
@@ -98,8 +101,7 @@ impl Catalog {
             name.split_once('/').ok_or_else(|| InvalidEvent::Form { text: name.to_owned(), form })?;
         let id = tracefs::tracepoint_id(category, event)
             .map_err(|cause| PerfError::Tracepoint { name: name.to_owned(), cause })?;
-        let kind = Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [id, 0, 0, 0] };
-        Ok(Event::plain(name, kind))
+        Ok(Event::of_tracepoint(name, id))
     }
 
     /// A breakpoint at a symbol of the kernel; else as [`Event::breakpoint`].
@@ -161,9 +163,9 @@ impl Catalog {
         if let Some((type_, config)) = names::find(name) {
             return Ok(Some(match type_ {
                 bindings::PERF_TYPE_SOFTWARE => {
-                    Event::plain(name, Kind::Counter { type_, config: [config, 0, 0, 0] })
+                    Event::plain(name, Kind::Counter { type_, config: [config, 0, 0] })
                 }
-                _ => self.of_cores(name, type_, [config, 0, 0, 0]),
+                _ => self.of_cores(name, type_, [config, 0, 0]),
             }));
         }
         if let Some(row) = self.table.find(name) {
@@ -171,7 +173,7 @@ impl Catalog {
         }
         let hex = name.strip_prefix('r').filter(|hex| !hex.is_empty());
         if let Some(config) = hex.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
-            return Ok(Some(self.of_cores(name, bindings::PERF_TYPE_RAW, [config, 0, 0, 0])));
+            return self.raw_on_cores(name, [config, 0, 0]).map(Some);
         }
         // What the PMUs of the cores name may be written without them.
         let naming: Vec<Pmu> = self.core_pmus().filter(|pmu| pmu.events.contains_key(name)).collect();
@@ -191,7 +193,7 @@ impl Catalog {
     fn of_pmu(&self, pmu: &Pmu, text: &str) -> Result<Event, PerfError> {
         let encoding = match self.general_on(pmu, text) {
             Some(encoding) => encoding,
-            None => pmu.encoding(terms::config(pmu, &self.table, text)?),
+            None => pmu.encoding(terms::config(pmu, &self.table, text)?)?,
         };
         Ok(Event::encoded(format!("{}/{text}/", pmu.name), vec![encoding]))
     }

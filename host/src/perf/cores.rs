@@ -9,7 +9,7 @@
 use perf_event_open_sys::bindings;
 
 use super::catalog::Catalog;
-use super::encoding::{Encoding, Located};
+use super::encoding::{Encoding, Located, Named};
 use super::error::PerfError;
 use super::event::{Event, InvalidEvent, Kind};
 use super::names;
@@ -34,17 +34,38 @@ impl Catalog {
     }
 
     /// An event that all kinds of core know by these numbers: type 0, 3 or 4.
-    pub(super) fn of_cores(&self, name: impl Into<String>, type_: u32, config: [u64; 4]) -> Event {
+    pub(super) fn of_cores(&self, name: impl Into<String>, type_: u32, config: [u64; 3]) -> Event {
         let kinds = self.sysfs.kinds_of_core();
         if kinds.is_empty() {
-            return Event::plain(name, Kind::Counter { type_, config });
+            let named = named_raw(type_, config);
+            let encoding = Encoding { named, ..Encoding::everywhere(Kind::Counter { type_, config }) };
+            return Event::encoded(name, vec![encoding]);
         }
         Event::encoded(name, kinds.into_iter().map(|(pmu, of)| on_core(pmu, of, type_, config)).collect())
     }
 
+    /// A raw event of the kinds of core whose terms have all bits of its numbers.
+    ///
+    /// Errors: what the first says if none has them.
+    pub(super) fn raw_on_cores(&self, name: impl Into<String>, config: [u64; 3]) -> Result<Event, PerfError> {
+        let pmus: Vec<Pmu> = self.core_pmus().collect();
+        let is_right = |pmu: &&Pmu| pmu.check(config).is_ok();
+        let right: Vec<&str> = pmus.iter().filter(is_right).map(|pmu| pmu.name.as_str()).collect();
+        match pmus.first() {
+            // The kernel says that there is none.
+            None if config[1..] == [0, 0] => {}
+            None => return Err(InvalidEvent::Words(bindings::PERF_TYPE_RAW).into()),
+            Some(first) if right.is_empty() => drop(first.check(config)?),
+            Some(_) => {}
+        }
+        let mut event = self.of_cores(name, bindings::PERF_TYPE_RAW, config);
+        event.encodings.retain(|encoding| encoding.core().is_none_or(|core| right.contains(&core)));
+        Ok(event)
+    }
+
     /// A hardware or cache event by its numbers: on all kinds of core, or on that which the upper half of the config
     /// names.
-    pub(super) fn numbered_core(&self, type_: u32, config: [u64; 4]) -> Result<Event, PerfError> {
+    pub(super) fn numbered_core(&self, type_: u32, config: [u64; 3]) -> Result<Event, PerfError> {
         let core = (config[0] >> bindings::PERF_PMU_TYPE_SHIFT) as u32;
         let general = config[0] & u64::from(bindings::PERF_HW_EVENT_MASK);
         let undefined = InvalidEvent::UndefinedConfig { type_, config: config[0] };
@@ -52,10 +73,14 @@ impl Catalog {
         if core == 0 {
             return Ok(self.of_cores(name, type_, config));
         }
-        let pmu = self.sysfs.pmu_of_type(core).ok_or(PerfError::UnknownPmu { type_: core })?;
+        let unknown = || PerfError::UnknownPmu { type_: core };
+        let pmu = self.sysfs.pmu_of_type(core).ok_or_else(unknown)?;
+        if !self.core_pmus().any(|known| known.name == pmu) {
+            return Err(unknown());
+        }
         let kinds = self.sysfs.kinds_of_core().into_iter();
         let located = kinds.map(|(located, _)| located).find(|located| located.name == pmu);
-        let encoding = Encoding { kind: Kind::Counter { type_, config }, pmu: located };
+        let encoding = Encoding { kind: Kind::Counter { type_, config }, pmu: located, named: None };
         Ok(Event::encoded(format!("{pmu}/{name}/"), vec![encoding]))
     }
 
@@ -69,7 +94,7 @@ impl Catalog {
         }
         let mut kinds = self.sysfs.kinds_of_core().into_iter();
         let (located, of) = kinds.find(|(located, _)| located.name == pmu.name)?;
-        Some(on_core(located, of, type_, [config, 0, 0, 0]))
+        Some(on_core(located, of, type_, [config, 0, 0]))
     }
 
     /// The same terms on each of these PMUs that takes them.
@@ -79,8 +104,8 @@ impl Catalog {
         let mut refused = None;
         let mut encodings = Vec::new();
         for pmu in pmus {
-            match terms::config(pmu, &self.table, terms) {
-                Ok(config) => encodings.push(pmu.encoding(config)),
+            match terms::config(pmu, &self.table, terms).and_then(|config| pmu.encoding(config)) {
+                Ok(encoding) => encodings.push(encoding),
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
@@ -93,13 +118,23 @@ impl Catalog {
 }
 
 /// How one of several kinds of core is asked for an event of type 0, 3 or 4; `of` is the type of its PMU.
-fn on_core(pmu: Located, of: u32, type_: u32, mut config: [u64; 4]) -> Encoding {
+fn on_core(pmu: Located, of: u32, type_: u32, mut config: [u64; 3]) -> Encoding {
     let mut asked = type_;
+    let named = named_raw(type_, config);
     match type_ {
         bindings::PERF_TYPE_RAW => asked = of,
         _ => config[0] |= u64::from(of) << bindings::PERF_PMU_TYPE_SHIFT,
     }
-    Encoding { kind: Kind::Counter { type_: asked, config }, pmu: Some(pmu) }
+    Encoding { kind: Kind::Counter { type_: asked, config }, pmu: Some(pmu), named }
+}
+
+/// A raw event as policies know it; none of other types.
+fn named_raw(type_: u32, [config, config1, config2]: [u64; 3]) -> Option<Named> {
+    let name = match (config1, config2) {
+        (0, 0) => format!("r{config:x}"),
+        _ => format!("r{config:x},config1={config1:#x},config2={config2:#x}"),
+    };
+    (type_ == bindings::PERF_TYPE_RAW).then_some(Named { family: "raw", name })
 }
 
 /// As the kernel writes them: `0-3,8`.

@@ -9,6 +9,17 @@ pub(super) struct Encoding {
     pub(super) kind: Kind,
     /// The PMU that counts it, if that counts on some CPUs only.
     pub(super) pmu: Option<Located>,
+    /// What it is, if its numbers do not tell.
+    pub(super) named: Option<Named>,
+}
+
+/// An event as others than the kernel know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    /// See [`super::Event::family`].
+    pub(super) family: &'static str,
+    /// The same for all spellings of it: `msr/tsc/`, `cpu/config=0x1cd,config1=0x3/`, `sched/sched_switch`.
+    pub(super) name: String,
 }
 
 /// A PMU that counts on some CPUs.
@@ -25,7 +36,7 @@ pub(super) struct Located {
 impl Encoding {
     /// On every CPU.
     pub(super) fn everywhere(kind: Kind) -> Encoding {
-        Encoding { kind, pmu: None }
+        Encoding { kind, pmu: None, named: None }
     }
 
     /// The PMU, if it counts one kind of core.

@@ -1,18 +1,23 @@
 //! What is counted.
 
 use std::fmt;
+#[cfg(feature = "plugins")]
+use std::sync::Weak;
 
 use perf_event_open_sys::bindings;
 
 use super::attr::Options;
 use super::catalog::Catalog;
-use super::encoding::Encoding;
+use super::encoding::{Encoding, Named};
 use super::error::PerfError;
 use super::modifiers::Modifiers;
+use super::names;
 use super::places::Place;
 use super::pmu::Sysfs;
 use super::probe::ProbePlace;
 use crate::explain::perf::EventClass;
+#[cfg(feature = "plugins")]
+use crate::files::RegularFile;
 
 /// How an access to a breakpoint's address is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,8 +67,8 @@ pub struct Event {
 /// The fields of `perf_event_attr` that choose the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `config`, `config1`, `config2`, `config3`.
-    Counter { type_: u32, config: [u64; 4] },
+    /// `config`, `config1`, `config2`. What PMUs make of `config3` and later fields, nobody asks for.
+    Counter { type_: u32, config: [u64; 3] },
     /// An address, a length in bytes, the accesses.
     Breakpoint { address: u64, len: u32, access: Access },
     /// An instruction of the kernel or of a program, and the type of the PMU for it.
@@ -76,6 +81,35 @@ pub enum InvalidEvent {
     /// Type 5 without an address.
     #[error("a breakpoint needs an address, a length and an access: it has a constructor of its own")]
     NumberedBreakpoint,
+    /// Type 2.
+    #[error("a tracepoint is opened by its name: it has a constructor of its own")]
+    NumberedTracepoint,
+    /// Numbers that a type does not have.
+    #[error("events of type {0} have neither `config1` nor `config2`")]
+    Words(u32),
+    /// A PMU whose events are made by other calls.
+    #[error("events of the PMU `{pmu}` are not made of terms and numbers\n  do: use {call}")]
+    OwnCall {
+        /// The PMU.
+        pmu: String,
+        /// What makes its events.
+        call: &'static str,
+    },
+    /// A PMU of which nobody knows what it takes.
+    #[error(
+        "the PMU `{0}` does not say what the numbers of its events mean: it has no terms (folder `format`)"
+    )]
+    NoFormat(String),
+    /// Bits that no term of the PMU has.
+    #[error("the PMU `{pmu}` has no term for the bits {bits:#x} of `{word}`")]
+    Bits {
+        /// The PMU.
+        pmu: String,
+        /// The word.
+        word: &'static str,
+        /// The bits.
+        bits: u64,
+    },
     /// A hardware, software or cache config outside the kernel's enumeration.
     #[error("the kernel's header defines no event {config:#x} of type {type_} ({})", type_word(*.type_))]
     UndefinedConfig {
@@ -190,7 +224,7 @@ impl Event {
         match refusal {
             Some(reason) => Err(reason.into()),
             None => Ok(Event::plain(
-                format!("breakpoint:{address:#x}:{len}:{access}"),
+                breakpoint_name(address, len, access),
                 Kind::Breakpoint { address, len, access },
             )),
         }
@@ -254,9 +288,46 @@ impl Event {
         Some(cpus)
     }
 
+    /// The tracepoint of an id, with its name `category/event`.
+    ///
+    /// Source: `events/CATEGORY/EVENT/id` in tracefs.
+    pub fn of_tracepoint(name: &str, id: u64) -> Event {
+        let kind = Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [id, 0, 0] };
+        let named = Some(Named { family: "tracepoint", name: name.to_owned() });
+        Event::encoded(name, vec![Encoding { named, ..Encoding::everywhere(kind) }])
+    }
+
+    /// What policies may allow alone: its name on each kind of core, the same for all spellings: `page_faults`,
+    /// `LLC-load-misses`, `r1a8`, `msr/tsc/`, `sched/sched_switch`, `breakpoint:0x7f00:4:w`, `uprobe:/bin/sh:main`.
+    pub fn targets(&self) -> Vec<String> {
+        let mut targets: Vec<String> = self.encodings.iter().map(|one| self.target(one)).collect();
+        targets.dedup();
+        targets
+    }
+
+    fn target(&self, encoding: &Encoding) -> String {
+        if let Some(named) = &encoding.named {
+            return named.name.clone();
+        }
+        match &encoding.kind {
+            Kind::Breakpoint { address, len, access } => breakpoint_name(*address, *len, *access),
+            // Nothing but the call that made it names it.
+            Kind::Probe { .. } => self.name.clone(),
+            Kind::Counter { type_, config: [config, config1, config2] } => {
+                let general = config & u64::from(bindings::PERF_HW_EVENT_MASK);
+                names::name_of(*type_, general)
+                    .unwrap_or_else(|| format!("{type_}/{config:#x},{config1:#x},{config2:#x}"))
+            }
+        }
+    }
+
     /// The family that policies know it by: `hardware`, `cache`, `raw`, `software`, `tracepoint`, `breakpoint`, `kprobe`,
-    /// `uprobe`, or `pmu` for any other.
+    /// `uprobe`; of PMUs that are not the cores', `aux` for those that write traces, `msr`, `power`, `uncore` for those that
+    /// count what CPUs share, and `pmu` for any other.
     pub fn family(&self) -> &'static str {
+        if let Some(named) = &self.encodings[0].named {
+            return named.family;
+        }
         match self.kind() {
             Kind::Breakpoint { .. } => "breakpoint",
             Kind::Probe { place: ProbePlace::Kernel { .. }, .. } => "kprobe",
@@ -269,6 +340,20 @@ impl Event {
                 bindings::PERF_TYPE_TRACEPOINT => "tracepoint",
                 _ => "pmu",
             },
+        }
+    }
+
+    /// Whether the kernel puts a probe for it.
+    pub(super) fn is_probe(&self) -> bool {
+        matches!(self.kind(), Kind::Probe { .. })
+    }
+
+    /// The program that it holds open, if it is a probe in one.
+    #[cfg(feature = "plugins")]
+    pub(crate) fn probed_file(&self) -> Option<Weak<RegularFile>> {
+        match self.kind() {
+            Kind::Probe { place: ProbePlace::File(point), .. } => Some(point.file()),
+            _ => None,
         }
     }
 
@@ -337,6 +422,10 @@ impl Event {
     }
 }
 
+fn breakpoint_name(address: u64, len: u32, access: Access) -> String {
+    format!("breakpoint:{address:#x}:{len}:{access}")
+}
+
 fn type_word(type_: u32) -> &'static str {
     match type_ {
         bindings::PERF_TYPE_HARDWARE => "hardware",
@@ -370,7 +459,6 @@ mod tests {
         for (type_, config, name) in [
             (0, 3, "cache_misses"),
             (1, 2, "page_faults"),
-            (2, 77, "tracepoint:77"),
             (3, 0x1_00_02, "LLC-load-misses"),
             (4, 0x3c, "r3c"),
         ] {
@@ -388,6 +476,7 @@ mod tests {
         );
         assert_eq!(refused(Event::numbered(3, 7)), InvalidEvent::UndefinedConfig { type_: 3, config: 7 });
         assert_eq!(refused(Event::numbered(5, 0)), InvalidEvent::NumberedBreakpoint);
+        assert_eq!(refused(Event::numbered(2, 77)), InvalidEvent::NumberedTracepoint);
         assert!(matches!(Event::numbered(0xffff_fff0, 0), Err(PerfError::UnknownPmu { type_: 0xffff_fff0 })));
         assert!(matches!(Event::numbered(0, 0xffff_fff0_0000_0001), Err(PerfError::UnknownPmu { .. })));
     }

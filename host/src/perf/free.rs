@@ -48,7 +48,7 @@ impl Catalog {
     fn probed(&self, pmu: &Pmu) -> Option<(Event, Options)> {
         let own = Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() };
         if pmu.core {
-            let config = [u64::from(bindings::PERF_COUNT_HW_INSTRUCTIONS), 0, 0, 0];
+            let config = [u64::from(bindings::PERF_COUNT_HW_INSTRUCTIONS), 0, 0];
             let mut event = self.of_cores("instructions", bindings::PERF_TYPE_HARDWARE, config);
             event.encodings.retain(|encoding| encoding.core().is_none_or(|core| core == pmu.name));
             // A task is not on one kind of core as long as this takes.

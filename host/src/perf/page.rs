@@ -163,7 +163,7 @@ pub(super) fn is_for(event: &Event, options: &Options) -> bool {
 pub(super) fn ask(kind: &Kind, attr: &mut perf_event_attr) {
     const WANT_USER_ACCESS: u64 = 1 << 1;
     let of_core = [bindings::PERF_TYPE_HARDWARE, bindings::PERF_TYPE_HW_CACHE, bindings::PERF_TYPE_RAW];
-    if let Kind::Counter { type_, config: [_, 0, ..] } = kind
+    if let Kind::Counter { type_, config: [_, 0, _] } = kind
         && of_core.contains(type_)
         && cfg!(target_arch = "aarch64")
     {

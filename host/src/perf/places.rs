@@ -11,7 +11,6 @@ use super::attr::Options;
 use super::error::Refusal;
 use super::event::Event;
 use super::pmu::Sysfs;
-use crate::explain::perf::EventClass;
 
 /// What all events of a group have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +124,7 @@ pub(super) fn check(event: &Event, options: &Options) -> Result<(), Refusal> {
         Some("cgroup") if any_cpu => return Err(Refusal::CgroupNeedsCpu),
         _ => {}
     }
-    if (options.inherit || options.follow) && matches!(event.class(), EventClass::Probe { .. }) {
+    if (options.inherit || options.follow) && event.is_probe() {
         return Err(Refusal::ProbeInherited);
     }
     if options.exclude_kernel && event.is_in_kernel_only() {

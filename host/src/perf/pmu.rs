@@ -7,8 +7,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::encoding::{Encoding, Located};
-use super::event::Kind;
+use perf_event_open_sys::bindings;
+
+use super::encoding::{Encoding, Located, Named};
+use super::event::{InvalidEvent, Kind};
+use super::table::EventTable;
+use super::terms;
 
 /// One folder per PMU, below the root of sysfs.
 const PMUS: &str = "bus/event_source/devices";
@@ -108,14 +112,55 @@ pub(super) struct Pmu {
     pub(super) cpus: Option<Vec<i32>>,
     /// It counts one kind of core, not the whole machine.
     pub(super) core: bool,
+    reach: Reach,
+}
+
+/// How the events of a PMU are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Of terms and numbers, with the family that policies know them by.
+    Terms(&'static str),
+    /// By something else: the kernel takes their numbers for addresses, or they are no numbers of a PMU.
+    Call(&'static str),
+}
+
+impl Reach {
+    fn of(name: &str, type_: u32, folder: &Path) -> Reach {
+        let begins = |names: &[&str]| names.iter().any(|begin| name.starts_with(begin));
+        match (name, type_) {
+            ("software", _) | (_, bindings::PERF_TYPE_SOFTWARE) => Reach::Call("the name of the event"),
+            ("tracepoint", _) | (_, bindings::PERF_TYPE_TRACEPOINT) => Reach::Call("`tracepoint`"),
+            ("breakpoint", _) | (_, bindings::PERF_TYPE_BREAKPOINT) => Reach::Call("`breakpoint`"),
+            ("kprobe", _) => Reach::Call("`kprobe`"),
+            ("uprobe", _) => Reach::Call("`uprobe`"),
+            (_, bindings::PERF_TYPE_RAW) => Reach::Terms("raw"),
+            _ if begins(AUX_PMUS) || writes_traces(folder) => Reach::Terms("aux"),
+            ("msr", _) => Reach::Terms("msr"),
+            _ if name == "power" || name.starts_with("power_") => Reach::Terms("power"),
+            _ if name.starts_with("uncore") || folder.join("cpumask").exists() => Reach::Terms("uncore"),
+            _ => Reach::Terms("pmu"),
+        }
+    }
+}
+
+/// PMUs that write traces into a buffer beside the event's (AUX), by what their names begin with.
+const AUX_PMUS: &[&str] =
+    &["intel_pt", "intel_bts", "arm_spe", "arm_trbe", "cs_etm", "coresight", "hisi_ptt"];
+
+/// Whether a PMU says of itself that it writes traces: it filters addresses, or has abilities of AUX buffers.
+fn writes_traces(folder: &Path) -> bool {
+    folder.join("nr_addr_filters").exists()
+        || file_names(&folder.join("caps")).iter().any(|ability| ability.starts_with("aux"))
 }
 
 impl Pmu {
     fn read(name: &str, folder: &Path) -> Option<Pmu> {
         let formats = files(&folder.join("format")).into_iter();
+        let type_ = type_of(folder)?;
         Some(Pmu {
             name: name.to_owned(),
-            type_: type_of(folder)?,
+            type_,
+            reach: Reach::of(name, type_, folder),
             formats: formats.filter_map(|(term, text)| Some((term, Format::parse(&text)?))).collect(),
             events: files(&folder.join("events"))
                 .into_iter()
@@ -129,15 +174,55 @@ impl Pmu {
 
     /// The words that an event of this PMU may be made of.
     pub(super) fn words(&self) -> Vec<String> {
-        let fixed = ["config", "config1", "config2", "config3"].map(str::to_owned);
+        let fixed = CONFIGS.map(str::to_owned);
         self.formats.keys().chain(self.events.keys()).cloned().chain(fixed).collect()
     }
 
     /// An event of it.
-    pub(super) fn encoding(&self, config: [u64; 4]) -> Encoding {
+    ///
+    /// Errors: as [`Pmu::check`].
+    pub(super) fn encoding(&self, config: [u64; 3]) -> Result<Encoding, InvalidEvent> {
+        let family = self.check(config)?;
         let kind = Kind::Counter { type_: self.type_, config };
-        let (name, is_core) = (self.name.clone(), self.core);
-        Encoding { kind, pmu: self.cpus.clone().map(|cpus| Located { name, is_core, cpus }) }
+        let is_it = |terms: &&String| terms::config(self, &EventTable::default(), terms) == Ok(config);
+        let event = self.events.iter().find(|(_, terms)| is_it(terms)).map(|(event, _)| event);
+        let name = event.map_or_else(|| self.spelled(config), |event| format!("{}/{event}/", self.name));
+        let (pmu, is_core) = (self.name.clone(), self.core);
+        Ok(Encoding {
+            kind,
+            pmu: self.cpus.clone().map(|cpus| Located { name: pmu, is_core, cpus }),
+            named: Some(Named { family, name }),
+        })
+    }
+
+    /// Makes sure that its events are made of numbers, and that each bit of these is one of a term. Gives the family.
+    ///
+    /// Errors: [`InvalidEvent::OwnCall`], [`InvalidEvent::NoFormat`], [`InvalidEvent::Bits`].
+    pub(super) fn check(&self, config: [u64; 3]) -> Result<&'static str, InvalidEvent> {
+        let family = match self.reach {
+            Reach::Terms(family) => family,
+            Reach::Call(call) => return Err(InvalidEvent::OwnCall { pmu: self.name.clone(), call }),
+        };
+        if self.formats.is_empty() {
+            return Err(InvalidEvent::NoFormat(self.name.clone()));
+        }
+        for (index, word) in config.iter().enumerate() {
+            let terms = self.formats.values().filter(|format| format.word == index);
+            let known = terms.fold(0, |bits, format| bits | format.mask());
+            if word & !known != 0 {
+                let (pmu, word, bits) = (self.name.clone(), CONFIGS[index], word & !known);
+                return Err(InvalidEvent::Bits { pmu, word, bits });
+            }
+        }
+        Ok(family)
+    }
+
+    /// An event of it, by its numbers: `cpu/config=0x1cd,config1=0x3/`.
+    pub(super) fn spelled(&self, [config, config1, config2]: [u64; 3]) -> String {
+        let more = [("config1", config1), ("config2", config2)];
+        let more = more.iter().filter(|(_, value)| *value != 0);
+        let more: String = more.map(|(term, value)| format!(",{term}={value:#x}")).collect();
+        format!("{}/config={config:#x}{more}/", self.name)
     }
 
     /// The unit in which `perf` shows an event, and the factor from the count to it.
@@ -149,7 +234,8 @@ impl Pmu {
     }
 }
 
-/// Where the value of a term goes: bits of `config` (0), `config1`, `config2` or `config3`, the lowest first.
+/// Where the value of a term goes: bits of `config` (0), `config1` or `config2`, the lowest first. Terms of other fields are
+/// none: nobody asks for those.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Format {
     /// Which word.
@@ -169,6 +255,12 @@ impl Format {
             (low <= high && high < u64::BITS).then_some((low, high))
         };
         Some(Format { word, bits: bits.split(',').map(range).collect::<Option<_>>()? })
+    }
+
+    /// The bits of the word that it fills.
+    fn mask(&self) -> u64 {
+        let mask = |(low, high): &(u32, u32)| (u64::MAX >> (u64::BITS - (high - low + 1))) << low;
+        self.bits.iter().map(mask).fold(0, |bits, mask| bits | mask)
     }
 
     /// How many bits the value may have.
@@ -200,7 +292,7 @@ impl Format {
 }
 
 /// The names of the words that terms fill.
-pub(super) const CONFIGS: [&str; 4] = ["config", "config1", "config2", "config3"];
+pub(super) const CONFIGS: [&str; 3] = ["config", "config1", "config2"];
 
 /// The file of a PMU with the CPUs of its kind of core.
 const CORES: &str = "cpus";
@@ -263,7 +355,10 @@ mod tests {
         let whole = Format::parse("config2:0-63").unwrap();
         assert_eq!((whole.word, whole.put(u64::MAX, 0)), (2, Some(u64::MAX)));
         assert_eq!(Format::parse("config1:21").unwrap().put(1, 0), Some(1 << 21));
-        for bad in ["config", "config:", "config:7-0", "config:64", "other:0-7", "config:0-7,x"] {
+        assert_eq!((event.mask(), whole.mask()), (0xf_0000_00ff, u64::MAX));
+        for bad in
+            ["config3:0-7", "config", "config:", "config:7-0", "config:64", "other:0-7", "config:0-7,x"]
+        {
             assert_eq!(Format::parse(bad), None, "{bad}");
         }
     }

@@ -8,12 +8,12 @@ use crate::near::near;
 /// How often a name may stand for further terms: a name of the table for terms of the PMU.
 const DEPTH: u32 = 2;
 
-/// The four words that terms of a PMU make: `term=value`, `term` alone for 1, a whole word by `config=..`, or the name of
+/// The words that terms of a PMU make: `term=value`, `term` alone for 1, a whole word by `config=..`, or the name of
 /// one of the PMU's events. Later terms win over earlier ones. `name=..` is taken and has no effect.
 ///
 /// Errors: [`InvalidEvent::UnknownTerm`], [`InvalidEvent::TermValue`], [`InvalidEvent::Form`].
-pub(super) fn config(pmu: &Pmu, table: &EventTable, text: &str) -> Result<[u64; 4], InvalidEvent> {
-    let mut words = [0; 4];
+pub(super) fn config(pmu: &Pmu, table: &EventTable, text: &str) -> Result<[u64; 3], InvalidEvent> {
+    let mut words = [0; 3];
     fill(pmu, table, text, &mut words, DEPTH)?;
     Ok(words)
 }
@@ -22,7 +22,7 @@ fn fill(
     pmu: &Pmu,
     table: &EventTable,
     text: &str,
-    words: &mut [u64; 4],
+    words: &mut [u64; 3],
     depth: u32,
 ) -> Result<(), InvalidEvent> {
     for term in text.split(',').map(str::trim) {

@@ -6,7 +6,7 @@ use crate::near::near;
 /// A class of acts that a policy decides about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Opens an event of a family.
+    /// Opens an event of a family, or one that is named.
     Event,
     /// Counts the events of someone.
     Scope,
@@ -54,6 +54,23 @@ pub enum Class {
     /// Loads a program of a kind that is none of these.
     Other,
 }
+
+/// The families of events that do nothing but count, of those that [`crate::perf::Event::family`] has. PMUs that write
+/// traces of what others run (`aux`) are none of them.
+pub(super) const COUNTING_FAMILIES: [&str; 12] = [
+    "hardware",
+    "cache",
+    "raw",
+    "software",
+    "tracepoint",
+    "breakpoint",
+    "kprobe",
+    "uprobe",
+    "pmu",
+    "msr",
+    "power",
+    "uncore",
+];
 
 impl Class {
     /// All, in the order of messages.

@@ -19,6 +19,10 @@ pub enum Limit {
     PrintBytes,
     /// Events that it has open at a time; one on every CPU is one.
     Attachments,
+    /// Probes of functions of the kernel and of programs that it has at a time, one for each CPU that an event is opened
+    /// on, and files that events hold open for them. The kernel takes 50 to 90 ms to take one away, one after the other, and
+    /// as long as a process has some, no signal ends it.
+    Probes,
     /// Handles of all kinds that it holds at a time.
     Handles,
     /// Bytes of all its memories.
@@ -49,6 +53,7 @@ impl Limit {
         Limit::RingBytes,
         Limit::PrintBytes,
         Limit::Attachments,
+        Limit::Probes,
         Limit::Handles,
         Limit::MemoryBytes,
         Limit::TableElements,
@@ -68,6 +73,7 @@ impl Limit {
             Limit::RingBytes => "ring_bytes",
             Limit::PrintBytes => "print_bytes_per_second",
             Limit::Attachments => "attachments",
+            Limit::Probes => "probes",
             Limit::Handles => "handles",
             Limit::MemoryBytes => "memory_bytes",
             Limit::TableElements => "table_elements",
@@ -89,6 +95,8 @@ impl Limit {
             // Far above what a person or a tool reads: it ends what would fill a disk.
             Limit::PrintBytes => 64 << 20,
             Limit::Attachments => 16_384,
+            // Some twenty seconds to the end of the process.
+            Limit::Probes => 256,
             // Guards the host's memory; descriptors have the process's limit.
             Limit::Handles => 1 << 16,
             Limit::MemoryBytes => ks_wit::MEMORY_BYTES as u64,

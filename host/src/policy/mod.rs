@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use class::COUNTING_FAMILIES;
 pub use class::Class;
 pub use file::PolicyError;
 pub use limits::Limit;
@@ -52,7 +53,11 @@ impl Policy {
     /// Allows to observe: what a plugin may do that a person starts.
     pub fn observing() -> Policy {
         let observing = Class::ALL.into_iter().filter(|class| class.is_observing());
-        let allowed = observing.map(|class| (class, vec![Pattern::new(ANY)])).collect();
+        let patterns = |class| match class {
+            Class::Event => COUNTING_FAMILIES.map(Pattern::exactly).to_vec(),
+            _ => vec![Pattern::new(ANY)],
+        };
+        let allowed = observing.map(|class| (class, patterns(class))).collect();
         Policy { allowed, ..Policy::nothing() }
     }
 

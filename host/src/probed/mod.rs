@@ -33,6 +33,8 @@ mod starts;
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "plugins")]
+use std::sync::Weak;
 
 use elf::Image;
 pub use error::PlaceError;
@@ -54,6 +56,10 @@ pub(crate) enum When {
     /// Before the instruction.
     Instruction,
     /// When the function that starts there returns.
+    #[cfg_attr(
+        not(feature = "plugins"),
+        expect(dead_code, reason = "asked for by programs of the kernel half")
+    )]
     Return,
 }
 
@@ -83,6 +89,12 @@ impl ProbePoint {
     /// The file's path, as it was given: for messages.
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// The open file, as long as something holds it.
+    #[cfg(feature = "plugins")]
+    pub(crate) fn file(&self) -> Weak<RegularFile> {
+        Arc::downgrade(&self.file)
     }
 
     /// Bytes from the start of the file.

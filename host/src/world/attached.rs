@@ -44,6 +44,11 @@ impl AttachedPrograms {
         self.places.values().any(|place| place.program == program && place.target.as_deref() == Some(target))
     }
 
+    /// How many probes there are.
+    pub(super) fn probes(&self) -> usize {
+        self.places.values().filter(|place| matches!(place.held, Held::Probe(_))).count()
+    }
+
     /// Whether a struct is registered.
     pub(super) fn has_registered(&self) -> bool {
         self.places.values().any(|place| matches!(place.held, Held::Registered(_)))

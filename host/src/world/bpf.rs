@@ -211,6 +211,9 @@ enum Target {
 }
 
 fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<Held, HostError> {
+    if state.object()?.program(name)?.kind() == bpf::ProgramKind::Kprobe {
+        state.allow_probes(1)?;
+    }
     let (object, attachments) = state.object_and_attachments();
     let program = object?.program(name)?;
     let target = match target {
@@ -222,7 +225,7 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
         bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
         bpf::ProgramKind::Tracepoint => {
             let target = program.tracepoint_target(target);
-            let event = Event::numbered(TRACEPOINT, bpf::tracepoint_id(name, &target)?)?;
+            let event = Event::of_tracepoint(&target, bpf::tracepoint_id(name, &target)?);
             // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
             // tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
             let options = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
@@ -266,9 +269,6 @@ fn not_probed(program: &str, place: &ProbePlace, error: ProbeError) -> BpfError 
         }
     }
 }
-
-/// PERF_TYPE_TRACEPOINT of `enum perf_type_id`.
-const TRACEPOINT: u32 = 2;
 
 fn detach(state: &mut State, place: u64) -> wasmtime::Result<()> {
     let Some(words) = state.attached.words(place) else { return Ok(()) };

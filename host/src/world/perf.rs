@@ -57,7 +57,14 @@ impl HostEvent for State {
         check_length(&place)?;
         // Before the file is looked at, of which the answer would tell something.
         self.allow_lookup("uprobe", &place)?;
-        Ok(self.table.push(self.catalog.uprobe(&place)?)?)
+        self.probed_files.retain(|file| file.strong_count() > 0);
+        let most = self.policy.limit(Limit::Probes);
+        if self.probed_files.len() as u64 >= most {
+            return Err(HostError::limit(Limit::Probes, most));
+        }
+        let event = self.catalog.uprobe(&place)?;
+        self.probed_files.extend(event.probed_file());
+        Ok(self.table.push(event)?)
     }
 
     fn breakpoint(
@@ -286,6 +293,7 @@ impl Host for State {
         if self.attachments.count() as u64 >= most {
             return Err(HostError::limit(Limit::Attachments, most));
         }
+        self.allow_probes(self.attachments.probes_of(&event, &options))?;
         let program =
             program.map(|program| self.table.get(&program).map(|it| it.name.clone())).transpose()?;
         let words = match &program {
@@ -365,11 +373,35 @@ impl State {
     /// # Errors
     /// `denied-by-policy`, which is an act of the audit: no event is opened that would be one.
     fn allow_lookup(&self, family: &str, place: &str) -> Result<(), HostError> {
-        let allowed = self.allow(Class::Event, family);
+        let allowed = self.allow_one_of(family, &[format!("{family}:{place}")]);
         if allowed.is_err() {
             self.note("open", &format!("{family} {place}"), None, false, None)?;
         }
         allowed
+    }
+
+    /// Whether so many probes more may be put.
+    ///
+    /// # Errors
+    /// `limit`.
+    pub(super) fn allow_probes(&self, more: usize) -> Result<(), HostError> {
+        let most = self.policy.limit(Limit::Probes);
+        let there = self.attachments.probes() + self.attached.probes();
+        match more == 0 || (there + more) as u64 <= most {
+            true => Ok(()),
+            false => Err(HostError::limit(Limit::Probes, most)),
+        }
+    }
+
+    /// Whether an event may be opened: its family, or this event alone, on each kind of core.
+    fn allow_event(&self, event: &Event) -> Result<(), HostError> {
+        self.allow_one_of(event.family(), &event.targets())
+    }
+
+    fn allow_one_of(&self, family: &str, targets: &[String]) -> Result<(), HostError> {
+        let of_family = self.allow(Class::Event, family);
+        let is_named = |target: &String| self.allow(Class::Event, target).is_ok();
+        if targets.iter().all(is_named) { Ok(()) } else { of_family }
     }
 
     /// Opens an event if the policy allows it, with a program if one is named.
@@ -380,7 +412,7 @@ impl State {
         leader: Option<AttachmentId>,
         program: Option<String>,
     ) -> Result<AttachmentId, HostError> {
-        self.allow(Class::Event, event.family())?;
+        self.allow_event(event)?;
         self.allow(Class::Scope, options.scope())?;
         let Some(name) = program else { return Ok(self.attachments.open(event, options, leader, None)?) };
         self.within_budget(&name)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use ks_wit::object::PRINTS;
@@ -24,6 +25,7 @@ use super::tape::{Calls, Tape};
 use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
+use crate::files::RegularFile;
 use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
@@ -44,6 +46,8 @@ pub struct State {
     pub(super) table: ResourceTable,
     pub(super) attached: AttachedPrograms,
     pub(super) attachments: Attachments,
+    /// The files that events of probes hold open, as long as they do.
+    pub(super) probed_files: Vec<Weak<RegularFile>>,
     pub(super) rings: Rings,
     /// The lines of the kernel half; none before the object is loaded, or if it prints nothing.
     printer: Option<Printer>,
@@ -108,6 +112,7 @@ impl State {
         State {
             table,
             attachments,
+            probed_files: Vec::new(),
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
             printer: None,

@@ -81,8 +81,8 @@ const KINDS: [Kind; 8] = [
     Kind::new("raw", "@raw_tracepoint(\"sched_switch\")", "preempt: bool"),
     Kind::new("enter", "@syscall_enter(\"read\")", "fd: u32"),
     Kind::new("called", "@syscall_exit(\"read\")", "ret: i64"),
-    Kind::new("user", "@uprobe(\"/bin/true:+0x40\")", "a: i32"),
-    Kind::new("userret", "@uretprobe(\"/bin/true:+0x40\")", "ret: i32"),
+    Kind::new("user", "@uprobe(\"/proc/self/exe:main\")", "a: i32"),
+    Kind::new("userret", "@uretprobe(\"/proc/self/exe:main\")", "ret: i32"),
     Kind::new("turns", "@timer(\"1ms\")", "").passing("void", "", ""),
 ];
 

@@ -27,7 +27,7 @@ const FAMILIES: [(&str, &str); 4] = [
         "breakpoint",
         "(call $perf.event.breakpoint (i64.const 65536) (i32.const 4) (i32.const 2) (i32.const 1024))",
     ),
-    ("uprobe", "(call $perf.event.uprobe (i32.const 3032) (i32.const 15) (i32.const 1024))"),
+    ("uprobe", "(call $perf.event.uprobe (i32.const 3032) (i32.const 19) (i32.const 1024))"),
 ];
 
 /// Scopes, with the task and the CPU that mean them.
@@ -169,7 +169,7 @@ fn code(act: Act, place: usize) -> String {
 fn guest(acts: &[Act], has: Has) -> String {
     let mut text = String::new();
     text += &data(3000, b"sched/sched_switch");
-    text += &data(3032, b"/bin/true:+0x40");
+    text += &data(3032, b"/proc/self/exe:main");
     for (place, name) in INTERFACES.iter().enumerate() {
         text += &data(3100 + place as u32 * 32, name.as_bytes());
     }

@@ -251,7 +251,7 @@ fn ended_process() -> i32 {
 #[test]
 fn root_a_tracepoint_that_is_not_there_is_not_found() {
     let mut attachments = Attachments::new();
-    let event = Event::numbered(2, 99_999_999).unwrap();
+    let event = Event::of_tracepoint("tracepoint:99999999", 99_999_999);
     let error = attachments.open(&event, &own_thread(), None, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("no tracepoint with the id of `tracepoint:99999999`"), "{error}");

@@ -99,6 +99,20 @@ fn functions_structs_and_pins_are_allowed_by_name() {
     assert!(judged(&Policy::everything(), &model).is_ok());
 }
 
+/// What a person starts counts; traces of what others run are asked for.
+#[test]
+fn observing_is_every_family_of_events_but_traces() {
+    let observing = Policy::observing();
+    for family in ["hardware", "cache", "raw", "software", "tracepoint", "breakpoint", "kprobe", "uprobe"] {
+        assert!(observing.check(Class::Event, family).is_ok(), "{family}");
+    }
+    for family in ["pmu", "msr", "power", "uncore"] {
+        assert!(observing.check(Class::Event, family).is_ok(), "{family}");
+    }
+    assert!(observing.check(Class::Event, "aux").is_err());
+    assert!(Policy::everything().check(Class::Event, "aux").is_ok());
+}
+
 #[test]
 fn targets_are_whole_and_none_climbs_out() {
     let mut policy = Policy::nothing();

@@ -65,7 +65,7 @@ fn server() -> Tree {
     ])
 }
 
-fn counter(event: &Event) -> (u32, [u64; 4]) {
+fn counter(event: &Event) -> (u32, [u64; 3]) {
     match event.kind() {
         Kind::Counter { type_, config } => (*type_, *config),
         other => panic!("not a counter: {other:?}"),
@@ -77,15 +77,15 @@ fn terms_fill_the_words_that_the_format_names() {
     let tree = server();
     let catalog = tree.catalog();
     let words = |name: &str| counter(&catalog.named(name).unwrap_or_else(|error| panic!("{error}")));
-    assert_eq!(words("cpu/event=0x3c,umask=1/"), (4, [0x13c, 0, 0, 0]));
-    assert_eq!(words("cpu/event=0x3c,inv,cmask=2/u"), (4, [0x0280_003c, 0, 0, 0]));
-    assert_eq!(words("cpu/mem-loads/pp"), (4, [0x1cd, 3, 0, 0]));
-    assert_eq!(words("cpu/mem-loads,ldlat=30/"), (4, [0x1cd, 30, 0, 0]), "a later term wins");
-    assert_eq!(words("cpu/config=0x1ff,config1=7,config2=8,config3=9/"), (4, [0x1ff, 7, 8, 9]));
-    assert_eq!(words("mem-loads"), (4, [0x1cd, 3, 0, 0]), "the core's PMU may be left out");
-    assert_eq!(words("CYCLE_ACTIVITY.STALLS"), (4, [0x0400_04a3, 0, 0, 0]));
-    assert_eq!(words("cpu/cycle_activity.stalls/k"), (4, [0x0400_04a3, 0, 0, 0]));
-    assert_eq!(words("r1a8"), (4, [0x1a8, 0, 0, 0]));
+    assert_eq!(words("cpu/event=0x3c,umask=1/"), (4, [0x13c, 0, 0]));
+    assert_eq!(words("cpu/event=0x3c,inv,cmask=2/u"), (4, [0x0280_003c, 0, 0]));
+    assert_eq!(words("cpu/mem-loads/pp"), (4, [0x1cd, 3, 0]));
+    assert_eq!(words("cpu/mem-loads,ldlat=30/"), (4, [0x1cd, 30, 0]), "a later term wins");
+    assert_eq!(words("cpu/config=0x1ff,config1=7/"), (4, [0x1ff, 7, 0]));
+    assert_eq!(words("mem-loads"), (4, [0x1cd, 3, 0]), "the core's PMU may be left out");
+    assert_eq!(words("CYCLE_ACTIVITY.STALLS"), (4, [0x0400_04a3, 0, 0]));
+    assert_eq!(words("cpu/cycle_activity.stalls/k"), (4, [0x0400_04a3, 0, 0]));
+    assert_eq!(words("r1a8"), (4, [0x1a8, 0, 0]));
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn an_uncore_event_counts_on_the_cpus_of_its_pmu() {
     let event = tree.catalog().named("uncore_imc/cas_count_read/").unwrap();
     assert_eq!(
         (counter(&event), event.cpus(&tree.catalog().sysfs)),
-        ((14, [0x304, 0, 0, 0]), Some(vec![0, 18]))
+        ((14, [0x304, 0, 0]), Some(vec![0, 18]))
     );
     let of_table = tree.catalog().named("UNC_M_CAS").unwrap();
-    assert_eq!(counter(&of_table), (14, [0xf04, 0, 0, 0]));
+    assert_eq!(counter(&of_table), (14, [0xf04, 0, 0]));
 }
 
 #[test]
@@ -119,11 +119,11 @@ fn what_is_unknown_is_refused_with_what_is_near() {
 fn spellings_of_perf_list_name_the_same_events() {
     let catalog = Catalog::default();
     let named = |name: &str| catalog.named(name).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(counter(&named("cache-misses:u")), (0, [3, 0, 0, 0]));
+    assert_eq!(counter(&named("cache-misses:u")), (0, [3, 0, 0]));
     assert_eq!(named("cache-misses:u").name(), "cache-misses:u");
     let options = named("cache-misses:upp").options(&Default::default());
     assert!(options.exclude_kernel && !options.exclude_user && options.precise == 2);
-    assert_eq!(counter(&named("L1-dcache-load-misses:k")), (3, [0x1_00_00, 0, 0, 0]));
+    assert_eq!(counter(&named("L1-dcache-load-misses:k")), (3, [0x1_00_00, 0, 0]));
     assert_eq!(
         named("mem:0x7f00/2:w").kind(),
         Event::breakpoint(0x7f00, 2, Access { write: true, ..Access::default() }).unwrap().kind()
@@ -132,6 +132,148 @@ fn spellings_of_perf_list_name_the_same_events() {
         let refused = catalog.named(bad);
         assert!(bad == "faults:" || refused.is_err(), "{bad}: {refused:?}");
     }
+}
+
+/// Machines with PMUs of every kind. That for probes of programs has the terms of Linux 6.18.
+fn zoo() -> Tree {
+    Tree::new(&[
+        ("cpu/type", "4\n"),
+        ("cpu/format/event", "config:0-7\n"),
+        ("cpu/format/umask", "config:8-15\n"),
+        ("cpu/format/ldlat", "config1:0-15\n"),
+        ("cpu/format/secret", "config3:0-63\n"),
+        ("software/type", "1\n"),
+        ("tracepoint/type", "2\n"),
+        ("tracepoint/format/id", "config:0-63\n"),
+        ("breakpoint/type", "5\n"),
+        ("kprobe/type", "6\n"),
+        ("kprobe/format/retprobe", "config:0\n"),
+        ("kprobe/format/function", "config1:0-63\n"),
+        ("uprobe/type", "7\n"),
+        ("uprobe/format/retprobe", "config:0\n"),
+        ("uprobe/format/ref_ctr_offset", "config:32-63\n"),
+        ("uprobe/format/path", "config1:0-63\n"),
+        ("uprobe/format/offset", "config2:0-63\n"),
+        ("intel_pt/type", "8\n"),
+        ("intel_pt/format/pt", "config:0\n"),
+        ("tracer/type", "9\n"),
+        ("tracer/nr_addr_filters", "2\n"),
+        ("tracer/format/on", "config:0\n"),
+        ("msr/type", "10\n"),
+        ("msr/format/event", "config:0-63\n"),
+        ("msr/events/tsc", "event=0x00\n"),
+        ("power/type", "11\n"),
+        ("power/cpumask", "0\n"),
+        ("power/format/event", "config:0-7\n"),
+        ("uncore_imc/type", "12\n"),
+        ("uncore_imc/cpumask", "0\n"),
+        ("uncore_imc/format/event", "config:0-7\n"),
+        ("amd_df/type", "13\n"),
+        ("amd_df/cpumask", "0\n"),
+        ("amd_df/format/event", "config:0-7\n"),
+        ("ibs_op/type", "14\n"),
+        ("ibs_op/format/cnt_ctl", "config:19\n"),
+        ("silent/type", "15\n"),
+    ])
+}
+
+#[test]
+fn pmus_whose_numbers_are_addresses_are_reached_by_no_number_and_no_name() {
+    let tree = zoo();
+    let catalog = tree.catalog();
+    let refused = |event: Result<Event, PerfError>| match event {
+        Err(PerfError::InvalidEvent(reason)) => reason.to_string(),
+        other => panic!("not refused: {other:?}"),
+    };
+    for type_ in [1, 2, 5, 6, 7] {
+        for words in [[0, 0x7fff_0000_0000, 0x1000], [1 << 32, 0x1000, 0], [0, 1, 0]] {
+            refused(catalog.raw(type_, words));
+        }
+    }
+    for type_ in [2, 5, 6, 7] {
+        refused(catalog.numbered(type_, 0));
+    }
+    for name in [
+        "uprobe/path=0x7fff0000,offset=0x1000/",
+        "uprobe/config1=0x7fff0000,config2=0x1000/",
+        "uprobe/ref_ctr_offset=4096/",
+        "uprobe/retprobe/u",
+        "kprobe/function=0x7fff0000/",
+        "kprobe/config=0/",
+        "tracepoint/id=7/",
+        "tracepoint/config=7/",
+        "breakpoint/config1=0x7fff0000/",
+        "software/config=2/",
+    ] {
+        refused(catalog.named(name));
+    }
+    // The upper half of a general event names a PMU of a core.
+    for core in [6_u64, 7, 10, 12] {
+        assert_eq!(catalog.numbered(0, core << 32 | 3), Err(PerfError::UnknownPmu { type_: core as u32 }));
+    }
+}
+
+#[test]
+fn each_bit_is_one_of_a_term() {
+    let tree = zoo();
+    let catalog = tree.catalog();
+    let bits = |event: Result<Event, PerfError>| match event {
+        Err(PerfError::InvalidEvent(InvalidEvent::Bits { word, bits, .. })) => (word, bits),
+        other => panic!("not refused: {other:?}"),
+    };
+    assert_eq!(bits(catalog.raw(4, [0x1_003c, 0, 0])), ("config", 0x1_0000));
+    assert_eq!(bits(catalog.raw(4, [0x3c, 0xf_0000, 0])), ("config1", 0xf_0000));
+    assert_eq!(bits(catalog.raw(10, [0, 1, 0])), ("config1", 1));
+    assert_eq!(bits(catalog.raw(12, [0, 0, 1 << 63])), ("config2", 1 << 63));
+    assert_eq!(bits(catalog.named("r1003c")), ("config", 0x1_0000));
+    assert_eq!(bits(catalog.named("cpu/event=0x3c,config2=1/")), ("config2", 1));
+    assert_eq!(bits(catalog.named("msr/tsc,config1=4/")), ("config1", 4));
+    for name in ["cpu/secret=1/", "cpu/config3=1/"] {
+        let unknown = catalog.named(name);
+        assert!(matches!(unknown, Err(PerfError::InvalidEvent(InvalidEvent::UnknownTerm { .. }))), "{name}");
+    }
+    let silent = PerfError::from(InvalidEvent::NoFormat("silent".into()));
+    assert_eq!(catalog.numbered(15, 0), Err(silent.clone()));
+    assert_eq!(catalog.named("silent/config=0/"), Err(silent));
+    for type_ in [0, 1, 3] {
+        assert_eq!(catalog.raw(type_, [0, 1, 0]), Err(InvalidEvent::Words(type_).into()));
+    }
+}
+
+#[test]
+fn families_and_names_are_the_same_for_all_spellings() {
+    let tree = zoo();
+    let catalog = tree.catalog();
+    let known = |event: Result<Event, PerfError>| {
+        let event = event.unwrap_or_else(|error| panic!("{error}"));
+        (event.family(), event.targets().join(" "))
+    };
+    for (event, family, target) in [
+        (catalog.named("msr/tsc/"), "msr", "msr/tsc/"),
+        (catalog.named("msr/event=0/u"), "msr", "msr/tsc/"),
+        (catalog.numbered(10, 0), "msr", "msr/tsc/"),
+        (catalog.numbered(10, 7), "msr", "msr/config=0x7/"),
+        (catalog.named("power/event=2/"), "power", "power/config=0x2/"),
+        (catalog.named("uncore_imc/event=4/"), "uncore", "uncore_imc/config=0x4/"),
+        (catalog.numbered(13, 1), "uncore", "amd_df/config=0x1/"),
+        (catalog.named("intel_pt/pt/"), "aux", "intel_pt/config=0x1/"),
+        (catalog.numbered(9, 1), "aux", "tracer/config=0x1/"),
+        (catalog.named("ibs_op/cnt_ctl/"), "pmu", "ibs_op/config=0x80000/"),
+        (catalog.named("faults:u"), "software", "page_faults"),
+        (catalog.numbered(1, 2), "software", "page_faults"),
+        (catalog.named("cycles"), "hardware", "cpu_cycles"),
+        (catalog.named("LLC-load-misses"), "cache", "LLC-load-misses"),
+        (catalog.named("r3c"), "raw", "r3c"),
+        (catalog.raw(4, [0x3c, 3, 0]), "raw", "r3c,config1=0x3,config2=0x0"),
+        (catalog.named("cpu/event=0x3c/"), "raw", "cpu/config=0x3c/"),
+        (catalog.named("mem:0x7f00/4:w"), "breakpoint", "breakpoint:0x7f00:4:w"),
+    ] {
+        assert_eq!(known(event), (family, target.to_owned()));
+    }
+    let laptop = laptop();
+    let stores = laptop.catalog().named("mem-stores").unwrap();
+    assert_eq!(stores.targets(), ["cpu_atom/mem-stores/", "cpu_core/mem-stores/"]);
+    assert_eq!(laptop.catalog().named("cycles").unwrap().targets(), ["cpu_cycles"]);
 }
 
 /// An Intel laptop: eight CPUs of four fast cores, four of slow ones.
@@ -172,7 +314,7 @@ fn phone() -> Tree {
 }
 
 /// How the kernel is asked on each kind of core: its PMU, type, and words.
-fn on_cores(event: &Event) -> Vec<(&str, u32, [u64; 4])> {
+fn on_cores(event: &Event) -> Vec<(&str, u32, [u64; 3])> {
     let one = |encoding: &'_ Encoding| match encoding.kind {
         Kind::Counter { type_, config } => (type_, config),
         _ => panic!("not a counter: {event:?}"),
@@ -189,7 +331,7 @@ fn an_event_of_several_kinds_of_core_is_asked_for_on_each() {
     let tree = laptop();
     let catalog = tree.catalog();
     let named = |name: &str| catalog.named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let word = |config| [config, 0, 0, 0];
+    let word = |config| [config, 0, 0];
     for event in [named("cache-misses"), named("cache_misses:u"), catalog.numbered(0, 3).unwrap()] {
         let expected = [("cpu_atom", 0, word(10 << 32 | 3)), ("cpu_core", 0, word(4 << 32 | 3))];
         assert_eq!(on_cores(&event), expected, "{event:?}");
@@ -212,13 +354,13 @@ fn one_kind_of_core_can_be_named() {
     let tree = laptop();
     let catalog = tree.catalog();
     let named = |name: &str| catalog.named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let atom = [("cpu_atom", 0, [10 << 32 | 3, 0, 0, 0])];
+    let atom = [("cpu_atom", 0, [10 << 32 | 3, 0, 0])];
     assert_eq!(on_cores(&named("cpu_atom/cache-misses/")), atom);
     assert_eq!(on_cores(&named("cpu_atom/cache_misses/u")), atom);
     let numbered = catalog.numbered(0, 10 << 32 | 3).unwrap();
     assert_eq!((numbered.name(), on_cores(&numbered)), ("cpu_atom/cache_misses/", atom.to_vec()));
     assert_eq!(numbered.cpus(&catalog.sysfs), Some(vec![8, 9, 10, 11]));
-    let core = [("cpu_core", 4, [0xc0, 0, 0, 0])];
+    let core = [("cpu_core", 4, [0xc0, 0, 0])];
     assert_eq!(on_cores(&named("cpu_core/instructions/")), core, "as the PMU itself has it");
     assert_eq!(on_cores(&named("cpu_core/event=0xc0/")), core);
     let other = catalog.named("cpu_atom/slots/").unwrap_err().to_string();
@@ -228,7 +370,7 @@ fn one_kind_of_core_can_be_named() {
     assert_eq!(label(&named("cpu_core/event=0xc0/")), ["cpu_core/event=0xc0/"]);
     // With one kind there is nothing to say.
     let server = server();
-    assert_eq!(on_cores(&server.catalog().named("cycles").unwrap()), [("every", 0, [0; 4])]);
+    assert_eq!(on_cores(&server.catalog().named("cycles").unwrap()), [("every", 0, [0; 3])]);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn traced_nothing_is_left_after_sigkill() {
         @syscall_enter("read")
         fn ktkill_call(fd: u32) -> i32 {{ hits += 1 return 0 }}
 
-        @uprobe("/bin/true:+0x40")
+        @uprobe("/proc/self/exe:main")
         fn ktkill_user(a: i32) -> i32 {{ hits += 1 return 0 }}
 
         fn main() -> i32 {{

@@ -394,3 +394,93 @@ fn root_tables_that_are_no_tables_are_refused_at_once() {
         assert!(refusal(&file, "main").is_some() && refusal(&file, "+0x1000").is_some(), "{name}");
     }
 }
+
+/// Runs a script, which may count whatever it likes, with these flags.
+fn run_script(name: &str, script: &str, flags: &[&str]) -> Outcome {
+    let folder = Folder::new();
+    let file = folder.write(&format!("{name}.wasm"), compile(name, script).plugin);
+    finish(allowed().args(flags).arg(file))
+}
+
+/// Taking thousands of probes away keeps a process for minutes that nothing ends.
+#[test]
+fn root_probes_are_limited() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]).display().to_string();
+    let events = |cpus: &str| {
+        format!(
+            "fn main() -> i32 {{\n for (i in 0..4) {{\n\
+             var one = attach(perf_options {{ event: uprobe_event(\"{program}:limit\"), {cpus} }})\n\
+             if (one == null) {{ return 7 }}\n print(\"one more\") }}\n return 0 }}"
+        )
+    };
+    let counted = |outcome: &Outcome| outcome.stdout.lines().count();
+    let told = "the limit `probes` of the plugin is 3";
+    let few = run_script("few", &events("pid: -1, cpu: 0"), &["--limit", "probes=3"]);
+    assert_eq!((few.code != 0, counted(&few)), (true, 3), "{few:#?}");
+    assert!(few.stderr.contains(told), "{few:#?}");
+    let enough = run_script("enough", &events("pid: -1, cpu: 0"), &["--limit", "probes=4"]);
+    assert_eq!((enough.code, counted(&enough)), (0, 4), "{enough:#?}");
+    // One for each CPU.
+    let all = run_script("all", &events("cpu: all"), &["--limit", "probes=0"]);
+    assert_eq!((all.code != 0, counted(&all)), (true, 0), "{all:#?}");
+    let programs = format!(
+        "@uprobe(\"{program}:limit\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
+         fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 7 }}\n return 0 }}"
+    );
+    let none = run_script("none", &programs, &["--limit", "probes=0"]);
+    assert!(none.code == 7 && none.stderr.contains("the limit `probes` of the plugin is 0"), "{none:#?}");
+    assert_eq!(run_script("one", &programs, &["--limit", "probes=1"]).code, 0);
+}
+
+/// Events of the PMU for probes by its number would take a number of the plugin for the address of a path in the host, and
+/// another for the place of a counter that the kernel writes into other processes.
+#[test]
+fn root_numbers_of_the_probes_pmu_reach_no_memory() {
+    let type_of = |pmu: &str| {
+        let text = fs::read_to_string(format!("/sys/bus/event_source/devices/{pmu}/type")).unwrap();
+        text.trim().parse::<u32>().unwrap()
+    };
+    let uprobe = type_of("uprobe");
+    for event in [
+        format!("raw_event({uprobe}, 12884901888, 4096, 4096)"),
+        format!("raw_event({uprobe}, 0)"),
+        "raw_event(2, 1)".to_owned(),
+        "raw_event(5, 0, 4096, 8)".to_owned(),
+        "raw_event(1, 2, 4096, 0)".to_owned(),
+        format!("raw_event({}, 1, 4096, 0)", type_of("msr")),
+        "pmu(\"uprobe/ref_ctr_offset=3,config1=0x1000,config2=0x1000/\")".to_owned(),
+        "pmu(\"uprobe/config=0/\")".to_owned(),
+        "pmu(\"tracepoint/config=1/\")".to_owned(),
+        "pmu(\"breakpoint/config1=4096/\")".to_owned(),
+    ] {
+        let script = format!(
+            "fn main() -> i32 {{ var one = attach(perf_options {{ event: {event}, pid: -1, cpu: 0 }})\n\
+             if (one == null) {{ return 7 }}\n print(\"opened\")\n return 0 }}"
+        );
+        let outcome = run_script("numbers", &script, &[]);
+        assert!(outcome.code != 0 && outcome.stdout.is_empty(), "{event}: {outcome:#?}");
+        assert!(outcome.stderr.contains("not an event"), "{event}: {outcome:#?}");
+    }
+}
+
+#[test]
+fn root_a_policy_names_kinds_of_pmus_and_single_events() {
+    let folder = Folder::new();
+    let script = "fn main() -> i32 { var clock = attach(perf_options { event: pmu(\"msr/event=0/\"), pid: -1, cpu: 0 })\n\
+                  if (clock == null) { return 7 }\n print(\"opened\")\n return 0 }";
+    let file = folder.write("clock.wasm", compile("clock", script).plugin);
+    let opened = |events: &str| {
+        let policy = format!("[allow]\nimport = [\"*\"]\nscope = [\"*\"]\nevent = {events}\n");
+        let policy = folder.write("policy.toml", policy);
+        finish(ks_tests::command("ks-host").arg("--policy").arg(policy).arg(&file))
+    };
+    for events in ["[\"msr\"]", "[\"msr/tsc/\"]", "[\"msr/*\"]", "[\"*\"]"] {
+        let outcome = opened(events);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "opened\n"), "{events}: {outcome:#?}");
+    }
+    for events in ["[\"pmu\", \"raw\", \"aux\"]", "[\"msr/aperf/\"]", "[\"msr/event=0/\"]", "[]"] {
+        let outcome = opened(events);
+        assert!(outcome.code != 0 && outcome.stderr.contains("--allow event=msr"), "{events}: {outcome:#?}");
+    }
+}
