@@ -836,15 +836,16 @@ extern void kernelscript_host_bpf_method_link_detach(kernelscript_host_bpf_borro
 
 // Imported Functions from `kernelscript:host/perf@0.1.0`
 // The event with these numbers: `perf_event_attr.type` and `.config`, as `perf_event_open(2)` lists them.
-// Types 0 (hardware), 1 (software), 2 (tracepoint id), 3 (hardware cache), 4 (raw) and the numbers that the
-// kernel publishes under `/sys/bus/event_source/devices` are accepted.
+// Types 0 (hardware), 1 (software), 3 (hardware cache), 4 (raw) and the numbers that the kernel publishes under
+// `/sys/bus/event_source/devices` are accepted, if the PMU says in `format` what its numbers mean: each bit must be one
+// of a term. Tracepoints, breakpoints and probes have calls of their own.
 // 
 // On a CPU with several kinds of core (`cpu_core` and `cpu_atom`, arm big.LITTLE) types 0, 3 and 4 mean every kind:
 // one kernel event on the PMU of each, which read as one. The upper 32 bits of a config of type 0 or 3 choose one
 // kind by the type of its PMU; so do names such as `cpu_atom/cycles/`.
 // 
-// Errors: `invalid` (type 5, which is made by `breakpoint`; a hardware, software or cache config that the kernel's
-// header does not define), `not-found` (no PMU has that type here).
+// Errors: `invalid` (a type with a call of its own; a hardware, software or cache config that the kernel's header
+// does not define; bits of no term), `not-found` (no PMU has that type here).
 extern bool kernelscript_host_perf_static_event_numbered(uint32_t type, uint64_t config, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // As `numbered`, with `config1` and `config2` too, which some PMUs want.
 // 
@@ -854,7 +855,7 @@ extern bool kernelscript_host_perf_static_event_raw(uint32_t type, uint64_t conf
 // `L1-dcache-load-misses:u`, `r3c`, `msr/tsc/`, `cpu/event=0x3c,umask=1/pp`, `sched:sched_switch`,
 // `mem:0x7f00/4:w`; or a name of the event table that the host was given. Without a PMU an event of the CPU means every
 // kind of core, as in `numbered`; with one that kind: `cpu_atom/cache-misses/`. Terms are those that the kernel publishes
-// in `format` and `events` of each PMU, and `config`, `config1`, `config2`, `config3`. Letters behind an event: `u`,
+// in `format` and `events` of each PMU, and `config`, `config1`, `config2`. Letters behind an event: `u`,
 // `k`, `h`, `G`, `H`, `I`, `p`, `D`, `e`, `W`, as perf-list(1) says; they add to the options.
 // 
 // Errors: `not-found`, with near names; `invalid` (a term, a value or a letter that is none).
@@ -877,9 +878,11 @@ extern bool kernelscript_host_perf_static_event_tracepoint(plugin_string_t *name
 // Source: `kernel/events/core.c`, `perf_kprobe`; since 4.17. `kernel/trace/trace_event_perf.c`, `perf_kprobe_init`.
 extern bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
 // Calls of a function of a program or library: `path:function`, `path:function+0x10`, or `path:+0x1040` for an
-// offset in the file.
+// offset in the file. An instruction begins there, as is proven from the file: the start of a function, what direct
+// jumps lead to from one, or a static probe of the file's notes. The event holds the file open.
 // 
-// Errors: `not-found` (no such file or function; the kernel was built without uprobes), `invalid` (the form). It cannot
+// Errors: `not-found` (no such file or function; the kernel was built without uprobes), `invalid` (the form; no regular
+// file, no program; a place where nothing proves that an instruction begins), `limit` (`probes`). It cannot
 // be opened with `inherit` or `follow`, as `kprobe` cannot.
 // 
 // Source: `kernel/events/core.c`, `perf_uprobe`; since 4.17. `kernel/trace/trace_event_perf.c`, `perf_uprobe_init`.

@@ -1,10 +1,12 @@
 //! Whom and where: from the options to the tasks and CPUs on which kernel events are opened.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::libc;
 use nix::unistd::gettid;
 
 use super::attr::Options;
@@ -245,8 +247,9 @@ fn cgroup(path: &str) -> Result<OwnedFd, Refusal> {
         return Err(missing());
     }
     let folder = mount.as_ref().ok_or_else(missing)?.join(below);
-    let folder = fs::File::open(folder).map_err(|_| missing())?;
-    if folder.metadata().is_ok_and(|metadata| metadata.is_dir()) { Ok(folder.into()) } else { Err(missing()) }
+    // What is no folder is not opened.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
+    opened.map(OwnedFd::from).map_err(|_| missing())
 }
 
 fn cgroup_mount() -> Option<PathBuf> {

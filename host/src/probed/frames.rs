@@ -39,7 +39,9 @@ pub(super) fn frame_of(image: &Image<'_>, address: u64) -> Result<Option<Frame>,
     }
     let mut at = 0;
     while at < section.bytes {
-        let Some(record) = Record::read(image, section.offset + at, section.address + at) else { break };
+        let place = section.offset.checked_add(at).zip(section.address.checked_add(at));
+        let record = place.and_then(|(offset, address)| Record::read(image, offset, address));
+        let Some(record) = record else { break };
         let found =
             record.cie.and_then(|cie| Cie::read(image, cie)).and_then(|cie| record.frame(image, &cie));
         if let Some(frame) = found.filter(covers) {
@@ -102,7 +104,7 @@ impl Index {
 struct Record {
     /// With its length.
     whole_bytes: u64,
-    /// Of an entry: the address of what it has in common with others, which lies before it by less than the section.
+    /// Of an entry: the offset and the address of what it has in common with others.
     cie: Option<(u64, u64)>,
     body: Body,
 }
@@ -122,19 +124,16 @@ impl Record {
         if !(4..=MAX_ENTRY_BYTES).contains(&length) {
             return None;
         }
-        let rest = image.bytes(offset.checked_add(4)?, length).ok()?;
+        let (offset, address) = (offset.checked_add(4)?, address.checked_add(4)?);
+        let rest = image.bytes(offset, length).ok()?;
         let back = u64::from(Fields { bytes: &rest, wide: false }.u32(0));
-        // From its own place, in the file as in memory.
-        let cie = (back != 0)
-            .then(|| Some((offset.checked_add(4)?.checked_sub(back)?, (address + 4).checked_sub(back)?)));
-        Some(Record {
-            whole_bytes: 4 + length,
-            cie: match cie {
-                None => None,
-                Some(cie) => Some(cie?),
-            },
-            body: Body { address: address + 8, bytes: rest.get(4..)?.to_owned() },
-        })
+        // From its own place, in the file as in memory. 0: it is what others have in common.
+        let cie = offset.checked_sub(back).zip(address.checked_sub(back)).filter(|_| back != 0);
+        if back != 0 && cie.is_none() {
+            return None;
+        }
+        let body = Body { address: address.checked_add(4)?, bytes: rest.get(4..)?.to_owned() };
+        Some(Record { whole_bytes: 4 + length, cie, body })
     }
 
     fn frame(&self, image: &Image<'_>, cie: &Cie) -> Option<Frame> {

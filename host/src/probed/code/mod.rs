@@ -92,7 +92,7 @@ impl Machine {
         while let Some(first) = waiting.pop() {
             let mut at: usize = first;
             while at < code.len() && !begins[at] {
-                let address = start + at as u64;
+                let address = start.wrapping_add(at as u64);
                 let Some(Decoded { bytes, next }) = self.decode(&code[at..], address) else { break };
                 begins[at] = true;
                 is_inside |= (at + 1..at + bytes).contains(&wanted);

@@ -286,6 +286,8 @@ fn decoy_with_start_at(folder: &Folder, built: &Path, offset: u64) {
         .arg(built)
         .arg(source));
     assert_eq!(addresses(built)["work"] - 0x40_0000, offset, "the linker puts code there");
+    // Whoever reads all of it gives others the time to put another file in its place.
+    fs::OpenOptions::new().write(true).open(built).unwrap().set_len(16 << 20).unwrap();
 }
 
 /// The same while a program is attached, again and again, in one call of the host.
@@ -300,7 +302,7 @@ fn root_an_attach_looks_at_the_file_that_it_probes() {
     let script = format!(
         "@uprobe(\"{}:work\")\nfn hit(first: u64) -> i32 {{ return 0 }}\n\
          fn main() -> i32 {{\n var program = load(hit)\n var done: u64 = 0\n\
-         for (i in 0..40) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n detach(program) }} }}\n\
+         for (i in 0..20) {{ if (attach(program, \"\", 0) == 0) {{ done = done + 1\n sleep(20)\n detach(program) }} }}\n\
          print(\"{{}} times\", done)\n return 0 }}",
         place.display()
     );
@@ -363,6 +365,42 @@ fn root_a_large_file_takes_little_memory() {
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "calls 0\n"), "{outcome:#?}");
     let most = outcome.most_memory_kib.expect("measured");
     assert!(most < 256 << 10, "{most} KiB: {outcome:#?}");
+}
+
+/// Whatever a file holds: an answer, and never a place inside an instruction of a function that was not changed.
+#[test]
+fn root_changed_files_get_answers() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let good = fs::read(&program).unwrap();
+    let limit = addresses(&program)["limit"];
+    let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut chance = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    let changed = folder.path("changed");
+    for round in 0..ks_tests::number("KS_MUTANTS", 1500) {
+        let mut bytes = good.clone();
+        // Headers at the start, tables anywhere, section headers at the end.
+        let (from, many) = [(0, 1024), (0, good.len()), (good.len() - 2048, 2048)][chance(3)];
+        for _ in 0..=chance(8) {
+            let at = from + chance(many);
+            bytes[at] = [0, 0xff, 0x7f, 0x80, bytes[at] ^ 1 << chance(8)][chance(5)];
+        }
+        if chance(8) == 0 {
+            bytes.truncate(chance(good.len()));
+        }
+        fs::write(&changed, bytes).unwrap();
+        for place in ["limit".to_owned(), "chosen".to_owned(), format!("+{limit:#x}"), "case_two".to_owned()]
+        {
+            if let Some((_, said)) = refusal(&changed, &place) {
+                assert!(said.contains("because: "), "{round}: {said}");
+            }
+        }
+    }
 }
 
 /// What a file says of itself is not believed.
