@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::statfs::fstatfs;
 
 /// Why a file is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum FileError {
         /// Its answer.
         errno: Errno,
     },
+    /// A file of procfs, sysfs and the like.
+    #[error("it is a file of the kernel itself, not of a program")]
+    OfKernel,
     /// A device, a folder, a FIFO, a socket.
     #[error("it is {0}, not a regular file")]
     NotRegular(&'static str),
@@ -82,12 +86,15 @@ impl RegularFile {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// [`FileError::NotRegular`] without opening what it is; [`FileError::Kernel`] of open(2) and fstat(2), EWOULDBLOCK
+    /// [`FileError::NotRegular`] and [`FileError::OfKernel`] without opening what it is; [`FileError::Kernel`] of open(2) and fstat(2), EWOULDBLOCK
     /// if somebody holds a lease on it; [`FileError::Changed`].
     pub(crate) fn open(path: &Path) -> Result<RegularFile, FileError> {
         // Finds the file and opens nothing: no driver hears of it.
         let found = open(path, libc::O_PATH)?;
         let state = regular(&found)?;
+        if is_of_kernel(&found)? {
+            return Err(FileError::OfKernel);
+        }
         // The very file that was looked at, whatever lies at its path now. Who holds a lease on it could keep a blocking
         // open(2) waiting.
         let file = open(Path::new(&own_path(&found)), libc::O_NONBLOCK | libc::O_NOCTTY)?;
@@ -139,6 +146,37 @@ fn open(path: &Path, flags: i32) -> Result<File, FileError> {
     // The standard library adds O_CLOEXEC.
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     opened.map_err(|error| FileError::of("open", &error))
+}
+
+/// File systems whose files are functions of the kernel: opening one, or reading it, acts (registers of devices in sysfs,
+/// traces that are read once). None of them has programs.
+///
+/// Source: `include/uapi/linux/magic.h`, v6.18.
+const OF_KERNEL: [libc::c_long; 18] = [
+    0x9fa0,      // proc
+    0x9fa1,      // openprom
+    0x9fa2,      // usbdevfs
+    0x6265_6572, // sysfs
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0xcafe_4a11, // bpf
+    0xf97c_ff8c, // selinux
+    0x4341_5d53, // smack
+    0xde5e_81e4, // efivarfs
+    0x6165_676c, // pstore
+    0x6265_6570, // configfs
+    0x4249_4e4d, // binfmt_misc
+    0x0765_5821, // resctrl
+    0x6573_5543, // fusectl
+];
+
+fn is_of_kernel(file: &File) -> Result<bool, FileError> {
+    let facts = fstatfs(file).map_err(|errno| FileError::Kernel { call: "fstatfs", errno })?;
+    // C libraries have the number in different types.
+    Ok(OF_KERNEL.contains(&(facts.filesystem_type().0 as libc::c_long)))
 }
 
 fn regular(file: &File) -> Result<FileState, FileError> {

@@ -30,6 +30,7 @@ const HEADER_BYTES: usize = 64;
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const SHT_SYMTAB: u32 = 2;
@@ -297,6 +298,27 @@ impl<'file> Image<'file> {
 
     fn code_segments(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter().filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
+    }
+
+    /// Whether the loader changes the code.
+    pub(super) fn has_text_relocations(&self) -> Result<bool, PlaceError> {
+        const DT_NULL: u64 = 0;
+        const DT_TEXTREL: u64 = 22;
+        const DT_FLAGS: u64 = 30;
+        const DF_TEXTREL: u64 = 4;
+        /// Programs have some thirty entries.
+        const MAX_BYTES: u64 = 1 << 16;
+        let Some(segment) = self.segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
+            return Ok(false);
+        };
+        let word = if self.wide { 8 } else { 4 };
+        let bytes = self.bytes(segment.offset, segment.bytes.min(MAX_BYTES))?;
+        let entries = bytes.chunks_exact(2 * word).map(|entry| {
+            let fields = Fields { bytes: entry, wide: self.wide };
+            (fields.word(0), fields.word(word))
+        });
+        let mut entries = entries.take_while(|(tag, _)| *tag != DT_NULL);
+        Ok(entries.any(|(tag, value)| tag == DT_TEXTREL || tag == DT_FLAGS && value & DF_TEXTREL != 0))
     }
 
     /// The index of the frames of functions.

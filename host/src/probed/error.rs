@@ -18,6 +18,9 @@ pub enum PlaceError {
         "it is for a machine (e_machine {0}) whose programs this kernel does not run or puts no probes into"
     )]
     Machine(u16),
+    /// Its code in memory is another than in the file.
+    #[error("the loader changes its code (text relocations): the kernel would run what the file has instead")]
+    TextRelocations,
     /// A part of it is longer than any that is read.
     #[error("its {0} is larger than any that is read")]
     TooLarge(&'static str),
@@ -92,7 +95,7 @@ impl PlaceError {
             PlaceError::File(FileError::Changed) => Kind::Busy,
             PlaceError::NoFunction(_) | PlaceError::Imported(_) => Kind::NotFound,
             PlaceError::TooLarge(_) | PlaceError::LongFunction(_) => Kind::Limit,
-            PlaceError::Machine(_) | PlaceError::GoReturns => Kind::Unsupported,
+            PlaceError::Machine(_) | PlaceError::TextRelocations | PlaceError::GoReturns => Kind::Unsupported,
             _ => Kind::Invalid,
         }
     }
@@ -101,6 +104,7 @@ impl PlaceError {
     pub fn remedy(&self) -> &'static str {
         match self {
             PlaceError::File(FileError::Changed) => "try again when nobody writes the file",
+            PlaceError::TextRelocations => "build it with position-independent code",
             PlaceError::File(_) | PlaceError::NoProgram(_) | PlaceError::Machine(_) | PlaceError::Cut => {
                 "name an executable file or a library"
             }

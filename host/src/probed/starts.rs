@@ -35,6 +35,9 @@ pub(super) fn prove(image: &Image<'_>, offset: u64, when: When) -> Result<(), Pl
     let address = image.address_of(offset).ok_or(PlaceError::NoCode(offset))?;
     let rest = image.code_at(address).filter(|range| range.offset == offset);
     let rest = rest.ok_or(PlaceError::NoCode(offset))?.bytes;
+    if image.has_text_relocations()? {
+        return Err(PlaceError::TextRelocations);
+    }
     let known = Known::of(image, address)?;
     if known.is_data {
         return Err(PlaceError::NoCode(offset));
