@@ -47,7 +47,7 @@ pub enum Limit {
 
 impl Limit {
     /// All.
-    pub const ALL: [Limit; 14] = [
+    pub const ALL: [Limit; 15] = [
         Limit::Maps,
         Limit::MapBytes,
         Limit::RingBytes,
