@@ -39,7 +39,6 @@ const ANY: &[i64] = &[
     libc::SYS_memfd_create,
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
-    libc::SYS_ioctl,
     libc::SYS_ppoll,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
@@ -68,7 +67,6 @@ const ANY: &[i64] = &[
     libc::SYS_membarrier,
     libc::SYS_uname,
     libc::SYS_sysinfo,
-    libc::SYS_prlimit64,
     libc::SYS_exit,
     libc::SYS_exit_group,
     // A defect that ends the process (abort).
@@ -102,6 +100,13 @@ const SOCKETS: &[i64] = &[
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
 ];
+
+/// Requests of ioctl(2): what is done with an open event, and whether something is a terminal. Source:
+/// include/uapi/linux/perf_event.h, v6.18 (`PERF_EVENT_IOC_ENABLE`, `_DISABLE`, `_RESET`, `_ID`).
+const REQUESTS: [u64; 5] = [0x2400, 0x2401, 0x2403, 0x8008_2407, libc::TCGETS];
+
+/// The number and the name of an interface.
+const INTERFACE_REQUESTS: [u64; 2] = [libc::SIOCGIFINDEX, libc::SIOCGIFNAME];
 
 /// Filters the system calls of the calling thread and of those that it starts; sets `no_new_privs` for them. What is not
 /// allowed fails with EPERM.
@@ -150,6 +155,13 @@ fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, 
     // Threads, no processes.
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(thread), thread)?]);
+    // Limits are read, never set.
+    let no_new_limit =
+        SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0).map(|null| vec![null])?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(no_new_limit)?]);
+    let interfaces = INTERFACE_REQUESTS.iter().filter(|_| confinement.network);
+    let requests = REQUESTS.iter().chain(interfaces).map(|request| rule(1, SeccompCmpOp::Eq, *request));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     // The name of a thread, or of memory.
     let names = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA, libc::PR_CAPBSET_READ];
     let names: Result<_, _> = names.iter().map(|name| rule(0, SeccompCmpOp::Eq, *name as u64)).collect();
@@ -164,7 +176,7 @@ fn allowed(confinement: Confinement) -> Result<BTreeMap<i64, Vec<SeccompRule>>, 
     Ok(rules)
 }
 
-/// That the low 32 bits of an argument compare so.
+/// That the low 32 bits of an argument compare so, of which the kernel takes no more, or which hold all that is asked for.
 fn rule(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)?])
 }

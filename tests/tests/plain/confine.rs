@@ -13,6 +13,8 @@ use ks_tests::binary;
 use ks_tests::plugins::models::program;
 use ks_tests::plugins::{OWN_EVENT, component, elf, with_object};
 use ks_wit::section::Arch;
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// On a thread of its own, as a plugin that needs nothing.
 fn confined<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
@@ -56,6 +58,15 @@ fn nothing_is_started_or_connected_to() {
         assert_eq!(inherited.kind(), ErrorKind::PermissionDenied);
     });
     TcpStream::connect(address).expect("this thread is not confined");
+}
+
+/// Limits hold the host to what it may take of the machine.
+#[test]
+fn limits_are_read_and_not_set() {
+    confined(|| {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_CORE).expect("limits are read");
+        assert_eq!(setrlimit(Resource::RLIMIT_CORE, soft, hard), Err(Errno::EPERM));
+    });
 }
 
 /// Compiling is for threads that are not confined: here no memory becomes executable.
