@@ -69,6 +69,7 @@ pub mod stacks;
 mod symbols;
 #[cfg(feature = "plugins")]
 mod tasks;
+pub mod text;
 pub mod tracefs;
 #[cfg(feature = "plugins")]
 pub mod world;

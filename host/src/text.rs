@@ -1,0 +1,113 @@
+//! Text of a plugin, of a process or of a file on its way to a terminal, a log or a record: one function makes it safe to
+//! look at.
+
+use std::borrow::Cow;
+
+/// Most bytes of a name, a title, a target or a message that are shown. No path is longer (PATH_MAX).
+pub const MOST_BYTES: usize = 4096;
+
+/// The text with every character visible that would act instead of being seen, as Rust writes it (`\n`, `\u{1b}`), in at
+/// most so many bytes; a text that has more ends with the number of its own bytes.
+///
+/// Visible are made the control characters (C0, DEL, C1), the line and paragraph separators U+2028 and U+2029, and the
+/// controls of the writing direction, which change the order of what is around them. So the result is one line.
+pub fn visible(text: &str, most_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= most_bytes && !text.chars().any(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for letter in text.chars() {
+        let before = shown.len();
+        if acts(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+        if shown.len() > most_bytes {
+            shown.truncate(before);
+            shown.push_str(&format!(".. ({} bytes)", text.len()));
+            break;
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A message of several lines as one: the lines are joined by `; `, and everything else is made visible.
+pub fn one_line(message: &str) -> String {
+    joined(message, |_| "; ")
+}
+
+/// A message of which lines that are indented, as those of the host's own messages, stay lines; others are joined to the
+/// one before by `; `. So none of them begins as a line of somebody else.
+pub fn indented(message: &str) -> String {
+    joined(message, |line| if line.starts_with("  ") { "\n  " } else { "; " })
+}
+
+fn joined(message: &str, before: impl Fn(&str) -> &'static str) -> String {
+    let mut text = String::new();
+    for line in message.lines().filter(|line| !line.trim().is_empty()) {
+        if !text.is_empty() {
+            text.push_str(before(line));
+        }
+        text.push_str(&visible(line.trim(), MOST_BYTES));
+        if text.len() > MOST_BYTES {
+            text.truncate(text.floor_char_boundary(MOST_BYTES));
+            text.push_str(&format!(".. ({} bytes)", message.len()));
+            break;
+        }
+    }
+    text
+}
+
+/// A text of several lines, each made visible by itself: the line ends stay. For text whose lines the host has made.
+pub fn lines(text: &str) -> String {
+    text.split('\n').map(|line| visible(line, MOST_BYTES)).collect::<Vec<_>>().join("\n")
+}
+
+fn acts(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_is_shown_and_the_rest_is_as_it_was() {
+        for plain in ["", "eth0", "größer — 大きい", "a\\x1b %n {}"] {
+            assert!(matches!(visible(plain, 64), Cow::Borrowed(text) if text == plain), "{plain}");
+        }
+        for (text, shown) in [
+            ("\x1b[2J\x07", "\\u{1b}[2J\\u{7}"),
+            ("a\nb\r\tc\0", "a\\nb\\r\\tc\\u{0}"),
+            ("\u{9b}31m\u{85}\x7f", "\\u{9b}31m\\u{85}\\u{7f}"),
+            ("x\u{202e}y\u{2066}z\u{2028}", "x\\u{202e}y\\u{2066}z\\u{2028}"),
+        ] {
+            assert_eq!(visible(text, 64), shown);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_says_so() {
+        assert_eq!(visible("0123456789", 10), "0123456789");
+        assert_eq!(visible("0123456789a", 10), "0123456789.. (11 bytes)");
+        // No character is cut in two, and no escape.
+        assert_eq!(visible("ab\x1b\x1b", 8), "ab\\u{1b}.. (4 bytes)");
+        assert_eq!(visible("äää", 3), "ä.. (6 bytes)");
+        let megabytes = "\u{1}".repeat(8 << 20);
+        assert!(visible(&megabytes, MOST_BYTES).len() < MOST_BYTES + 32);
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(
+            one_line("cannot open\n  kernel: EPERM\r\n\n  do: \x07it\n"),
+            "cannot open; kernel: EPERM; do: \\u{7}it"
+        );
+        let many = one_line(&"a\n".repeat(1 << 20));
+        assert!(many.starts_with("a; a; ") && many.ends_with(".. (2097152 bytes)") && many.len() < 5000);
+        assert_eq!(indented("cannot\n  do: \x07it\nks-host: x\n"), "cannot\n  do: \\u{7}it; ks-host: x");
+        assert_eq!(lines("a\tb\n  in main\n"), "a\\tb\n  in main\n");
+    }
+}
