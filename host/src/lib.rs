@@ -48,6 +48,8 @@ pub mod command;
 pub mod confine;
 pub mod explain;
 mod files;
+#[cfg(feature = "plugins")]
+pub mod host_bytes;
 mod near;
 #[cfg(feature = "plugins")]
 mod options;

@@ -1,4 +1,7 @@
 //! Walks over the entries of a map, in batches where the kind has them.
+//!
+//! A walk reads what is asked for, and a few KiB ahead where entries are small. What it keeps, and what a read takes
+//! meanwhile, is charged to the plugin ([`HostBytes`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -7,19 +10,21 @@ use nix::errno::Errno;
 
 use super::error::BpfError;
 use super::map::Map;
+use crate::host_bytes::{Charge, HostBytes};
 
-/// Entries that are asked for at once; a bucket of a hash must fit, or the kernel wants more room.
-const BATCH: u32 = 256;
-
-/// Small entries are asked for in larger numbers: as many as fit so many bytes.
+/// As many entries are asked for at once as fit so many bytes, and one at least. A bucket of a hash must fit, or the kernel
+/// wants more room.
 const BATCH_BYTES: usize = 32 << 10;
 
 /// Most entries of a batch. Guards against a map whose buckets are made to collide.
 const MAX_BATCH: u32 = 1 << 20;
 
-/// Most keys that are listed of a kind without batches. Guards the host's memory: in some of these kinds every number is a
+/// Most keys that are listed of a kind without batches. Guards the host's time: in some of these kinds every number is a
 /// key.
 const MAX_KEYS: usize = 1 << 20;
+
+/// What a listed key costs beside its bytes: two places in memory and one in a table.
+const KEY_BYTES: u64 = 48;
 
 /// A walk over the entries of a map.
 #[derive(Debug)]
@@ -32,6 +37,9 @@ pub struct Cursor {
     ready: Vec<u8>,
     /// How much of `ready` was given out.
     given: usize,
+    host_bytes: HostBytes,
+    /// For `ready`.
+    charge: Charge,
 }
 
 /// How a walk goes on.
@@ -40,7 +48,7 @@ enum Place {
     /// With a batch from here.
     Batch(Option<Vec<u8>>),
     /// With these keys, one by one: the kind has no batches.
-    Keys(VecDeque<Vec<u8>>),
+    Keys(VecDeque<Vec<u8>>, Charge),
     End,
 }
 
@@ -49,23 +57,33 @@ impl Cursor {
     ///
     /// # Errors
     /// [`BpfError::NoEntries`] for kinds without keys.
-    pub fn new(map: Arc<Map>, values: bool) -> Result<Cursor, BpfError> {
+    pub fn new(map: Arc<Map>, values: bool, host_bytes: &HostBytes) -> Result<Cursor, BpfError> {
         if map.shape().key_size == 0 {
             return Err(BpfError::NoEntries { name: map.name().into() });
         }
-        Ok(Cursor { map, values, place: Place::Batch(None), ready: Vec::new(), given: 0 })
+        let (host_bytes, charge) = (host_bytes.clone(), host_bytes.start());
+        Ok(Cursor { map, values, place: Place::Batch(None), ready: Vec::new(), given: 0, host_bytes, charge })
     }
 
     /// The next entries, key and value one after the other, as many as fit. Empty at the end.
     ///
     /// # Errors
-    /// [`BpfError::Size`] if not even one fits; [`BpfError::TooManyEntries`]; [`BpfError::Kernel`].
+    /// [`BpfError::Size`] if not even one fits; [`BpfError::TooManyEntries`]; [`BpfError::HostBytes`];
+    /// [`BpfError::Kernel`].
     pub fn next(&mut self, most: usize) -> Result<Vec<u8>, BpfError> {
         let room = most - most % self.entry_len();
         let mut entries = Vec::new();
+        let mut charge = self.host_bytes.start();
         loop {
             let waiting = &self.ready[self.given..];
             let taken = waiting.len().min(room - entries.len());
+            // A vector that grows may have twice the room.
+            match charge.grow(2 * taken as u64) {
+                Ok(()) => {}
+                // What is left waits for the next call.
+                Err(_) if !entries.is_empty() => return Ok(entries),
+                Err(full) => return Err(full.into()),
+            }
             entries.extend_from_slice(&waiting[..taken]);
             self.given += taken;
             if self.given < self.ready.len() {
@@ -73,10 +91,29 @@ impl Cursor {
             }
             self.ready.clear();
             self.given = 0;
-            if !self.read_more()? {
+            if entries.len() == room && !entries.is_empty() {
+                self.free();
                 return Ok(entries);
             }
+            match self.read_more() {
+                Ok(true) => self.charge.set(self.ready.capacity() as u64)?,
+                Ok(false) => {
+                    self.free();
+                    return Ok(entries);
+                }
+                // It would not be taken, either.
+                Err(BpfError::HostBytes(_)) if room == 0 => return self.check_some(entries, most),
+                // The walk stays where it is, and says it when it is asked again.
+                Err(BpfError::HostBytes(_)) if !entries.is_empty() => return Ok(entries),
+                Err(error) => return Err(error),
+            }
         }
+    }
+
+    /// Keeps nothing that was read.
+    fn free(&mut self) {
+        self.ready = Vec::new();
+        self.charge.shrink(u64::MAX);
     }
 
     /// Bytes of an entry: every one of a walk has the same.
@@ -90,14 +127,23 @@ impl Cursor {
         match std::mem::replace(&mut self.place, Place::End) {
             Place::End => Ok(false),
             Place::Batch(from) => self.read_batch(from),
-            Place::Keys(mut keys) => {
+            Place::Keys(mut keys, mut charge) => {
+                let read = match self.host_bytes.during_call(2 * self.map.batch_bytes(1)) {
+                    Ok(read) => read,
+                    Err(full) => {
+                        self.place = Place::Keys(keys, charge);
+                        return Err(full.into());
+                    }
+                };
                 while let Some(key) = keys.pop_front() {
+                    charge.shrink(key_bytes(&key));
                     let Some(value) = self.map.lookup(&key)? else { continue };
                     self.ready.extend(key);
                     if self.values {
                         self.ready.extend(value);
                     }
-                    self.place = Place::Keys(keys);
+                    self.place = Place::Keys(keys, charge);
+                    drop(read);
                     return Ok(true);
                 }
                 Ok(false)
@@ -106,10 +152,20 @@ impl Cursor {
     }
 
     fn read_batch(&mut self, from: Option<Vec<u8>>) -> Result<bool, BpfError> {
-        let fitting = u32::try_from(BATCH_BYTES / self.entry_len()).unwrap_or(BATCH);
-        let mut most = self.map.at_once(fitting.max(BATCH));
+        let fitting = u32::try_from(BATCH_BYTES / self.entry_len()).unwrap_or(MAX_BATCH);
+        let mut most = self.map.at_once(fitting);
         loop {
-            match self.map.batch(from.as_deref(), most, self.values, &mut self.ready) {
+            // What the kernel fills, and what is made of it.
+            let read = match self.host_bytes.during_call(2 * self.map.batch_bytes(most)) {
+                Ok(read) => read,
+                Err(full) => {
+                    self.place = Place::Batch(from);
+                    return Err(full.into());
+                }
+            };
+            let answer = self.map.batch(from.as_deref(), most, self.values, &mut self.ready);
+            drop(read);
+            match answer {
                 Ok(next) => {
                     self.place = next.map_or(Place::End, |next| Place::Batch(Some(next)));
                     return Ok(true);
@@ -117,7 +173,9 @@ impl Cursor {
                 Err(Errno::ENOSPC) if most < self.map.at_once(MAX_BATCH) => most = self.map.at_once(most * 4),
                 // ENOTSUPP has no name outside of the kernel.
                 Err(errno) if from.is_none() && (errno == Errno::EINVAL || is_unsupported(errno)) => {
-                    self.place = Place::Keys(self.keys()?);
+                    self.place = Place::Batch(None);
+                    let (keys, charge) = self.keys()?;
+                    self.place = Place::Keys(keys, charge);
                     return Ok(true);
                 }
                 Err(errno) => return Err(self.map.refused("list", "bpf(BPF_MAP_LOOKUP_BATCH)", errno)),
@@ -126,7 +184,8 @@ impl Cursor {
     }
 
     /// All keys, each once: where a key was removed meanwhile the kernel starts again.
-    fn keys(&self) -> Result<VecDeque<Vec<u8>>, BpfError> {
+    fn keys(&self) -> Result<(VecDeque<Vec<u8>>, Charge), BpfError> {
+        let mut charge = self.host_bytes.start();
         let mut seen = HashSet::new();
         let mut keys = VecDeque::new();
         let mut last: Option<Vec<u8>> = None;
@@ -138,6 +197,7 @@ impl Cursor {
                 }
                 Ok(key) => {
                     if seen.insert(key.clone()) {
+                        charge.grow(2 * key_bytes(&key))?;
                         keys.push_back(key.clone());
                     }
                     last = Some(key);
@@ -146,7 +206,9 @@ impl Cursor {
                 Err(errno) => return Err(self.map.refused("list", "bpf(BPF_MAP_GET_NEXT_KEY)", errno)),
             }
         }
-        Ok(keys)
+        // Those that were seen are not needed any more.
+        charge.set(keys.iter().map(|key| key_bytes(key)).sum())?;
+        Ok((keys, charge))
     }
 
     /// What was taken of entries that waited; an error if the first of them has no room.
@@ -161,6 +223,11 @@ impl Cursor {
             given,
         })
     }
+}
+
+/// What a listed key costs the host.
+fn key_bytes(key: &[u8]) -> u64 {
+    key.len() as u64 + KEY_BYTES
 }
 
 /// Source: include/linux/errno.h, `ENOTSUPP` 524.

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 
 use super::program::ProgramKind;
 use super::verifier_log::VerifierLog;
+use crate::host_bytes::Full;
 use crate::probed::PlaceError;
 
 /// A failure of this module.
@@ -147,6 +148,9 @@ pub enum BpfError {
         /// How many are listed.
         most: usize,
     },
+    /// What was asked for would make the host keep too much.
+    #[error(transparent)]
+    HostBytes(#[from] Full),
     /// A kind of map whose entries are descriptors of the host.
     #[error("`{name}` holds descriptors: it is for programs and the host")]
     OfDescriptors {

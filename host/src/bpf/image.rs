@@ -72,9 +72,22 @@ impl<'object> Image<'object> {
         Some(())
     }
 
-    /// A copy of all bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        (0..self.len).filter_map(|offset| self.load(offset, 1)).map(|byte| byte as u8).collect()
+    /// A copy of these bytes, by words of 8 where they are aligned: as [`Image::load`] of each. `None` outside the image.
+    pub(super) fn copy(&self, offset: usize, len: usize) -> Option<Vec<u8>> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len)?;
+        let mut bytes = Vec::with_capacity(len);
+        let mut at = offset;
+        while at < end {
+            let width = if at.is_multiple_of(8) && end - at >= 8 { 8 } else { 1 };
+            bytes.extend_from_slice(&self.load(at, width)?.to_le_bytes()[..width]);
+            at += width;
+        }
+        Some(bytes)
+    }
+
+    /// Bytes that it has.
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     /// A pointer to `width` bytes inside the image, aligned to `width`.

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use super::cursor::Cursor;
 use super::error::BpfError;
 use super::sys::{RawMap, map_type};
+use crate::host_bytes::HostBytes;
 
 /// The shape of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,9 +236,9 @@ impl Map {
     ///
     /// # Errors
     /// As [`Cursor::new`] and [`Cursor::next`].
-    pub fn count(self: &Arc<Map>) -> Result<usize, BpfError> {
+    pub fn count(self: &Arc<Map>, host_bytes: &HostBytes) -> Result<usize, BpfError> {
         let key_size = self.shape.key_size as usize;
-        let mut cursor = Cursor::new(Arc::clone(self), false)?;
+        let mut cursor = Cursor::new(Arc::clone(self), false, host_bytes)?;
         let mut count = 0;
         loop {
             let keys = cursor.next(key_size * COUNTED_AT_ONCE)?;
@@ -252,15 +253,18 @@ impl Map {
     ///
     /// # Errors
     /// As [`Map::count`] and [`Map::delete`].
-    pub fn clear(self: &Arc<Map>) -> Result<(), BpfError> {
+    pub fn clear(self: &Arc<Map>, host_bytes: &HostBytes) -> Result<(), BpfError> {
         let key_size = self.shape.key_size as usize;
-        let mut cursor = Cursor::new(Arc::clone(self), false)?;
+        let mut cursor = Cursor::new(Arc::clone(self), false, host_bytes)?;
+        let mut charge = host_bytes.start();
         let mut keys = Vec::new();
         loop {
             let more = cursor.next(key_size * COUNTED_AT_ONCE)?;
             if more.is_empty() {
                 break;
             }
+            // A vector that grows may have twice the room.
+            charge.grow(2 * more.len() as u64)?;
             keys.extend(more);
         }
         keys.chunks_exact(key_size).try_for_each(|key| self.delete(key).map(drop))
@@ -292,6 +296,17 @@ impl Map {
             }
         }
         Ok(raw.next)
+    }
+
+    /// Bytes that the kernel copies for so many entries.
+    pub(super) fn batch_bytes(&self, entries: u32) -> u64 {
+        let entry = self.shape.key_size as usize + self.raw.value_len();
+        u64::from(entries).saturating_mul(entry as u64)
+    }
+
+    /// Bytes that the kernel copies for one value: in per-CPU kinds those of all CPUs.
+    pub fn value_bytes(&self) -> u64 {
+        self.raw.value_len() as u64
     }
 
     /// Bytes of a value as [`Map::lookup`] gives it.

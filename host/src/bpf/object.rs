@@ -1,6 +1,6 @@
 //! The plugin's BPF object: opened when first needed, loaded once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use super::ring::Ring;
 use super::statistics::RunTime;
 use super::sys::{self, Refusal};
 use super::verifier_log::VerifierLog;
+use crate::host_bytes::{Charge, Full, HostBytes};
 use crate::policy::{self, Admitted, Class};
 
 /// Room for the verifier's log of one program. The log of level 1 of a program near the limit of a million verified
@@ -45,9 +46,44 @@ pub struct Object {
     variables: BTreeMap<String, Variable>,
     pins: Pins,
     stage: Stage,
+    changed: Changed,
     /// Why the load failed: it is not tried again.
     failure: Option<BpfError>,
     supervisor: Option<Arc<Supervisor>>,
+}
+
+/// Bytes of a page of a section, as far as this module copies it.
+const PAGE_BYTES: usize = 4096;
+
+/// The pages of sections that were written before the load. If the object is opened anew, they are what it has not of its
+/// file: a section may be far larger than what a plugin ever writes of it.
+#[derive(Debug, Default)]
+struct Changed {
+    pages: BTreeMap<String, BTreeSet<usize>>,
+    /// For their copies.
+    charge: Option<Charge>,
+}
+
+impl Changed {
+    /// These bytes of a section are about to be written.
+    fn note(&mut self, section: &str, offset: usize, len: usize) -> Result<(), Full> {
+        let pages = offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES);
+        let known = self.pages.entry(section.to_owned()).or_default();
+        for page in pages {
+            if let (false, Some(charge)) = (known.contains(&page), &mut self.charge) {
+                charge.grow(2 * PAGE_BYTES as u64)?;
+            }
+            known.insert(page);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a section that the plugin has written, and where they lie.
+struct Written {
+    map: Vec<u8>,
+    offset: usize,
+    bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -74,7 +110,13 @@ impl Object {
         let variables = globals::variables(admitted.object().model());
         let pins = Pins::of(admitted.object(), variables.get(PINNED_LAYOUT));
         let stage = Stage::Open(open_with_libbpf(&admitted, &elf)?);
-        Ok(Object { admitted, elf, variables, pins, stage, failure: None, supervisor: None })
+        let changed = Changed::default();
+        Ok(Object { admitted, elf, variables, pins, stage, changed, failure: None, supervisor: None })
+    }
+
+    /// From now on copies of what is written are charged there.
+    pub fn charge_to(&mut self, host_bytes: &HostBytes) {
+        self.changed.charge = Some(host_bytes.start());
     }
 
     /// Starts what undoes attachments without links when this process is gone, if this kernel has no links for programs of
@@ -143,7 +185,7 @@ impl Object {
 
     fn load_open(&mut self, mut open: OpenObject) -> Result<(), BpfError> {
         self.show_modules(&mut open);
-        let images = images(&open);
+        let written = self.written(&open);
         for _ in 0..PIN_RACES {
             let reused = match self.pins.reuse(&mut open) {
                 Ok(reused) => reused,
@@ -154,30 +196,31 @@ impl Object {
             };
             let (prepared, libbpf) = print::collect(|| sys::prepare(&mut open));
             if let Err(errno) = prepared {
-                return Err(self.refused(Refusal { errno, logs: Vec::new() }, libbpf, &images));
+                return Err(self.refused(Refusal { errno, logs: Vec::new() }, libbpf, &written));
             }
             look::look(&open, self.model()).map_err(BpfError::LastLook)?;
             let (loaded, libbpf) = print::collect(|| sys::load(open, LOG_BYTES));
             let object = match loaded {
                 Ok(object) => object,
-                Err(refusal) => return Err(self.refused(refusal, libbpf, &images)),
+                Err(refusal) => return Err(self.refused(refusal, libbpf, &written)),
             };
             if self.pins.create(&object, &reused)? {
                 Pins::show_variables(&object, &reused)?;
                 let maps = maps(&object)?;
+                self.changed = Changed::default();
                 self.stage = Stage::Loaded(Loaded { maps, object });
                 return Ok(());
             }
             // Another plugin was faster: its maps are the pinned ones.
             drop(object);
-            open = self.reopen(&images).ok_or(BpfError::NoObject)?;
+            open = self.reopen(&written).ok_or(BpfError::NoObject)?;
         }
         Err(BpfError::Unsound("its pins come and go while it is loaded".into()))
     }
 
     /// What libbpf or the kernel said. The plugin may go on without BPF: its variables keep their values.
-    fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, images: &[(Vec<u8>, Vec<u8>)]) -> BpfError {
-        self.stage = self.reopen(images).map_or(Stage::Closed, Stage::Open);
+    fn refused(&mut self, refusal: Refusal, libbpf: Vec<String>, written: &[Written]) -> BpfError {
+        self.stage = self.reopen(written).map_or(Stage::Closed, Stage::Open);
         let logs = refusal.logs.into_iter();
         let mut said = logs.filter_map(|(program, log)| Some((program, VerifierLog::from_buffer(&log)?)));
         let verifier = said.next();
@@ -187,18 +230,39 @@ impl Object {
         load_error(&self.admitted, refusal.errno, verifier, libbpf)
     }
 
-    /// Opens the object anew, with these values of its sections.
-    fn reopen(&self, images: &[(Vec<u8>, Vec<u8>)]) -> Option<OpenObject> {
+    /// Opens the object anew, with what was written of its sections.
+    fn reopen(&self, written: &[Written]) -> Option<OpenObject> {
         let mut open = open_with_libbpf(&self.admitted, &self.elf).ok()?;
         for mut map in open.maps_mut() {
-            let kept = images.iter().find(|(name, _)| name == map.name().as_encoded_bytes());
-            if let (Some((_, bytes)), Some(image)) = (kept, map.initial_value_mut())
-                && image.len() == bytes.len()
-            {
-                image.copy_from_slice(bytes);
+            let name = map.name().as_encoded_bytes().to_vec();
+            let Some(image) = map.initial_value_mut() else { continue };
+            for Written { offset, bytes, .. } in written.iter().filter(|one| one.map == name) {
+                if let Some(to) = image.get_mut(*offset..offset.saturating_add(bytes.len())) {
+                    to.copy_from_slice(bytes);
+                }
             }
         }
+        self.show_modules(&mut open);
         Some(open)
+    }
+
+    /// What the plugin has written of its sections.
+    fn written(&self, open: &OpenObject) -> Vec<Written> {
+        let mut written = Vec::new();
+        for (section, pages) in &self.changed.pages {
+            // libbpf keeps addresses of this object's programs in the structs that are registered.
+            let maps = open.maps().filter(|map| map.map_type() != MapType::StructOps);
+            for map in maps.filter(|map| is_section_map(map.name().as_encoded_bytes(), section)) {
+                let Some(image) = Image::of(&map, open) else { continue };
+                for page in pages {
+                    let offset = page * PAGE_BYTES;
+                    let len = PAGE_BYTES.min(image.len().saturating_sub(offset));
+                    let map = map.name().as_encoded_bytes().to_vec();
+                    written.extend(image.copy(offset, len).map(|bytes| Written { map, offset, bytes }));
+                }
+            }
+        }
+        written
     }
 
     /// The program of this name; loads the object if need be.
@@ -393,14 +457,15 @@ impl Object {
     /// Stores the low bytes of a value by one atomic store.
     ///
     /// # Errors
-    /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::Constant`]; [`BpfError::NotMapped`].
-    pub fn set(&self, variable: &Variable, value: u64) -> Result<(), BpfError> {
+    /// [`BpfError::Size`] if the variable is not a scalar; [`BpfError::Constant`]; [`BpfError::NotMapped`];
+    /// [`BpfError::HostBytes`].
+    pub fn set(&mut self, variable: &Variable, value: u64) -> Result<(), BpfError> {
         check_scalar(variable)?;
-        self.check_writable(variable)?;
+        self.check_writable(variable, 0, variable.size)?;
         self.image(variable)?.store(variable.offset, variable.size, value).ok_or_else(|| not_mapped(variable))
     }
 
-    /// A variable's bytes: by one atomic load if it is a scalar, else byte by byte.
+    /// A variable's bytes: by one atomic load if it is a scalar, else piece by piece.
     ///
     /// # Errors
     /// [`BpfError::NotMapped`].
@@ -410,17 +475,15 @@ impl Object {
             return Ok(value.to_le_bytes()[..variable.size].to_vec());
         }
         let image = self.image(variable)?;
-        (variable.offset..variable.offset + variable.size)
-            .map(|offset| image.load(offset, 1).map(|byte| byte.to_le_bytes()[0]))
-            .collect::<Option<_>>()
-            .ok_or_else(|| not_mapped(variable))
+        image.copy(variable.offset, variable.size).ok_or_else(|| not_mapped(variable))
     }
 
     /// Stores bytes from `offset` on: a whole scalar by one atomic store, anything else byte by byte.
     ///
     /// # Errors
-    /// [`BpfError::Size`] outside the variable; [`BpfError::Constant`]; [`BpfError::NotMapped`].
-    pub fn write(&self, variable: &Variable, offset: usize, bytes: &[u8]) -> Result<(), BpfError> {
+    /// [`BpfError::Size`] outside the variable; [`BpfError::Constant`]; [`BpfError::NotMapped`];
+    /// [`BpfError::HostBytes`].
+    pub fn write(&mut self, variable: &Variable, offset: usize, bytes: &[u8]) -> Result<(), BpfError> {
         if offset.checked_add(bytes.len()).is_none_or(|end| end > variable.size) {
             return Err(BpfError::Size {
                 what: "the variable",
@@ -434,7 +497,7 @@ impl Object {
             value[..bytes.len()].copy_from_slice(bytes);
             return self.set(variable, u64::from_le_bytes(value));
         }
-        self.check_writable(variable)?;
+        self.check_writable(variable, offset, bytes.len())?;
         let image = self.image(variable)?;
         for (index, byte) in bytes.iter().enumerate() {
             let at = variable.offset + offset + index;
@@ -452,12 +515,16 @@ impl Object {
         Pages::of(&map.name().to_string_lossy(), MapShape::of(&map), map.as_fd())
     }
 
-    fn check_writable(&self, variable: &Variable) -> Result<(), BpfError> {
+    /// Whether these bytes of a variable may be written now.
+    fn check_writable(&mut self, variable: &Variable, offset: usize, len: usize) -> Result<(), BpfError> {
         match self.stage {
             Stage::Loaded(_) if variable.is_constant() => {
                 Err(BpfError::Constant { name: variable.name.clone() })
             }
-            _ => Ok(()),
+            Stage::Loaded(_) => Ok(()),
+            Stage::Open(_) | Stage::Closed => {
+                Ok(self.changed.note(&variable.section, variable.offset + offset, len)?)
+            }
         }
     }
 
@@ -500,18 +567,6 @@ fn open_with_libbpf(admitted: &Admitted, elf: &[u8]) -> Result<OpenObject, BpfEr
         sys::forget_pin_path(&mut map);
     }
     Ok(open)
-}
-
-/// The initial values of all sections, as the plugin may have changed them.
-fn images(open: &OpenObject) -> Vec<(Vec<u8>, Vec<u8>)> {
-    // libbpf keeps addresses of this object's programs in the structs that are registered.
-    open.maps()
-        .filter(|map| map.map_type() != MapType::StructOps)
-        .filter_map(|map| {
-            let name = map.name().as_encoded_bytes().to_vec();
-            Some((name, Image::of(&map, open)?.bytes()))
-        })
-        .collect()
 }
 
 fn maps(object: &libbpf_rs::Object) -> Result<BTreeMap<String, Arc<Map>>, BpfError> {

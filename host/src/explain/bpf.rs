@@ -56,7 +56,7 @@ pub fn explain(error: &BpfError) -> Explanation {
             remedy: Some(format!("remove {} or change the name", path.display())),
         },
         BpfError::AlreadyAttached { .. } => plain(Kind::Busy),
-        BpfError::TooManyEntries { .. } => plain(Kind::Limit),
+        BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(Kind::Limit),
         BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(Kind::NotPermitted),
         BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
         BpfError::Kernel { errno, .. } => explain_errno(*errno),

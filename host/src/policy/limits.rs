@@ -35,6 +35,9 @@ pub enum Limit {
     /// Bytes of arguments that one host call may copy out of the plugin. Guards against a list whose elements all
     /// denote the same large text: the plugin holds it once, the host would copy it each time.
     CallBytes,
+    /// Bytes that the host keeps for it: records that it put back, entries that cursors have read, texts of its handles,
+    /// begun lines, copies of variables and values.
+    HostBytes,
     /// Milliseconds that it may compute (time of its thread on a CPU) without calling the host.
     ComputeMs,
     /// Milliseconds that compiling its code may take. Guards against code that is made to be slow to compile.
@@ -47,7 +50,7 @@ pub enum Limit {
 
 impl Limit {
     /// All.
-    pub const ALL: [Limit; 15] = [
+    pub const ALL: [Limit; 16] = [
         Limit::Maps,
         Limit::MapBytes,
         Limit::RingBytes,
@@ -59,6 +62,7 @@ impl Limit {
         Limit::TableElements,
         Limit::Instances,
         Limit::CallBytes,
+        Limit::HostBytes,
         Limit::ComputeMs,
         Limit::CompileMs,
         Limit::CompileBytes,
@@ -79,6 +83,7 @@ impl Limit {
             Limit::TableElements => "table_elements",
             Limit::Instances => "instances",
             Limit::CallBytes => "call_bytes",
+            Limit::HostBytes => "host_bytes",
             Limit::ComputeMs => "compute_ms",
             Limit::CompileMs => "compile_ms",
             Limit::CompileBytes => "compile_bytes",
@@ -104,6 +109,7 @@ impl Limit {
             Limit::TableElements => 100_000,
             Limit::Instances => 64,
             Limit::CallBytes => 16 << 20,
+            Limit::HostBytes => 256 << 20,
             Limit::ComputeMs => 30_000,
             // An interpreter as a component, of 18 MB, takes 10 to 15 seconds.
             Limit::CompileMs => 120_000,

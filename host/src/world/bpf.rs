@@ -10,32 +10,41 @@ use super::attached::Held;
 use super::bindings::kernelscript::host::bpf::{
     Host, HostLink, HostProgram, ProgramInfo, ProgramKind, TestInput,
 };
-use super::error::HostError;
+use super::error::{HostError, check_length};
 use super::state::State;
 use crate::bpf::{self, BpfError};
+use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace};
 use crate::policy::Class;
 
 /// What a `program` denotes: a program of the loaded object, by its name.
 pub struct ProgramHandle {
-    pub(super) name: String,
+    pub(super) name: Charged<String>,
 }
 
 /// What a `link` denotes: a place in the state's list of attached programs.
 pub struct LinkHandle {
     place: u64,
+    /// For what the list has of it.
+    _charge: Charge,
 }
+
+/// What the list of attached programs has of a place beside its texts.
+const PLACE_BYTES: u64 = 256;
 
 impl Host for State {}
 
 impl HostProgram for State {
     fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
+        check_length("program", &name)?;
         self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?))?;
+        let bytes = name.len();
+        let name = self.host_bytes.keep(name, bytes)?;
         Ok(self.table.push(ProgramHandle { name })?)
     }
 
     fn info(&mut self, this: Resource<ProgramHandle>) -> Result<ProgramInfo, HostError> {
-        let name = self.table.get(&this)?.name.clone();
+        let name = self.table.get(&this)?.name.to_string();
         let info = self.object()?.program(&name)?.info()?;
         Ok(ProgramInfo {
             name,
@@ -56,7 +65,9 @@ impl HostProgram for State {
         target: String,
         flags: u32,
     ) -> Result<Resource<LinkHandle>, HostError> {
-        let program = self.table.get(&this)?.name.clone();
+        check_length("target", &target)?;
+        let program = self.table.get(&this)?.name.to_string();
+        let charge = self.host_bytes.charge(PLACE_BYTES + (program.len() + target.len()) as u64)?;
         if self.attached.is_at(&program, &target) {
             return Err(BpfError::AlreadyAttached { program, target }.into());
         }
@@ -74,14 +85,14 @@ impl HostProgram for State {
             },
         )?;
         let place = self.attached.insert(program, Some(target), held);
-        self.table.push(LinkHandle { place }).map_err(|full| match detach(self, place) {
+        self.table.push(LinkHandle { place, _charge: charge }).map_err(|full| match detach(self, place) {
             Ok(()) => full.into(),
             Err(unseen) => unseen.into(),
         })
     }
 
     fn test_run(&mut self, this: Resource<ProgramHandle>, input: TestInput) -> Result<u32, HostError> {
-        let name = self.table.get(&this)?.name.clone();
+        let name = self.table.get(&this)?.name.to_string();
         let program = self.object()?.program(&name)?;
         if input.mark != 0 && program.kind() == bpf::ProgramKind::Xdp {
             self.warn_once(0, &format!("`mark` has no effect: `{name}` sees packets before they have one"));
@@ -105,7 +116,7 @@ impl HostProgram for State {
     }
 
     fn detach_all(&mut self, this: Resource<ProgramHandle>) -> wasmtime::Result<()> {
-        let program = self.table.get(&this)?.name.clone();
+        let program = self.table.get(&this)?.name.to_string();
         for held in self.attached.remove_program(&program) {
             self.release(held);
         }
@@ -120,6 +131,8 @@ impl HostProgram for State {
 
 impl HostLink for State {
     fn register(&mut self, name: String) -> Result<Resource<LinkHandle>, HostError> {
+        check_length("struct to register", &name)?;
+        let charge = self.host_bytes.charge(PLACE_BYTES + name.len() as u64)?;
         let link = self.audited(
             "register",
             &name,
@@ -131,7 +144,7 @@ impl HostLink for State {
             },
         )?;
         let place = self.attached.insert(name, None, Held::Registered(link));
-        self.table.push(LinkHandle { place }).map_err(|full| match detach(self, place) {
+        self.table.push(LinkHandle { place, _charge: charge }).map_err(|full| match detach(self, place) {
             Ok(()) => full.into(),
             Err(unseen) => unseen.into(),
         })
@@ -143,7 +156,7 @@ impl HostLink for State {
     }
 
     fn drop(&mut self, this: Resource<LinkHandle>) -> wasmtime::Result<()> {
-        let LinkHandle { place } = self.table.delete(this)?;
+        let LinkHandle { place, .. } = self.table.delete(this)?;
         detach(self, place)
     }
 }

@@ -7,9 +7,11 @@ use super::bindings::kernelscript::host::types::{Error, ErrorKind, Host};
 use super::state::State;
 use crate::bpf::BpfError;
 use crate::explain::{self, Kind};
+use crate::host_bytes::Full;
 use crate::perf::PerfError;
 use crate::plugin::Abort;
 use crate::policy::Limit;
+use crate::text;
 
 /// What a host function fails with.
 #[derive(Debug)]
@@ -59,6 +61,12 @@ impl From<BpfError> for HostError {
     }
 }
 
+impl From<Full> for HostError {
+    fn from(full: Full) -> HostError {
+        guest(Kind::Limit, None, full.to_string())
+    }
+}
+
 impl From<ResourceTableError> for HostError {
     fn from(error: ResourceTableError) -> HostError {
         match error {
@@ -77,9 +85,22 @@ impl From<wasmtime::Error> for HostError {
 const TOO_MANY_HANDLES: &str = "the plugin holds too many handles\n  do: drop those that are not used any more, or \
                                 allow more (--limit handles=..)";
 
+/// Refuses a text that is too long to name anything: the host looks it up, compares it, keeps it and writes it down.
+pub(super) fn check_length(what: &str, name: &str) -> Result<(), HostError> {
+    if name.len() <= text::MOST_BYTES {
+        return Ok(());
+    }
+    Err(HostError::invalid(format!("no {what} has a name of {} bytes", name.len())))
+}
+
 /// What ends a plugin that has no room for a handle where its call cannot fail.
 pub(super) fn no_room(_: ResourceTableError) -> wasmtime::Error {
     wasmtime::Error::new(Abort(TOO_MANY_HANDLES.into()))
+}
+
+/// What ends a plugin that makes the host keep too much where its call cannot fail.
+pub(super) fn too_much(full: Full) -> wasmtime::Error {
+    wasmtime::Error::new(Abort(full.to_string()))
 }
 
 fn guest(kind: Kind, errno: Option<Errno>, message: String) -> HostError {

@@ -3,23 +3,26 @@
 use wasmtime::component::Resource;
 
 use super::bindings::kernelscript::host::globals::{Host, HostVariable};
-use super::error::HostError;
+use super::error::{HostError, check_length, too_much};
 use super::state::State;
 use crate::bpf::{BpfError, Variable};
+use crate::host_bytes::Charged;
 
 /// What a `variable` denotes.
-pub struct VariableHandle(Variable);
+pub struct VariableHandle(Charged<Variable>);
 
 impl Host for State {}
 
 impl HostVariable for State {
     fn open(&mut self, name: String) -> Result<Resource<VariableHandle>, HostError> {
+        check_length("variable", &name)?;
         let object = self.object()?;
         let variable = object.variable(&name)?;
         if variable.is_pinned() {
             object.load()?;
         }
-        Ok(self.table.push(VariableHandle(variable))?)
+        let kept = self.host_bytes.keep(variable, name.len())?;
+        Ok(self.table.push(VariableHandle(kept))?)
     }
 
     fn size(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u32> {
@@ -27,7 +30,7 @@ impl HostVariable for State {
     }
 
     fn get(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<u64> {
-        let variable = self.table.get(&this)?.0.clone();
+        let variable = Variable::clone(&self.table.get(&this)?.0);
         match self.object().and_then(|object| object.get(&variable)) {
             Ok(value) => Ok(value),
             Err(BpfError::Size { .. }) => Ok(0),
@@ -36,19 +39,21 @@ impl HostVariable for State {
     }
 
     fn set(&mut self, this: Resource<VariableHandle>, value: u64) -> Result<(), HostError> {
-        let variable = self.table.get(&this)?.0.clone();
+        let variable = Variable::clone(&self.table.get(&this)?.0);
         Ok(self.object()?.set(&variable, value)?)
     }
 
     fn share(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Option<u32>> {
-        let variable = self.table.get(&this)?.0.clone();
+        let variable = Variable::clone(&self.table.get(&this)?.0);
         let pages = self.object().ok().and_then(|object| object.pages(&variable));
         let start = self.place(pages);
         Ok(start.and_then(|start| start.checked_add(u32::try_from(variable.offset()).ok()?)))
     }
 
     fn read(&mut self, this: Resource<VariableHandle>) -> wasmtime::Result<Vec<u8>> {
-        let variable = self.table.get(&this)?.0.clone();
+        let variable = Variable::clone(&self.table.get(&this)?.0);
+        // Before it is copied: a variable may be larger than all of the plugin's memory.
+        let _charge = self.host_bytes.during_call(variable.size() as u64).map_err(too_much)?;
         self.object().and_then(|object| object.read(&variable)).map_err(wasmtime::Error::new)
     }
 
@@ -58,7 +63,7 @@ impl HostVariable for State {
         offset: u32,
         bytes: Vec<u8>,
     ) -> Result<(), HostError> {
-        let variable = self.table.get(&this)?.0.clone();
+        let variable = Variable::clone(&self.table.get(&this)?.0);
         Ok(self.object()?.write(&variable, offset as usize, &bytes)?)
     }
 

@@ -5,19 +5,37 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::bindings::kernelscript::host::maps::{Host, HostCursor, HostMap, MapInfo, UpdateMode};
-use super::error::HostError;
+use super::error::{HostError, check_length};
 use super::state::State;
-use crate::bpf::{self, Cursor, Map};
+use crate::bpf::{self, BpfError, Cursor, Map};
+use crate::host_bytes::Charged;
 
 /// What a `map` denotes.
-pub struct MapHandle(Arc<Map>);
+pub struct MapHandle(Charged<Arc<Map>>);
+
+/// What a `cursor` denotes.
+pub struct CursorHandle(Charged<Cursor>);
+
+impl MapHandle {
+    /// Calls it for one value, of which the host holds the kernel's bytes and a copy meanwhile.
+    fn with_value<T>(
+        &self,
+        state: &State,
+        call: impl FnOnce(&Map) -> Result<T, BpfError>,
+    ) -> Result<T, HostError> {
+        let _charge = state.host_bytes.during_call(2 * self.0.value_bytes())?;
+        Ok(call(&self.0)?)
+    }
+}
 
 impl Host for State {}
 
 impl HostMap for State {
     fn open(&mut self, name: String) -> Result<Resource<MapHandle>, HostError> {
+        check_length("map", &name)?;
         let map = self.audited("map", &name, |_| None, |state| Ok(state.object()?.map(&name)?))?;
-        Ok(self.table.push(MapHandle(map))?)
+        let kept = self.host_bytes.keep(map, 0)?;
+        Ok(self.table.push(MapHandle(kept))?)
     }
 
     fn info(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<MapInfo> {
@@ -32,7 +50,7 @@ impl HostMap for State {
     }
 
     fn lookup(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<Option<Vec<u8>>, HostError> {
-        Ok(self.table.get(&this)?.0.lookup(&key)?)
+        self.table.get(&this)?.with_value(self, |map| map.lookup(&key))
     }
 
     fn update(
@@ -47,7 +65,7 @@ impl HostMap for State {
             UpdateMode::NoExist => bpf::UpdateMode::NoExist,
             UpdateMode::Exist => bpf::UpdateMode::Exist,
         };
-        Ok(self.table.get(&this)?.0.update(&key, &value, mode)?)
+        self.table.get(&this)?.with_value(self, |map| map.update(&key, &value, mode))
     }
 
     fn delete(&mut self, this: Resource<MapHandle>, key: Vec<u8>) -> Result<bool, HostError> {
@@ -55,11 +73,11 @@ impl HostMap for State {
     }
 
     fn take(&mut self, this: Resource<MapHandle>) -> Result<Option<Vec<u8>>, HostError> {
-        Ok(self.table.get(&this)?.0.take()?)
+        self.table.get(&this)?.with_value(self, Map::take)
     }
 
     fn contains(&mut self, this: Resource<MapHandle>, value: Vec<u8>) -> Result<bool, HostError> {
-        Ok(self.table.get(&this)?.0.contains(&value)?)
+        self.table.get(&this)?.with_value(self, |map| map.contains(&value))
     }
 
     fn share(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<Option<u32>> {
@@ -67,18 +85,20 @@ impl HostMap for State {
         Ok(self.place(pages))
     }
 
-    fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<Cursor>, HostError> {
-        let cursor = Cursor::new(Arc::clone(&self.table.get(&this)?.0), values)?;
-        Ok(self.table.push(cursor)?)
+    fn walk(&mut self, this: Resource<MapHandle>, values: bool) -> Result<Resource<CursorHandle>, HostError> {
+        let map = Arc::clone(&self.table.get(&this)?.0);
+        let cursor = Cursor::new(map, values, &self.host_bytes)?;
+        let kept = self.host_bytes.keep(cursor, 0)?;
+        Ok(self.table.push(CursorHandle(kept))?)
     }
 
     fn count(&mut self, this: Resource<MapHandle>) -> Result<u32, HostError> {
-        let count = self.table.get(&this)?.0.count()?;
+        let count = self.table.get(&this)?.0.count(&self.host_bytes)?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     fn clear(&mut self, this: Resource<MapHandle>) -> Result<(), HostError> {
-        Ok(self.table.get(&this)?.0.clear()?)
+        Ok(self.table.get(&this)?.0.clear(&self.host_bytes)?)
     }
 
     fn drop(&mut self, this: Resource<MapHandle>) -> wasmtime::Result<()> {
@@ -88,11 +108,11 @@ impl HostMap for State {
 }
 
 impl HostCursor for State {
-    fn next(&mut self, this: Resource<Cursor>, most: u32) -> Result<Vec<u8>, HostError> {
-        Ok(self.table.get_mut(&this)?.next(most as usize)?)
+    fn next(&mut self, this: Resource<CursorHandle>, most: u32) -> Result<Vec<u8>, HostError> {
+        Ok(self.table.get_mut(&this)?.0.next(most as usize)?)
     }
 
-    fn drop(&mut self, this: Resource<Cursor>) -> wasmtime::Result<()> {
+    fn drop(&mut self, this: Resource<CursorHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }

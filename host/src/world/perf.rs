@@ -13,18 +13,33 @@ use super::bindings::kernelscript::host::perf::{
     self as wit, Counting, GroupReading, Host, HostAttachment, HostEvent, HostOptions,
 };
 use super::bpf::{ProgramHandle, link_program};
-use super::error::{self, HostError};
+use super::error::{self, HostError, check_length};
 use super::state::State;
 use crate::bpf::{BpfError, Map, ProgramKind};
+use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, Options};
 use crate::policy::{Class, Limit};
+use crate::text;
+
+/// What an `event` denotes.
+pub type EventHandle = Charged<Event>;
+
+/// What `options` denote.
+pub type OptionsHandle = Charged<Options>;
 
 /// What an `attachment` denotes.
-pub struct AttachmentHandle(AttachmentId);
+pub struct AttachmentHandle {
+    id: AttachmentId,
+    _charge: Charge,
+}
+
+/// What the host keeps of an attachment beside its texts.
+const ATTACHMENT_BYTES: u64 = 1 << 10;
 
 impl HostEvent for State {
-    fn numbered(&mut self, ty: u32, config: u64) -> Result<Resource<Event>, HostError> {
-        Ok(self.table.push(self.catalog.numbered(ty, config)?)?)
+    fn numbered(&mut self, ty: u32, config: u64) -> Result<Resource<EventHandle>, HostError> {
+        let event = self.catalog.numbered(ty, config)?;
+        self.keep_event(event)
     }
 
     fn raw(
@@ -33,28 +48,32 @@ impl HostEvent for State {
         config: u64,
         config1: u64,
         config2: u64,
-    ) -> Result<Resource<Event>, HostError> {
-        Ok(self.table.push(self.catalog.raw(ty, [config, config1, config2])?)?)
+    ) -> Result<Resource<EventHandle>, HostError> {
+        let event = self.catalog.raw(ty, [config, config1, config2])?;
+        self.keep_event(event)
     }
 
-    fn named(&mut self, name: String) -> Result<Resource<Event>, HostError> {
-        check_length(&name)?;
-        Ok(self.table.push(self.catalog.named(&name)?)?)
+    fn named(&mut self, name: String) -> Result<Resource<EventHandle>, HostError> {
+        check_length("event", &name)?;
+        let event = self.catalog.named(&name)?;
+        self.keep_event(event)
     }
 
-    fn tracepoint(&mut self, name: String) -> Result<Resource<Event>, HostError> {
-        check_length(&name)?;
-        Ok(self.table.push(self.catalog.tracepoint(&name)?)?)
+    fn tracepoint(&mut self, name: String) -> Result<Resource<EventHandle>, HostError> {
+        check_length("event", &name)?;
+        let event = self.catalog.tracepoint(&name)?;
+        self.keep_event(event)
     }
 
-    fn kprobe(&mut self, function: String) -> Result<Resource<Event>, HostError> {
-        check_length(&function)?;
+    fn kprobe(&mut self, function: String) -> Result<Resource<EventHandle>, HostError> {
+        check_length("event", &function)?;
         self.allow_lookup("kprobe", &function)?;
-        Ok(self.table.push(self.catalog.kprobe(&function)?)?)
+        let event = self.catalog.kprobe(&function)?;
+        self.keep_event(event)
     }
 
-    fn uprobe(&mut self, place: String) -> Result<Resource<Event>, HostError> {
-        check_length(&place)?;
+    fn uprobe(&mut self, place: String) -> Result<Resource<EventHandle>, HostError> {
+        check_length("event", &place)?;
         // Before the file is looked at, of which the answer would tell something.
         self.allow_lookup("uprobe", &place)?;
         self.probed_files.retain(|file| file.strong_count() > 0);
@@ -64,7 +83,7 @@ impl HostEvent for State {
         }
         let event = self.catalog.uprobe(&place)?;
         self.probed_files.extend(event.probed_file());
-        Ok(self.table.push(event)?)
+        self.keep_event(event)
     }
 
     fn breakpoint(
@@ -72,8 +91,9 @@ impl HostEvent for State {
         address: u64,
         len: u32,
         access: wit::Access,
-    ) -> Result<Resource<Event>, HostError> {
-        Ok(self.table.push(Event::breakpoint(address, len, access_of(access))?)?)
+    ) -> Result<Resource<EventHandle>, HostError> {
+        let event = Event::breakpoint(address, len, access_of(access))?;
+        self.keep_event(event)
     }
 
     fn breakpoint_at(
@@ -81,133 +101,143 @@ impl HostEvent for State {
         symbol: String,
         len: u32,
         access: wit::Access,
-    ) -> Result<Resource<Event>, HostError> {
-        check_length(&symbol)?;
+    ) -> Result<Resource<EventHandle>, HostError> {
+        check_length("event", &symbol)?;
         self.allow_lookup("breakpoint", &symbol)?;
-        Ok(self.table.push(self.catalog.breakpoint_at(&symbol, len, access_of(access))?)?)
+        let event = self.catalog.breakpoint_at(&symbol, len, access_of(access))?;
+        self.keep_event(event)
     }
 
-    fn name(&mut self, this: Resource<Event>) -> wasmtime::Result<String> {
+    fn name(&mut self, this: Resource<EventHandle>) -> wasmtime::Result<String> {
         Ok(self.table.get(&this)?.name().to_owned())
     }
 
-    fn drop(&mut self, this: Resource<Event>) -> wasmtime::Result<()> {
+    fn drop(&mut self, this: Resource<EventHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }
 }
 
 impl HostOptions for State {
-    fn new(&mut self) -> wasmtime::Result<Resource<Options>> {
-        self.table.push(Options::default()).map_err(error::no_room)
+    fn new(&mut self) -> wasmtime::Result<Resource<OptionsHandle>> {
+        let options = self.host_bytes.keep(Options::default(), 0).map_err(error::too_much)?;
+        self.table.push(options).map_err(error::no_room)
     }
 
-    fn set_pid(&mut self, this: Resource<Options>, pid: i32) -> wasmtime::Result<()> {
+    fn set_pid(&mut self, this: Resource<OptionsHandle>, pid: i32) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.pid = pid;
         Ok(())
     }
 
-    fn set_cpu(&mut self, this: Resource<Options>, cpu: i32) -> wasmtime::Result<()> {
+    fn set_cpu(&mut self, this: Resource<OptionsHandle>, cpu: i32) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.cpu = cpu;
         Ok(())
     }
 
-    fn set_period(&mut self, this: Resource<Options>, events: u64) -> wasmtime::Result<()> {
+    fn set_period(&mut self, this: Resource<OptionsHandle>, events: u64) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.period = events;
         Ok(())
     }
 
-    fn set_wakeup(&mut self, this: Resource<Options>, samples: u32) -> wasmtime::Result<()> {
+    fn set_wakeup(&mut self, this: Resource<OptionsHandle>, samples: u32) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.wakeup = samples;
         Ok(())
     }
 
-    fn set_inherit(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_inherit(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.inherit = on;
         Ok(())
     }
 
-    fn set_exclude_kernel(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclude_kernel(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclude_kernel = on;
         Ok(())
     }
 
-    fn set_exclude_user(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclude_user(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclude_user = on;
         Ok(())
     }
 
-    fn set_freq(&mut self, this: Resource<Options>, hertz: u64) -> wasmtime::Result<()> {
+    fn set_freq(&mut self, this: Resource<OptionsHandle>, hertz: u64) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.freq = hertz;
         Ok(())
     }
 
-    fn set_exclude_idle(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclude_idle(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclude_idle = on;
         Ok(())
     }
 
-    fn set_exclude_hv(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclude_hv(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclude_hv = on;
         Ok(())
     }
 
-    fn set_exclude_host(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclude_host(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclude_host = on;
         Ok(())
     }
 
-    fn set_exclude_guest(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclude_guest(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclude_guest = on;
         Ok(())
     }
 
-    fn set_every_cpu(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_every_cpu(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.every_cpu = on;
         Ok(())
     }
 
-    fn set_process(&mut self, this: Resource<Options>, name: String) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.process = kept(name);
+    fn set_process(&mut self, this: Resource<OptionsHandle>, name: String) -> wasmtime::Result<()> {
+        let name = kept(name);
+        let options = self.table.get_mut(&this)?;
+        let before = options.process.len();
+        options.recharge(before, name.len()).map_err(error::too_much)?;
+        options.process = name;
         Ok(())
     }
 
-    fn set_command(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_command(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.command = on;
         Ok(())
     }
 
-    fn set_cgroup(&mut self, this: Resource<Options>, path: String) -> wasmtime::Result<()> {
-        self.table.get_mut(&this)?.cgroup = kept(path);
+    fn set_cgroup(&mut self, this: Resource<OptionsHandle>, path: String) -> wasmtime::Result<()> {
+        let path = kept(path);
+        let options = self.table.get_mut(&this)?;
+        let before = options.cgroup.len();
+        options.recharge(before, path.len()).map_err(error::too_much)?;
+        options.cgroup = path;
         Ok(())
     }
 
-    fn set_pinned(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_pinned(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.pinned = on;
         Ok(())
     }
 
-    fn set_exclusive(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_exclusive(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.exclusive = on;
         Ok(())
     }
 
-    fn set_precise(&mut self, this: Resource<Options>, step: u32) -> wasmtime::Result<()> {
+    fn set_precise(&mut self, this: Resource<OptionsHandle>, step: u32) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.precise = step;
         Ok(())
     }
 
-    fn set_follow(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_follow(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.follow = on;
         Ok(())
     }
 
-    fn set_weak(&mut self, this: Resource<Options>, on: bool) -> wasmtime::Result<()> {
+    fn set_weak(&mut self, this: Resource<OptionsHandle>, on: bool) -> wasmtime::Result<()> {
         self.table.get_mut(&this)?.weak = on;
         Ok(())
     }
 
-    fn drop(&mut self, this: Resource<Options>) -> wasmtime::Result<()> {
+    fn drop(&mut self, this: Resource<OptionsHandle>) -> wasmtime::Result<()> {
         self.table.delete(this)?;
         Ok(())
     }
@@ -231,22 +261,23 @@ impl HostAttachment for State {
     }
 
     fn enable(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
-        let id = self.table.get(&this)?.0;
+        let id = self.attachment(&this)?;
         self.audited("enable", "event", |()| Some(id.get()), |state| Ok(state.attachments.enable(id)?))
     }
 
     fn disable(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
-        let id = self.table.get(&this)?.0;
+        let id = self.attachment(&this)?;
         self.audited("disable", "event", |()| Some(id.get()), |state| Ok(state.attachments.disable(id)?))
     }
 
     fn reset(&mut self, this: Resource<AttachmentHandle>) -> Result<(), HostError> {
-        let id = self.table.get(&this)?.0;
+        let id = self.attachment(&this)?;
         Ok(self.attachments.reset(id)?)
     }
 
     fn show(&mut self, this: Resource<AttachmentHandle>, array: String) -> Result<(), HostError> {
-        let id = self.table.get(&this)?.0;
+        check_length("array of events", &array)?;
+        let id = self.attachment(&this)?;
         let shown = self.audited(
             "show",
             &array,
@@ -262,17 +293,17 @@ impl HostAttachment for State {
     }
 
     fn detach(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
-        let id = self.table.get(&this)?.0;
+        let id = self.attachment(&this)?;
         self.close(id);
         self.note("detach", "event", Some(id.get()), true, Some("ok".into()))
     }
 
     fn id(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<u64> {
-        Ok(self.table.get(&this)?.0.get())
+        Ok(self.attachment(&this)?.get())
     }
 
     fn drop(&mut self, this: Resource<AttachmentHandle>) -> wasmtime::Result<()> {
-        let AttachmentHandle(id) = self.table.delete(this)?;
+        let AttachmentHandle { id, .. } = self.table.delete(this)?;
         self.close(id);
         self.note("detach", "event", Some(id.get()), true, Some("ok".into()))
     }
@@ -281,30 +312,32 @@ impl HostAttachment for State {
 impl Host for State {
     fn open(
         &mut self,
-        event: Resource<Event>,
-        options: Resource<Options>,
+        event: Resource<EventHandle>,
+        options: Resource<OptionsHandle>,
         leader: Option<Resource<AttachmentHandle>>,
         program: Option<Resource<ProgramHandle>>,
     ) -> Result<Resource<AttachmentHandle>, HostError> {
-        let event = self.table.get(&event)?.clone();
-        let options = self.table.get(&options)?.clone();
-        let leader = leader.map(|leader| self.table.get(&leader).map(|leader| leader.0)).transpose()?;
+        let event = Event::clone(self.table.get(&event)?);
+        let options = Options::clone(self.table.get(&options)?);
+        let leader = leader.map(|leader| self.attachment(&leader)).transpose()?;
         let most = self.policy.limit(Limit::Attachments);
         if self.attachments.count() as u64 >= most {
             return Err(HostError::limit(Limit::Attachments, most));
         }
         self.allow_probes(self.attachments.probes_of(&event, &options))?;
         let program =
-            program.map(|program| self.table.get(&program).map(|it| it.name.clone())).transpose()?;
+            program.map(|program| self.table.get(&program).map(|it| it.name.to_string())).transpose()?;
         let words = match &program {
             Some(program) => format!("{} of {}, program {program}", event.name(), options.scope()),
             None => format!("{} of {}", event.name(), options.scope()),
         };
         let number = |id: &AttachmentId| Some(id.get());
+        let texts = event.name().len() + options.process.len() + options.cgroup.len();
+        let charge = self.host_bytes.charge(ATTACHMENT_BYTES + texts as u64)?;
         let id =
             self.audited("open", &words, number, |state| state.opened(&event, &options, leader, program))?;
         self.tell_notices();
-        self.table.push(AttachmentHandle(id)).map_err(|full| {
+        self.table.push(AttachmentHandle { id, _charge: charge }).map_err(|full| {
             self.close(id);
             full.into()
         })
@@ -323,6 +356,7 @@ impl Host for State {
     }
 
     fn print_events(&mut self, wildcard: String) -> Result<u32, HostError> {
+        check_length("event", &wildcard)?;
         let listed = self.catalog.list(&wildcard);
         let number = u32::try_from(listed.len()).map_err(wasmtime::Error::new)?;
         for event in listed {
@@ -334,10 +368,18 @@ impl Host for State {
     }
 }
 
+impl State {
+    fn keep_event(&mut self, event: Event) -> Result<Resource<EventHandle>, HostError> {
+        let bytes = event.name().len();
+        let event = self.host_bytes.keep(event, bytes)?;
+        Ok(self.table.push(event)?)
+    }
+}
+
 /// What reads, however the answer reaches the plugin.
 impl State {
-    fn attachment(&self, this: &Resource<AttachmentHandle>) -> Result<AttachmentId, HostError> {
-        Ok(self.table.get(this)?.0)
+    fn attachment(&self, this: &Resource<AttachmentHandle>) -> wasmtime::Result<AttachmentId> {
+        Ok(self.table.get(this)?.id)
     }
 
     fn read_attachment(&mut self, id: AttachmentId) -> Result<perf::Reading, HostError> {
@@ -360,6 +402,8 @@ impl State {
     }
 
     fn read_attachments(&mut self, ids: &[u64]) -> Result<Vec<perf::Reading>, HostError> {
+        let bytes = size_of_val(ids) + ids.len() * size_of::<perf::Reading>();
+        let _charge = self.host_bytes.during_call(bytes as u64)?;
         let ids: Vec<AttachmentId> = ids.iter().copied().map(AttachmentId::of).collect();
         let readings = self.attachments.read_many(&ids);
         self.tell_notices();
@@ -444,23 +488,11 @@ impl State {
     }
 }
 
-/// Longest text that names an event, a process or a group. Handles keep them: guards the host's memory. No path is longer
-/// (PATH_MAX).
-const MAX_TEXT_BYTES: usize = 4096;
-
 /// A text that a handle keeps. What is cut off cannot be the name of anything.
-fn kept(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES + 1));
-    text.shrink_to_fit();
-    text
-}
-
-/// Refuses what is too long to name an event.
-fn check_length(name: &str) -> Result<(), HostError> {
-    if name.len() <= MAX_TEXT_BYTES {
-        return Ok(());
-    }
-    Err(HostError::invalid(format!("no event has a name of {} bytes", name.len())))
+fn kept(mut name: String) -> String {
+    name.truncate(name.floor_char_boundary(text::MOST_BYTES + 1));
+    name.shrink_to_fit();
+    name
 }
 
 /// An array of events of the plugin's object.

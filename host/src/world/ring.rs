@@ -11,13 +11,14 @@ use wasmtime::component::Resource;
 
 use batch::{Batch, entry_bytes};
 
-use super::error::HostError;
+use super::error::{HostError, check_length};
 use super::state::State;
 use crate::bpf::{BpfError, ENTRY_BYTES, Ring, TooLong, split_entry};
+use crate::host_bytes::{Charge, Charged};
 
 /// What a `ring` denotes: a ring buffer of the loaded object, by its name. All handles of one ring read from one place.
 pub struct RingHandle {
-    name: String,
+    name: Charged<String>,
 }
 
 /// The rings that a plugin has opened.
@@ -43,8 +44,18 @@ impl Rings {
 struct Reader {
     ring: Ring,
     kept: VecDeque<Vec<u8>>,
+    /// For `kept`.
+    charge: Charge,
     /// Bytes of the last batch that came from here and may still be put back.
     given: usize,
+}
+
+/// What a record that was put back costs beside its entry: a place in the list, and what the allocator adds.
+const KEPT_BYTES: usize = 48;
+
+/// What a record that was put back costs the host.
+fn kept_bytes(record: &[u8]) -> u64 {
+    (entry_bytes(record) + KEPT_BYTES) as u64
 }
 
 impl Reader {
@@ -52,7 +63,7 @@ impl Reader {
     fn take(&mut self, position: u32, most: usize, batch: &mut Batch) -> Result<(), BpfError> {
         let before = batch.len();
         let added = self.add(position, most, batch);
-        self.given = batch.len() - before;
+        self.given += batch.len() - before;
         added
     }
 
@@ -61,6 +72,7 @@ impl Reader {
             if batch.len() + entry_bytes(record) > most {
                 return self.leave(TooLong(entry_bytes(record)), most, batch);
             }
+            self.charge.shrink(kept_bytes(record));
             batch.add_kept(position, self.kept.pop_front().unwrap_or_default());
         }
         match self.ring.take(most - batch.len()) {
@@ -92,12 +104,16 @@ impl State {
                 rings.len()
             )));
         }
-        rings.iter().map(|ring| Ok(self.table.get(ring)?.name.clone())).collect()
+        rings.iter().map(|ring| Ok(self.table.get(ring)?.name.to_string())).collect()
     }
 
     fn take(&mut self, names: &[String], most: usize) -> Result<Batch, BpfError> {
         let mut batch = Batch::default();
         self.rings.turn = self.rings.turn.wrapping_add(1);
+        // A ring that stands in the list twice gives two parts of one batch.
+        for name in names {
+            self.rings.readers.get_mut(name).into_iter().for_each(|reader| reader.given = 0);
+        }
         for at in 0..names.len() {
             let position = (self.rings.turn + at) % names.len();
             let Some(reader) = self.rings.readers.get_mut(&names[position]) else { continue };
@@ -152,20 +168,32 @@ impl State {
     ) -> Result<(), HostError> {
         let names = self.ring_names(rings)?;
         let mut entries = Vec::new();
-        let mut bytes = vec![0; names.len()];
+        // By name: the positions of a list may all be one ring.
+        let mut sums: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
         let mut rest = records;
         while let Some((position, record, after)) = split_entry(rest) {
-            let sum = bytes.get_mut(position as usize).ok_or(BpfError::Batch)?;
-            *sum += entry_bytes(record);
-            entries.push((&names[position as usize], record));
+            let name = names.get(position as usize).ok_or(BpfError::Batch)?;
+            let (bytes, kept) = sums.entry(name).or_default();
+            *bytes += entry_bytes(record);
+            *kept += kept_bytes(record);
+            entries.push((name, record));
             rest = after;
         }
         // A plugin gets back what it was given, and cannot fill the host's memory with more. Batches of different rings
         // may be open at once: a handler may poll others.
         let readers = &mut self.rings.readers;
-        let given = |name| readers.get(name).map_or(0, |reader| reader.given);
-        if !rest.is_empty() || names.iter().zip(&bytes).any(|(name, bytes)| *bytes > given(name)) {
+        let given = |name| readers.get(name).map_or(0, |reader: &Reader| reader.given);
+        if !rest.is_empty() || sums.iter().any(|(name, (bytes, _))| *bytes > given(*name)) {
             return Err(BpfError::Batch.into());
+        }
+        let mut charges = Vec::new();
+        for (name, (_, kept)) in &sums {
+            charges.push((*name, self.host_bytes.charge(*kept)?));
+        }
+        for (name, charge) in charges {
+            if let Some(reader) = readers.get_mut(name) {
+                reader.charge.merge(charge);
+            }
         }
         for (name, record) in entries.into_iter().rev() {
             if let Some(reader) = readers.get_mut(name) {
@@ -177,20 +205,25 @@ impl State {
     }
 
     pub(super) fn ring_open(&mut self, name: String) -> Result<Resource<RingHandle>, HostError> {
+        check_length("ring buffer", &name)?;
         if !self.rings.readers.contains_key(&name) {
             let ring = self.audited("ring", &name, |_| None, |state| Ok(state.object()?.ring(&name)?))?;
-            self.rings.readers.insert(name.clone(), Reader { ring, kept: VecDeque::new(), given: 0 });
+            let (kept, charge) = (VecDeque::new(), self.host_bytes.start());
+            let reader = Reader { ring, kept, charge, given: 0 };
+            self.rings.readers.insert(name.clone(), reader);
         }
+        let bytes = name.len();
+        let name = self.host_bytes.keep(name, bytes)?;
         Ok(self.table.push(RingHandle { name })?)
     }
 
     pub(super) fn ring_size(&self, this: &Resource<RingHandle>) -> wasmtime::Result<u32> {
-        let name = &self.table.get(this)?.name;
+        let name = self.table.get(this)?.name.as_str();
         Ok(self.rings.readers.get(name).map_or(0, |reader| reader.ring.size()))
     }
 
     pub(super) fn ring_waiting(&self, this: &Resource<RingHandle>) -> wasmtime::Result<u64> {
-        let name = &self.table.get(this)?.name;
+        let name = self.table.get(this)?.name.as_str();
         Ok(self.rings.readers.get(name).map_or(0, |reader| {
             let kept: usize = reader.kept.iter().map(|record| entry_bytes(record)).sum();
             reader.ring.waiting() + kept as u64
@@ -198,7 +231,7 @@ impl State {
     }
 
     pub(super) fn ring_lost(&mut self, this: &Resource<RingHandle>) -> wasmtime::Result<Option<u64>> {
-        let name = self.table.get(this)?.name.clone();
+        let name = self.table.get(this)?.name.to_string();
         let object = self.object().map_err(wasmtime::Error::new)?;
         Ok(object.lost(&name))
     }

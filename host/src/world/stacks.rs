@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use ks_wit::manifest::{Holds, KeyPart, Manifest};
 
 use crate::bpf::{BpfError, Cursor, Map, Object};
+use crate::host_bytes::{Charge, HostBytes};
 use crate::stacks::{Addresses, Counted, CountedStack};
 
 /// Bytes of entries that are read at once.
@@ -47,12 +48,12 @@ impl StackMap {
     /// Reads the map, and the stacks that its keys mean.
     ///
     /// # Errors
-    /// If the object does not have what the manifest says of it, or the kernel refuses.
-    pub(super) fn read(&self, object: &mut Object) -> Result<Counted, BpfError> {
+    /// If the object does not have what the manifest says of it, the kernel refuses, or the host would keep too much.
+    pub(super) fn read(&self, object: &mut Object, host_bytes: &HostBytes) -> Result<Counted, BpfError> {
         let map = object.map(&self.name)?;
-        let mut stacks = Stacks { object, known: BTreeMap::new() };
+        let mut stacks = Stacks { object, known: BTreeMap::new(), charge: host_bytes.start() };
         let (key_size, value_size) = (map.shape().key_size as usize, map.shape().value_size as usize);
-        let mut cursor = Cursor::new(Arc::clone(&map), true)?;
+        let mut cursor = Cursor::new(Arc::clone(&map), true, host_bytes)?;
         let mut found: BTreeMap<CountedStack, u64> = BTreeMap::new();
         // In per-CPU kinds each entry has the values of all CPUs.
         let entry_size = key_size + value_size * map.slots();
@@ -67,7 +68,9 @@ impl StackMap {
                     .chunks_exact(value_size)
                     .fold(0, |sum: u64, value| sum.saturating_add(unsigned(value)));
                 if weight > 0 {
-                    let sum = found.entry(stacks.of_key(key, &self.parts)?).or_default();
+                    let stack = stacks.of_key(key, &self.parts)?;
+                    stacks.charge.grow(counted_bytes(&stack))?;
+                    let sum = found.entry(stack).or_default();
                     *sum = sum.saturating_add(weight);
                 }
             }
@@ -81,6 +84,8 @@ impl StackMap {
 struct Stacks<'a> {
     object: &'a mut Object,
     known: BTreeMap<(String, i64), Addresses>,
+    /// For all that is counted and known.
+    charge: Charge,
 }
 
 impl Stacks<'_> {
@@ -121,9 +126,30 @@ impl Stacks<'_> {
             }
             None => Addresses::Lost,
         };
+        self.charge.grow(KNOWN_BYTES + name.0.len() as u64 + address_bytes(&found))?;
         self.known.insert(name, found.clone());
         Ok(found)
     }
+}
+
+/// What the host keeps of a stack beside its addresses and texts.
+const KNOWN_BYTES: u64 = 128;
+
+fn address_bytes(addresses: &Addresses) -> u64 {
+    match addresses {
+        Addresses::Known(all) => size_of_val(all.as_slice()) as u64,
+        Addresses::None | Addresses::Lost => 0,
+    }
+}
+
+/// What the host keeps of a counted stack.
+fn counted_bytes(stack: &CountedStack) -> u64 {
+    let command = stack.task.command.as_ref().map_or(0, String::len) as u64;
+    size_of::<CountedStack>() as u64
+        + KNOWN_BYTES
+        + command
+        + address_bytes(&stack.kernel)
+        + address_bytes(&stack.user)
 }
 
 fn is_integer(ty: &str) -> bool {

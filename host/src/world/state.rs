@@ -26,6 +26,7 @@ use crate::bpf::statistics::RunTime;
 use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
 use crate::files::RegularFile;
+use crate::host_bytes::HostBytes;
 use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
@@ -56,6 +57,8 @@ pub struct State {
     share_memory: bool,
     object: ObjectSlot,
     pub(super) policy: Policy,
+    /// What the host keeps for the plugin.
+    pub(super) host_bytes: HostBytes,
     printed: Printed,
     /// Where events are looked up.
     pub(super) catalog: Catalog,
@@ -109,6 +112,7 @@ impl State {
             attachments.set_command(command.pid());
         }
         let limits = Limits::of(&options.policy);
+        let host_bytes = HostBytes::new(options.policy.limit(Limit::HostBytes));
         State {
             table,
             attachments,
@@ -118,13 +122,17 @@ impl State {
             printer: None,
             object: match object {
                 None => ObjectSlot::Absent,
-                Some(Ok(object)) => ObjectSlot::Opened(Box::new(object)),
+                Some(Ok(mut object)) => {
+                    object.charge_to(&host_bytes);
+                    ObjectSlot::Opened(Box::new(object))
+                }
                 Some(Err(error)) => ObjectSlot::Refused(error),
             },
             shared: None,
             // Loads and stores are no calls.
             share_memory: options.share_memory && matches!(options.calls, Calls::Answered),
             policy: options.policy,
+            host_bytes,
             printed: Printed::default(),
             catalog: options.catalog,
             command,
@@ -408,7 +416,7 @@ impl Drop for State {
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
             // Nobody listens if the plugin was left behind.
-            let _ = to.send(map.read(object).map_err(|error| error.to_string()));
+            let _ = to.send(map.read(object, &self.host_bytes).map_err(|error| error.to_string()));
         }
         let faults = object.faults();
         for (name, ty, lost) in object.all_lost() {

@@ -1,6 +1,7 @@
 //! Maps of an object, on the running kernel. They need root (CAP_BPF).
 
 use ks_host::bpf::{BpfError, Cursor, Map, Object, UpdateMode};
+use ks_host::host_bytes::HostBytes;
 use ks_tests::plugins::{admitted, elf};
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -78,7 +79,8 @@ fn root_per_cpu_values_come_without_the_kernels_padding() {
 
 /// All that a walk gives, in pieces of so many bytes at most.
 fn pieces(map: &Arc<Map>, values: bool, most: usize) -> Vec<Vec<u8>> {
-    let mut cursor = Cursor::new(Arc::clone(map), values).expect("a kind with entries");
+    let mut cursor =
+        Cursor::new(Arc::clone(map), values, &HostBytes::new(u64::MAX)).expect("a kind with entries");
     let next = || cursor.next(most).expect("answered");
     std::iter::repeat_with(next).take_while(|piece| !piece.is_empty()).collect()
 }
@@ -101,7 +103,8 @@ fn root_a_walk_gives_whole_entries_as_many_as_fit() {
     keys.sort();
     assert_eq!(keys, [0, 0, 0, 0, 0, 0, 7, 9]);
     for (values, size) in [(true, 16), (false, 4)] {
-        let mut cursor = Cursor::new(Arc::clone(&map), values).expect("a kind with entries");
+        let mut cursor =
+            Cursor::new(Arc::clone(&map), values, &HostBytes::new(u64::MAX)).expect("a kind with entries");
         let error = cursor.next(size - 1).expect_err("no room for one");
         assert!(
             matches!(error, BpfError::Size { expected, given, .. } if (expected, given) == (size, size - 1))

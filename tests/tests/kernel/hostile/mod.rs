@@ -8,6 +8,7 @@ mod calls;
 mod files;
 mod generated;
 mod handles;
+mod kept;
 mod objects;
 mod pointers;
 
