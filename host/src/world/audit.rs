@@ -8,9 +8,10 @@
 //! plugin's own: `symbols` (of the kernel or of a task) and `names` (of tasks) are written when the plugin first
 //! looks there. `exec` is always denied.
 
+use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use nix::errno::Errno;
 use serde::Serialize;
@@ -19,9 +20,17 @@ use super::bindings::kernelscript::host::types::ErrorKind;
 use super::error::HostError;
 use super::state::State;
 use crate::plugin::Abort;
+use crate::text::{MOST_BYTES, one_line, visible};
 
 /// Most targets that are remembered as looked at; later ones are written each time. Guards the host's memory.
 const MAX_LOOKS: usize = 1 << 16;
+
+/// Bytes of lines that one plugin may cause at once: several for each event that it may have open.
+const MAX_AT_ONCE: u64 = 16 << 20;
+
+/// Bytes of lines that one plugin may cause in a second, after that. Guards the disk, and with it all others that are
+/// audited: a plugin that cannot be written down is ended.
+const MAX_IN_A_SECOND: u64 = 1 << 20;
 
 /// Where the lines go; clones write to the same place.
 #[derive(Clone)]
@@ -59,21 +68,75 @@ impl Audit {
         Audit { sink: Arc::new(Mutex::new(Box::new(sink))) }
     }
 
-    /// Writes one line, with the time.
+    /// Writes one line, with the time; the texts are cut, and their control characters are visible.
     pub(crate) fn write(&self, entry: &Entry<'_>) -> Result<(), AuditError> {
-        #[derive(Serialize)]
-        struct Timed<'a> {
-            time: String,
-            #[serde(flatten)]
-            entry: &'a Entry<'a>,
-        }
-        let time = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
-        let mut line = serde_json::to_vec(&Timed { time, entry }).map_err(io::Error::from)?;
-        line.push(b'\n');
+        self.write_line(&line_of(entry)?)
+    }
+
+    fn write_line(&self, line: &[u8]) -> Result<(), AuditError> {
         // A writer that panicked has written nothing, or half a line, and the next one says more.
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.write_all(&line)?;
+        sink.write_all(line)?;
         Ok(sink.flush()?)
+    }
+}
+
+fn line_of(entry: &Entry<'_>) -> io::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    struct Timed<'a> {
+        time: String,
+        #[serde(flatten)]
+        entry: Entry<'a>,
+    }
+    let (plugin, target) = (visible(entry.plugin, MOST_BYTES), visible(entry.target, MOST_BYTES));
+    let answer = entry.answer.as_deref().map(one_line);
+    let entry = Entry { plugin: &plugin, target: &target, answer, ..*entry };
+    let time = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+    let mut line = serde_json::to_vec(&Timed { time, entry })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The audit of one plugin, which is ended if it causes more lines than anybody reads.
+pub(super) struct PluginAudit {
+    audit: Audit,
+    /// Bytes that it may still cause, and since when.
+    left: Cell<(u64, Instant)>,
+}
+
+impl PluginAudit {
+    /// Nothing is written yet.
+    pub(super) fn new(audit: Audit) -> PluginAudit {
+        PluginAudit { audit, left: Cell::new((MAX_AT_ONCE, Instant::now())) }
+    }
+
+    /// Writes one line.
+    ///
+    /// # Errors
+    /// A trap if it cannot be written, or is too much.
+    fn write(&self, entry: &Entry<'_>) -> wasmtime::Result<()> {
+        let failed = |error: AuditError| wasmtime::Error::new(Abort(error.to_string()));
+        let line = line_of(entry).map_err(|error| failed(error.into()))?;
+        if !self.take(line.len() as u64, Instant::now()) {
+            let text = format!(
+                "it acts more often than is written down: its lines of the audit are above {MAX_IN_A_SECOND} bytes in a \
+                 second, and were above {MAX_AT_ONCE} at once"
+            );
+            return Err(wasmtime::Error::new(Abort(text)));
+        }
+        self.audit.write_line(&line).map_err(failed)
+    }
+
+    /// Whether so many bytes more may be written; they count if they may.
+    fn take(&self, bytes: u64, now: Instant) -> bool {
+        let (left, since) = self.left.get();
+        let earned = now.saturating_duration_since(since).as_millis() * u128::from(MAX_IN_A_SECOND) / 1000;
+        let left = left.saturating_add(u64::try_from(earned).unwrap_or(u64::MAX)).min(MAX_AT_ONCE);
+        let after = left.checked_sub(bytes);
+        // Parts of a millisecond count the next time.
+        let since = if earned > 0 { now } else { since };
+        self.left.set((after.unwrap_or(left), since));
+        after.is_some()
     }
 }
 
@@ -143,8 +206,7 @@ impl State {
         answer: Option<String>,
     ) -> wasmtime::Result<()> {
         let Some(audit) = &self.audit else { return Ok(()) };
-        let entry = Entry { plugin: &self.name, act, target, id, allowed, answer };
-        audit.write(&entry).map_err(|error| wasmtime::Error::new(Abort(error.to_string())))
+        audit.write(&Entry { plugin: &self.name, act, target, id, allowed, answer })
     }
 }
 
@@ -152,5 +214,42 @@ fn errno_name(number: u32) -> String {
     match i32::try_from(number).map(Errno::from_raw) {
         Ok(errno) if errno != Errno::UnknownErrno => format!("{errno:?}"),
         _ => format!("errno {number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_short_and_readable_whatever_its_target() {
+        let target = "\u{1}\x1b".repeat(4 << 20);
+        let entry = Entry {
+            plugin: "p.wasm",
+            act: "exec",
+            target: &target,
+            id: None,
+            allowed: false,
+            answer: Some("cannot\n  because: \x07".into()),
+        };
+        let line = line_of(&entry).expect("JSON");
+        assert!(line.len() < 3 * MOST_BYTES, "{}", line.len());
+        let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
+        let shown = line["target"].as_str().expect("text");
+        assert!(shown.starts_with("\\u{1}\\u{1b}") && shown.ends_with(".. (8388608 bytes)"), "{shown}");
+        assert_eq!(line["answer"], "cannot; because: \\u{7}");
+    }
+
+    #[test]
+    fn a_plugin_may_cause_many_lines_at_once_and_fewer_all_the_time() {
+        let audit = PluginAudit::new(Audit::new(io::sink()));
+        let start = audit.left.get().1;
+        assert!(audit.take(MAX_AT_ONCE, start) && !audit.take(1, start));
+        let later = start + Duration::from_millis(500);
+        assert!(audit.take(MAX_IN_A_SECOND / 2, later) && !audit.take(2000, later));
+        let much_later = later + Duration::from_secs(1 << 30);
+        assert!(audit.take(MAX_AT_ONCE, much_later) && !audit.take(1, much_later));
     }
 }

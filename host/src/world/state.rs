@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use wasmtime::component::ResourceTable;
 
 use super::attached::AttachedPrograms;
-use super::audit::Audit;
+use super::audit::PluginAudit;
 use super::budget::Budget;
 use super::error::HostError;
 use super::histogram::{Histogram, HistogramSink};
@@ -73,7 +73,7 @@ pub struct State {
     pub(super) settings: Settings,
     pub(super) symbols: Symbols,
     pub(super) stop: StopHandle,
-    pub(super) audit: Option<Audit>,
+    pub(super) audit: Option<PluginAudit>,
     /// What the audit has of the plugin's looks.
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
@@ -144,7 +144,7 @@ impl State {
             settings: options.settings,
             symbols: Symbols::default(),
             stop: options.stop,
-            audit: options.audit,
+            audit: options.audit.map(PluginAudit::new),
             looked: BTreeSet::new(),
             budget: options.bpf_share.map(Budget::new),
             tape: Tape::of(options.calls),
