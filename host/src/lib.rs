@@ -81,4 +81,4 @@ pub use options::RunOptions;
 #[cfg(feature = "plugins")]
 pub use run::{Host, PreparedPlugin, request};
 #[cfg(feature = "plugins")]
-pub use running::{MAX_WAITING, Message, Running};
+pub use running::{MAX_WAITING, MAX_WAITING_BYTES, Message, Running};

@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +20,9 @@ use crate::run::PreparedPlugin;
 /// Most messages that wait. A plugin that prints faster than it is listened to loses lines, so that it can always be
 /// stopped, and cannot fill the host's memory.
 pub const MAX_WAITING: usize = 4096;
+
+/// Most bytes of the messages that wait. Guards the host's memory: 4096 lines of 1 MiB would be 4 GiB.
+pub const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// Longest line in bytes; what is longer comes in pieces. Guards the host's memory: the contract's lines have 1 MiB.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -40,6 +43,8 @@ pub enum Message {
 #[must_use = "dropping it stops the plugin"]
 pub struct Running {
     messages: Receiver<Message>,
+    /// Bytes of the messages that wait.
+    waiting: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
     stop: StopHandle,
     thread: Option<JoinHandle<Outcome>>,
@@ -53,9 +58,10 @@ impl PreparedPlugin {
     /// If the system has no thread to spare.
     pub fn start(self: &Arc<Self>, options: RunOptions) -> io::Result<Running> {
         let (sender, messages) = sync_channel(MAX_WAITING);
-        let lost = Arc::new(AtomicU64::new(0));
+        let (waiting, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
         let sink = |message: fn(Vec<u8>) -> Message| {
-            Box::new(Lines { sender: sender.clone(), message, line: Vec::new(), lost: Arc::clone(&lost) })
+            let (sender, waiting, lost) = (sender.clone(), Arc::clone(&waiting), Arc::clone(&lost));
+            Box::new(Lines { sender, message, line: Vec::new(), waiting, lost })
         };
         let options = RunOptions { stdout: sink(Message::Line), stderr: sink(Message::Warning), ..options };
         let (stop, prepared) = (options.stop.clone(), Arc::clone(self));
@@ -63,7 +69,7 @@ impl PreparedPlugin {
         let thread = std::thread::Builder::new()
             .name(format!("watch {}", options.name))
             .spawn(move || prepared.run(options))?;
-        Ok(Running { messages, lost, stop, thread: Some(thread) })
+        Ok(Running { messages, waiting, lost, stop, thread: Some(thread) })
     }
 }
 
@@ -71,14 +77,19 @@ impl Running {
     /// What it says next: waits for it at most so long. None when the time is over, and after the end was told.
     pub fn next(&mut self, timeout: Duration) -> Option<Message> {
         match self.messages.recv_timeout(timeout) {
-            Ok(message) => Some(message),
+            Ok(message) => {
+                if let Message::Line(line) | Message::Warning(line) = &message {
+                    self.waiting.fetch_sub(line.len(), Ordering::Relaxed);
+                }
+                Some(message)
+            }
             Err(RecvTimeoutError::Timeout) => None,
             // Whoever writes lines is gone, so it has ended.
             Err(RecvTimeoutError::Disconnected) => self.end().map(Message::Ended),
         }
     }
 
-    /// Lines that were lost because [`MAX_WAITING`] waited.
+    /// Lines that were lost because [`MAX_WAITING`], or [`MAX_WAITING_BYTES`] of them, waited.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -111,19 +122,28 @@ struct Lines {
     sender: SyncSender<Message>,
     message: fn(Vec<u8>) -> Message,
     line: Vec<u8>,
+    waiting: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
 }
 
 impl Lines {
     fn send(&mut self) -> io::Result<()> {
-        let message = (self.message)(std::mem::take(&mut self.line));
-        match self.sender.try_send(message) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(_)) => {
+        let line = std::mem::take(&mut self.line);
+        let bytes = line.len();
+        // Before it is sent: who takes it gives the bytes back.
+        let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        let sent = match before.saturating_add(bytes) <= MAX_WAITING_BYTES {
+            true => self.sender.try_send((self.message)(line)),
+            false => Err(TrySendError::Full((self.message)(line))),
+        };
+        let Err(error) = sent else { return Ok(()) };
+        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        match error {
+            TrySendError::Full(_) => {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
-            Err(TrySendError::Disconnected(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+            TrySendError::Disconnected(_) => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 }
@@ -161,7 +181,9 @@ mod tests {
     fn lines(capacity: usize) -> (Lines, Receiver<Message>, Arc<AtomicU64>) {
         let (sender, messages) = sync_channel(capacity);
         let lost = Arc::new(AtomicU64::new(0));
-        let lines = Lines { sender, message: Message::Line, line: Vec::new(), lost: Arc::clone(&lost) };
+        let waiting = Arc::default();
+        let lines =
+            Lines { sender, message: Message::Line, line: Vec::new(), waiting, lost: Arc::clone(&lost) };
         (lines, messages, lost)
     }
 
@@ -188,5 +210,18 @@ mod tests {
         assert_eq!(lost.load(Ordering::Relaxed), 2);
         drop(messages);
         assert!(lines.write_all(b"four\n").is_err());
+    }
+
+    #[test]
+    fn long_lines_that_nobody_takes_are_lost_sooner() {
+        let (mut lines, messages, lost) = lines(MAX_WAITING);
+        let line = [vec![b'x'; MAX_LINE_BYTES - 1], b"\n".to_vec()].concat();
+        let fitting = MAX_WAITING_BYTES / (MAX_LINE_BYTES - 1);
+        for _ in 0..fitting + 3 {
+            lines.write_all(&line).expect("it never waits");
+        }
+        assert_eq!(lost.load(Ordering::Relaxed), 3);
+        drop(lines);
+        assert_eq!(messages.iter().count(), fitting);
     }
 }
