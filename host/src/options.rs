@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
-use crate::world::{Audit, Calls, HistogramSink, Settings, Share, StackRequest};
+use crate::world::{Audit, Calls, Form, Settings, Share, StackRequest};
 
 /// How a plugin is run.
 pub struct RunOptions {
@@ -19,8 +19,10 @@ pub struct RunOptions {
     pub settings: Settings,
     /// Where `print` writes.
     pub stdout: Box<dyn Write + Send>,
-    /// Who takes histograms; none: their text goes to `stdout`.
-    pub histograms: Option<HistogramSink>,
+    /// In which form.
+    pub form: Form,
+    /// Whether control characters of what it prints reach `stdout` as they are; else they are made visible.
+    pub raw: bool,
     /// Where warnings go.
     pub stderr: Box<dyn Write + Send>,
     /// How to stop it.
@@ -62,7 +64,8 @@ impl RunOptions {
             words: Vec::new(),
             settings: Settings::default(),
             stdout: Box::new(io::stdout()),
-            histograms: None,
+            form: Form::Plain,
+            raw: false,
             stderr: Box::new(io::stderr()),
             stop: StopHandle::new(),
             timeout: None,

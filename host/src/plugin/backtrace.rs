@@ -1,9 +1,12 @@
 //! A trap in the words of a script: which of its functions were running, and at which lines.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ks_wit::lines::{Lines, Place};
 use wasmtime::{FrameInfo, Trap, WasmBacktrace};
+
+use crate::text::{MOST_BYTES, visible};
 
 /// Most functions that are told; a recursion without end has thousands.
 const MAX_SHOWN: usize = 16;
@@ -15,17 +18,22 @@ pub(super) fn tell(words: String, error: &wasmtime::Error, lines: &[Lines]) -> S
     let places: Vec<Place<'_>> = backtrace.frames().iter().filter_map(|frame| place(frame, lines)).collect();
     let Some(innermost) = places.first() else { return words };
     let mut told = match error.downcast_ref::<Trap>() {
-        Some(trap) => format!("{}:{}: {}", innermost.file, innermost.line, in_words(*trap, &words)),
+        Some(trap) => format!("{}:{}: {}", shown(innermost.file), innermost.line, in_words(*trap, &words)),
         None => words,
     };
     for place in places.iter().take(MAX_SHOWN) {
         // Writing to a string cannot fail.
-        let _ = write!(told, "\n  in {} at {}:{}", place.function, place.file, place.line);
+        let _ = write!(told, "\n  in {} at {}:{}", shown(place.function), shown(place.file), place.line);
     }
     if backtrace.frames().len() >= MAX_FRAMES.get() || places.len() > MAX_SHOWN {
         told.push_str("\n  ..");
     }
     told
+}
+
+/// A name that the plugin's file has.
+fn shown(name: &str) -> Cow<'_, str> {
+    visible(name, MOST_BYTES)
 }
 
 /// Most frames that the engine collects: those of [`MAX_SHOWN`] functions with the compiler's own between them.

@@ -5,6 +5,7 @@ use std::fmt;
 use ks_wit::lines::Lines;
 
 use super::backtrace;
+use crate::text;
 
 /// How the run of a plugin ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +69,8 @@ impl std::error::Error for Abort {}
 /// host caused. A trap is told with the lines of the script that led to it, the innermost first.
 pub(super) fn of_error(error: &wasmtime::Error, lines: &[Lines]) -> Outcome {
     match reason(error) {
-        Outcome::Trapped(words) => Outcome::Trapped(backtrace::tell(words, error, lines)),
+        // Names of the plugin's functions are in it.
+        Outcome::Trapped(words) => Outcome::Trapped(text::lines(&backtrace::tell(words, error, lines))),
         other => other,
     }
 }

@@ -5,6 +5,7 @@ use super::format;
 use super::histogram::Histogram;
 use super::state::State;
 use crate::plugin::Abort;
+use crate::text::indented;
 
 /// Most slots of a histogram. Guards against a line for each of what a plugin's memory can hold.
 const MAX_SLOTS: usize = 4096;
@@ -22,8 +23,7 @@ impl Host for State {
             let text = format!("a histogram has at most {MAX_SLOTS} slots, not {}", counts.len());
             return Err(wasmtime::Error::new(Abort(text)));
         }
-        let title = String::from_utf8_lossy(&title).into_owned();
-        let histogram = Histogram::new(title, scale, &counts);
+        let histogram = Histogram::new(&String::from_utf8_lossy(&title), scale, &counts);
         self.show_prints();
         self.show_histogram(&histogram);
         Ok(())
@@ -42,6 +42,6 @@ impl Host for State {
     }
 
     fn abort(&mut self, message: String) -> wasmtime::Result<()> {
-        Err(wasmtime::Error::new(Abort(message)))
+        Err(wasmtime::Error::new(Abort(indented(&message))))
     }
 }

@@ -5,13 +5,15 @@ use super::bindings::kernelscript::host::console::Value;
 use super::bindings::kernelscript::host::exec::Host;
 use super::error::HostError;
 use super::state::State;
+use crate::text::{MOST_BYTES, visible};
 
 impl Host for State {
     fn run(&mut self, file: String) -> Result<(), HostError> {
-        self.refused(&format!("run `{file}`"))
+        self.refused(&format!("run `{}`", visible(&file, MOST_BYTES)))
     }
 
     fn call(&mut self, module: String, function: String, _args: Vec<Value>) -> Result<u64, HostError> {
+        let (module, function) = (visible(&module, MOST_BYTES), visible(&function, MOST_BYTES));
         self.refused(&format!("call `{function}` of the Python module `{module}`"))
     }
 }

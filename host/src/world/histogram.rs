@@ -1,17 +1,17 @@
 //! Histograms: counts in slots, as rows of aligned bars.
 
 use std::fmt;
-use std::io;
 
 use serde::Serialize;
 
 use super::bindings::kernelscript::host::console::Scale;
+use crate::text::{MOST_BYTES, visible};
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
 
-/// Who takes the histograms of a plugin in place of their text on standard output.
-pub type HistogramSink = Box<dyn FnMut(&Histogram) -> io::Result<()> + Send>;
+/// Most columns of a title that the rows below it are aligned with.
+const MAX_TITLE: usize = 80;
 
 /// Counts of values, from the lowest slot to the highest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,8 +34,9 @@ pub struct Slot {
 }
 
 impl Histogram {
-    /// The counts in the slots of a scale. A slot that no number of 64 bits is in is left out.
-    pub(super) fn new(title: String, scale: Scale, counts: &[u64]) -> Histogram {
+    /// The counts in the slots of a scale. A slot that no number of 64 bits is in is left out. The title is cut, and its control
+    /// characters are made visible.
+    pub(super) fn new(title: &str, scale: Scale, counts: &[u64]) -> Histogram {
         let range = |slot| match scale {
             Scale::Log2 => log2_range(slot),
             Scale::Linear(linear) => linear_range(linear.low, linear.step, slot, counts.len() as u64),
@@ -46,7 +47,7 @@ impl Histogram {
             let (low, high) = range(slot as u64)?;
             Some(Slot { low, high, count: counts[slot] })
         });
-        Histogram { title, slots: slots.collect() }
+        Histogram { title: visible(title, MOST_BYTES).into_owned(), slots: slots.collect() }
     }
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for Histogram {
         let widest = |text: &dyn Fn(&Slot) -> String| self.slots.iter().map(|slot| text(slot).len()).max();
         let (lows, highs) = (widest(&low).unwrap_or(0), widest(&high).unwrap_or(0));
         let counts = widest(&|slot| slot.count.to_string()).unwrap_or(0).max("count".len());
-        let ranges = (lows + " - ".len() + highs).max(self.title.chars().count());
+        let ranges = (lows + " - ".len() + highs).max(self.title.chars().count().min(MAX_TITLE));
         let (title, count) = (&self.title, "count");
         writeln!(f, "{title:<ranges$}  {count:>counts$}")?;
         let most = self.slots.iter().map(|slot| slot.count).max().unwrap_or(0);
@@ -108,7 +109,7 @@ mod tests {
     fn rows_of_powers_of_two_are_aligned() {
         let mut counts = [0; 65];
         (counts[0], counts[2], counts[11]) = (1000, 500, 1);
-        let shown = Histogram::new("ns".into(), Scale::Log2, &counts).to_string();
+        let shown = Histogram::new("ns", Scale::Log2, &counts).to_string();
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[0], "ns           count");
         assert_eq!(lines[1], format!("   0 - 0      1000  |{}|", "#".repeat(40)));
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn the_ends_of_a_linear_scale_are_open() {
         let linear = |low, step, counts: &[u64]| {
-            let histogram = Histogram::new("ms".into(), Scale::Linear(Linear { low, step }), counts);
+            let histogram = Histogram::new("ms", Scale::Linear(Linear { low, step }), counts);
             histogram.slots.iter().map(|slot| (slot.low, slot.high, slot.count)).collect::<Vec<_>>()
         };
         let all = [(0, Some(9), 1), (10, Some(14), 2), (15, Some(19), 3), (20, None, 4)];
@@ -134,9 +135,15 @@ mod tests {
 
     #[test]
     fn nothing_counted_is_a_title() {
-        assert_eq!(Histogram::new("none".into(), Scale::Log2, &[0; 65]).to_string(), "none  count\n");
-        let largest = Histogram::new("x".into(), Scale::Log2, &[u64::MAX; 65]);
+        assert_eq!(Histogram::new("none", Scale::Log2, &[0; 65]).to_string(), "none  count\n");
+        let largest = Histogram::new("x", Scale::Log2, &[u64::MAX; 65]);
         assert_eq!(largest.slots.last().map(|slot| (slot.low, slot.high)), Some((1 << 63, Some(u64::MAX))));
         assert_eq!(largest.to_string().lines().count(), 66);
+    }
+
+    #[test]
+    fn a_title_is_one_line_and_has_an_end() {
+        let long = Histogram::new(&"\x1b\n".repeat(70_000), Scale::Log2, &[1]).to_string();
+        assert!(long.starts_with("\\u{1b}\\n") && long.lines().count() == 2 && long.len() < 5000, "{long}");
     }
 }

@@ -4,42 +4,39 @@ use ks_wit::object::{PRINTS, Print, PrintValue};
 
 use super::bindings::kernelscript::host::console::Value;
 use super::format;
-use crate::bpf::{BpfError, Object, Ring, split_entry};
+use crate::bpf::{Object, Ring, TooLong, split_entry};
+use crate::host_bytes::{Charge, HostBytes};
+use crate::text::MOST_BYTES;
 
 /// Bytes of records that are taken out at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// The ring of printed lines, and what its records mean.
-pub(super) struct Printer {
-    pub(super) ring: Ring,
+/// Most enumerators of one value. Guards against a search without end for each record of 8 bytes.
+const MAX_ENUMERATORS: usize = 4096;
+
+/// What the host keeps of a print, a value and an enumerator beside their texts.
+const ENTRY_BYTES: usize = 64;
+
+/// What the records of printed lines mean.
+pub(super) struct Table {
     prints: Vec<Print>,
+    _charge: Charge,
 }
 
-impl Printer {
-    /// That of a loaded object; none if it prints nothing, or says nothing that makes sense of it.
-    pub(super) fn of(object: &mut Object) -> Option<Printer> {
-        let prints = serde_json::from_slice(object.print_table()?).ok()?;
-        Some(Printer { ring: object.ring(PRINTS).ok()?, prints })
-    }
-
-    /// The lines that wait, in the order in which programs printed them.
-    pub(super) fn lines(&mut self) -> Result<Vec<u8>, BpfError> {
-        let mut lines = Vec::new();
-        loop {
-            let records = self.ring.take(AT_ONCE);
-            let records = records.map_err(|long| long.in_batch_of(self.ring.name(), AT_ONCE))?;
-            if records.bytes() == 0 {
-                return Ok(lines);
-            }
-            let mut batch = vec![0; records.bytes()];
-            records.copy_to(0, &mut batch);
-            drop(records);
-            let mut rest = &batch[..];
-            while let Some((_, record, after)) = split_entry(rest) {
-                lines.extend(self.line(record).unwrap_or_default());
-                rest = after;
-            }
-        }
+impl Table {
+    /// That of an object; none if it prints nothing, or says nothing that makes sense of it.
+    ///
+    /// # Errors
+    /// Why it is refused, in words: a record of 8 bytes would become a line without measure, or the host would keep too much.
+    pub(super) fn of(object: &Object, host_bytes: &HostBytes) -> Result<Option<Table>, String> {
+        let Some(prints) = object.print_table().and_then(|table| serde_json::from_slice(table).ok()) else {
+            return Ok(None);
+        };
+        let prints: Vec<Print> = prints;
+        let bytes = prints.iter().map(print_bytes).sum::<Result<usize, String>>()?;
+        let charge =
+            host_bytes.charge(bytes as u64).map_err(|full| format!("its table of prints: {full}"))?;
+        Ok(Some(Table { prints, _charge: charge }))
     }
 
     /// None for a record that the table does not describe.
@@ -53,6 +50,67 @@ impl Printer {
             rest = after;
         }
         Some(format::line(&print.format, &values))
+    }
+}
+
+/// What the host keeps of a print, or what of it is too long.
+fn print_bytes(print: &Print) -> Result<usize, String> {
+    let line = print.line;
+    let check = |what: &str, bytes: usize| match bytes <= MOST_BYTES {
+        true => Ok(bytes + ENTRY_BYTES),
+        false => {
+            Err(format!("{what} of its print in line {line} has {bytes} bytes; the limit is {MOST_BYTES}"))
+        }
+    };
+    let mut sum = check("the format", print.format.len())? + check("the file name", print.file.len())?;
+    for value in &print.values {
+        sum += ENTRY_BYTES;
+        if let PrintValue::Enum { enumerators, .. } = value {
+            if enumerators.len() > MAX_ENUMERATORS {
+                let number = enumerators.len();
+                return Err(format!(
+                    "an enum of its print in line {line} has {number} enumerators; the limit is {MAX_ENUMERATORS}"
+                ));
+            }
+            for (_, name) in enumerators {
+                sum += check("an enumerator", name.len())?;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// The ring of printed lines, and what its records mean.
+pub(super) struct Printer {
+    pub(super) ring: Ring,
+    table: Table,
+}
+
+impl Printer {
+    /// That of a loaded object; none if it has no such ring.
+    pub(super) fn new(object: &mut Object, table: Table) -> Option<Printer> {
+        Some(Printer { ring: object.ring(PRINTS).ok()?, table })
+    }
+
+    /// Takes records out, some at once: the number of their bytes, 0 if none waits, and their lines one by one, in the order
+    /// in which programs printed them, as long as they are wanted.
+    pub(super) fn take(&mut self, mut line: impl FnMut(Vec<u8>) -> bool) -> u64 {
+        let records = match self.ring.take(AT_ONCE) {
+            Ok(records) => records,
+            // Longer than any line. It would keep all that follow it waiting.
+            Err(TooLong(bytes)) => return self.ring.take(bytes).map_or(0, |long| long.bytes() as u64),
+        };
+        let mut batch = vec![0; records.bytes()];
+        records.copy_to(0, &mut batch);
+        drop(records);
+        let mut rest = &batch[..];
+        while let Some((_, record, after)) = split_entry(rest) {
+            if !line(self.table.line(record).unwrap_or_default()) {
+                break;
+            }
+            rest = after;
+        }
+        batch.len() as u64
     }
 }
 

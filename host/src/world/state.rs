@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -16,8 +16,9 @@ use super::attached::AttachedPrograms;
 use super::audit::PluginAudit;
 use super::budget::Budget;
 use super::error::HostError;
-use super::histogram::{Histogram, HistogramSink};
-use super::prints::Printer;
+use super::histogram::Histogram;
+use super::output::{Output, Streams};
+use super::prints::{Printer, Table};
 use super::ring::Rings;
 use super::settings::Settings;
 use super::stacks::StackRequest;
@@ -33,10 +34,14 @@ use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandl
 use crate::policy::{Class, Limit, Policy};
 use crate::record::Stream;
 use crate::symbols::Symbols;
+use crate::text;
 
 /// Most different lines of `warn-once` that are remembered; later ones are dropped. Guards against a plugin that
 /// warns of every value it sees.
 const MAX_WARNINGS: usize = 4096;
+
+/// Lines of the kernel half are shown when they are so many bytes.
+const SHOWN_AT_ONCE: usize = 64 << 10;
 
 /// How often it is looked, while the plugin waits, whether CPUs have come that programs want to read counters of.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
@@ -52,6 +57,8 @@ pub struct State {
     pub(super) rings: Rings,
     /// The lines of the kernel half; none before the object is loaded, or if it prints nothing.
     printer: Option<Printer>,
+    /// What they mean, before the object is loaded.
+    prints: Option<Table>,
     /// Taken before the object goes: its pages are the object's maps.
     shared: Option<SharedMemory>,
     share_memory: bool,
@@ -59,7 +66,6 @@ pub struct State {
     pub(super) policy: Policy,
     /// What the host keeps for the plugin.
     pub(super) host_bytes: HostBytes,
-    printed: Printed,
     /// Where events are looked up.
     pub(super) catalog: Catalog,
     command: Option<Command>,
@@ -78,9 +84,7 @@ pub struct State {
     pub(super) looked: BTreeSet<(&'static str, String)>,
     pub(super) budget: Option<Budget>,
     pub(super) tape: Tape,
-    stdout: Box<dyn Write + Send>,
-    histograms: Option<HistogramSink>,
-    stderr: Box<dyn Write + Send>,
+    output: Output,
     /// Why standard output takes nothing any more.
     output_lost: Option<String>,
     limiter: Limiter,
@@ -113,6 +117,17 @@ impl State {
         }
         let limits = Limits::of(&options.policy);
         let host_bytes = HostBytes::new(options.policy.limit(Limit::HostBytes));
+        let (object, prints) = opened(object, &host_bytes);
+        let name = text::visible(&options.name, text::MOST_BYTES).into_owned();
+        let streams = Streams {
+            name: name.clone(),
+            form: options.form,
+            raw: options.raw,
+            stdout: options.stdout,
+            stderr: options.stderr,
+            limit: options.policy.limit(Limit::PrintBytes),
+        };
+        let output = Output::new(streams, &host_bytes);
         State {
             table,
             attachments,
@@ -120,26 +135,19 @@ impl State {
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
             printer: None,
-            object: match object {
-                None => ObjectSlot::Absent,
-                Some(Ok(mut object)) => {
-                    object.charge_to(&host_bytes);
-                    ObjectSlot::Opened(Box::new(object))
-                }
-                Some(Err(error)) => ObjectSlot::Refused(error),
-            },
+            prints,
+            object,
             shared: None,
             // Loads and stores are no calls.
             share_memory: options.share_memory && matches!(options.calls, Calls::Answered),
             policy: options.policy,
             host_bytes,
-            printed: Printed::default(),
             catalog: options.catalog,
             command,
             stacks: options.stacks,
             waited: false,
             warned: BTreeSet::new(),
-            name: options.name,
+            name,
             words: options.words,
             settings: options.settings,
             symbols: Symbols::default(),
@@ -148,9 +156,7 @@ impl State {
             looked: BTreeSet::new(),
             budget: options.bpf_share.map(Budget::new),
             tape: Tape::of(options.calls),
-            stdout: options.stdout,
-            histograms: options.histograms,
-            stderr: options.stderr,
+            output,
             output_lost: None,
             limiter: Limiter::new(limits),
             calls: 0,
@@ -231,17 +237,34 @@ impl State {
 
     /// Shows what the kernel half has printed up to now, so that its lines stand before those that come after it.
     pub(super) fn show_prints(&mut self) {
-        if let (None, ObjectSlot::Opened(object)) = (&self.printer, &mut self.object)
+        if let ObjectSlot::Opened(object) = &mut self.object
             && object.is_loaded()
-            && object.print_table().is_some()
+            && let Some(table) = self.prints.take()
         {
-            self.printer = Printer::of(object);
+            self.printer = Printer::new(object, table);
         }
-        match self.printer.as_mut().map(Printer::lines) {
-            Some(Ok(lines)) if !lines.is_empty() => self.show(&lines),
-            Some(Err(error)) => self.warn_once(0, &error.to_string()),
-            _ => {}
+        let Some(mut printer) = self.printer.take() else { return };
+        // Programs may print faster than somebody reads: what comes later is shown later.
+        let mut waiting = printer.ring.waiting();
+        while waiting > 0 {
+            let mut lines = Vec::new();
+            let taken = printer.take(|line| {
+                lines.extend(line);
+                if lines.len() >= SHOWN_AT_ONCE {
+                    self.show(&std::mem::take(&mut lines));
+                }
+                // What would be lost is not made; the lines that are made already lose something, which is told.
+                self.output.has_room() && self.output_lost.is_none()
+            });
+            if !lines.is_empty() {
+                self.show(&lines);
+            }
+            if taken == 0 {
+                break;
+            }
+            waiting = waiting.saturating_sub(taken);
         }
+        self.printer = Some(printer);
     }
 
     /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop, and
@@ -289,20 +312,6 @@ impl State {
         Ok(())
     }
 
-    /// Whether the plugin may write so many bytes more in this second; says once that it may not.
-    fn may_write(&mut self, bytes: usize) -> bool {
-        let limit = self.policy.limit(Limit::PrintBytes);
-        let may = self.printed.take(bytes, limit);
-        if !may && !self.printed.told {
-            self.printed.told = true;
-            let name = Limit::PrintBytes.name();
-            self.tell(&format!(
-                "it writes more than {limit} bytes in a second, and the rest is lost: --limit {name}=.."
-            ));
-        }
-        may
-    }
-
     /// Writes text of the host's own to standard output: what the plugin did not give to `console`.
     pub(super) fn show(&mut self, text: &[u8]) {
         self.record_text(Stream::Stdout, text);
@@ -311,25 +320,21 @@ impl State {
 
     /// Writes to standard output, at once.
     pub(super) fn write_out(&mut self, text: &[u8]) {
-        self.put_out(text.len(), |state| state.stdout.write_all(text).and_then(|()| state.stdout.flush()));
+        self.put_out(|output| output.print(text));
     }
 
-    /// Gives a histogram to whoever takes it, or writes it to standard output.
+    /// Writes a histogram to standard output.
     pub(super) fn show_histogram(&mut self, histogram: &Histogram) {
-        let text = histogram.to_string();
-        self.put_out(text.len(), |state| match &mut state.histograms {
-            Some(sink) => sink(histogram),
-            None => state.stdout.write_all(text.as_bytes()).and_then(|()| state.stdout.flush()),
-        });
+        self.put_out(|output| output.print_histogram(histogram));
     }
 
-    /// Puts so many bytes out. A reader that has gone asks the plugin to stop, as SIGPIPE would another program; so does any
-    /// other failure, which is kept: output with a gap is worse than none.
-    fn put_out(&mut self, bytes: usize, put: impl FnOnce(&mut State) -> io::Result<()>) {
-        if !self.may_write(bytes) || self.output_lost.is_some() {
+    /// Puts something out. A reader that has gone asks the plugin to stop, as SIGPIPE would another program; so does any other
+    /// failure, which is kept: output with a gap is worse than none.
+    fn put_out(&mut self, put: impl FnOnce(&mut Output) -> io::Result<()>) {
+        if self.output_lost.is_some() {
             return;
         }
-        match put(self) {
+        match put(&mut self.output) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.stop.ask(StopReason::OutputClosed)
@@ -339,47 +344,68 @@ impl State {
                 self.stop.ask(StopReason::OutputLost);
             }
         }
+        self.tell_loss();
+    }
+
+    /// Says once that the plugin writes more than it may.
+    fn tell_loss(&mut self) {
+        if self.output.notice() {
+            let (limit, name) = (self.policy.limit(Limit::PrintBytes), Limit::PrintBytes.name());
+            self.tell(&format!(
+                "it writes more than {limit} bytes in a second, and the rest is lost: --limit {name}=.."
+            ));
+        }
     }
 
     /// Writes one line of the plugin's own to standard error, after its name, whatever lines the message has.
     pub(super) fn say_warning(&mut self, message: &str) {
-        if self.may_write(message.len()) {
-            self.write_err(self.line(message).as_bytes());
-        }
+        let line = self.output.line(message);
+        self.write_error(&line);
     }
 
     /// As [`State::say_warning`], of what the plugin's calls came to.
     pub(super) fn warn(&mut self, message: &str) {
-        if self.may_write(message.len()) {
-            self.tell(message);
-        }
+        let line = self.output.line(message);
+        self.record_and_write_error(&line);
     }
 
     /// As [`State::warn`], of what the host has to say itself: no limit of the plugin keeps it back.
     pub(super) fn tell(&mut self, message: &str) {
-        let line = self.line(message);
+        let line = self.output.line(message);
         self.record_text(Stream::Stderr, line.as_bytes());
-        self.write_err(line.as_bytes());
+        self.output.write_error(&line);
     }
 
-    /// Writes how the plugin is used to standard error, as it stands.
+    /// Writes how the plugin is used to standard error.
     pub(super) fn tell_usage(&mut self, text: &str) {
-        if self.may_write(text.len()) {
-            self.record_text(Stream::Stderr, text.as_bytes());
-            self.write_err(text.as_bytes());
+        let block = self.output.block(text);
+        self.record_and_write_error(&block);
+    }
+
+    /// Writes what the plugin wrote to standard error by itself.
+    pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
+        self.output.write_error_stream(bytes);
+        self.tell_loss();
+    }
+
+    /// Writes lines to standard error that stood there when the run was recorded.
+    pub(super) fn write_recorded_error(&mut self, lines: &[u8]) {
+        self.output.write_error(&text::lines(&String::from_utf8_lossy(lines)));
+    }
+
+    fn record_and_write_error(&mut self, lines: &str) {
+        if self.output.take(lines.len()) {
+            self.record_text(Stream::Stderr, lines.as_bytes());
+            self.output.write_error(lines);
         }
+        self.tell_loss();
     }
 
-    /// A message as one line, after the plugin's name.
-    fn line(&self, message: &str) -> String {
-        let parts: Vec<&str> = message.lines().map(str::trim).filter(|part| !part.is_empty()).collect();
-        format!("{}: {}\n", self.name, parts.join("; "))
-    }
-
-    /// Writes to standard error, at once.
-    pub(super) fn write_err(&mut self, text: &[u8]) {
-        // There is no further place to report to.
-        let _ = self.stderr.write_all(text).and_then(|()| self.stderr.flush());
+    fn write_error(&mut self, lines: &str) {
+        if self.output.take(lines.len()) {
+            self.output.write_error(lines);
+        }
+        self.tell_loss();
     }
 
     /// As [`State::warn`], once for each pair.
@@ -413,6 +439,7 @@ impl Drop for State {
         }
         self.show_prints();
         self.show_last_recorded();
+        self.put_out(Output::finish);
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
             // Nobody listens if the plugin was left behind.
@@ -429,30 +456,6 @@ impl Drop for State {
                  was free"
             ));
         }
-    }
-}
-
-/// What was printed in the second that goes on.
-#[derive(Default)]
-struct Printed {
-    since: Option<Instant>,
-    bytes: u64,
-    /// Whether somebody knows that something is lost.
-    told: bool,
-}
-
-impl Printed {
-    /// Whether so many bytes more stay below the limit; they count if they do.
-    fn take(&mut self, bytes: usize, limit: u64) -> bool {
-        let now = Instant::now();
-        if self.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
-            (self.since, self.bytes) = (Some(now), 0);
-        }
-        let after = self.bytes.saturating_add(bytes as u64);
-        if after <= limit {
-            self.bytes = after;
-        }
-        after <= limit
     }
 }
 
@@ -477,6 +480,20 @@ fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
         _ => {
             format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger")
         }
+    }
+}
+
+/// The object, and what its printed lines mean.
+fn opened(object: Option<Result<Object, BpfError>>, host_bytes: &HostBytes) -> (ObjectSlot, Option<Table>) {
+    let mut object = match object {
+        None => return (ObjectSlot::Absent, None),
+        Some(Err(error)) => return (ObjectSlot::Refused(error), None),
+        Some(Ok(object)) => object,
+    };
+    object.charge_to(host_bytes);
+    match Table::of(&object, host_bytes) {
+        Ok(table) => (ObjectSlot::Opened(Box::new(object)), table),
+        Err(reason) => (ObjectSlot::Refused(BpfError::Unsound(reason)), None),
     }
 }
 

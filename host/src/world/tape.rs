@@ -104,7 +104,7 @@ impl State {
         for (stream, text) in texts {
             match stream {
                 Stream::Stdout => self.write_out(&text),
-                Stream::Stderr => self.write_err(&text),
+                Stream::Stderr => self.write_recorded_error(&text),
             }
         }
     }

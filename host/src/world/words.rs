@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 
 use super::bindings::kernelscript::host::args::{OptionSpec, OptionType, OptionValue};
+use crate::text::{MOST_BYTES, visible};
 
 /// Most options of one plugin. Guards against a usage text without end.
 const MAX_OPTIONS: usize = 1024;
+
+/// Widest column of the usage. Guards against one long name that all rows are aligned with.
+const MAX_COLUMN: usize = 80;
 
 /// What came of the words.
 #[derive(Debug, Clone)]
@@ -42,7 +46,10 @@ pub(super) fn parse(plugin: &str, words: &[String], specs: &[OptionSpec]) -> Res
                     *slot = value;
                 }
             }
-            Err(reason) => return Ok(Words::Wrong(format!("{plugin}: {reason}\n{}", usage(plugin, specs)))),
+            Err(reason) => {
+                let reason = visible(&reason, MOST_BYTES);
+                return Ok(Words::Wrong(format!("{plugin}: {reason}\n{}", usage(plugin, specs))));
+            }
         }
     }
     Ok(Words::Values(values))
@@ -56,7 +63,7 @@ fn check(specs: &[OptionSpec]) -> Result<(), SpecError> {
         if let OptionType::Unsigned(bits) | OptionType::Signed(bits) = spec.type_
             && !matches!(bits, 8 | 16 | 32 | 64)
         {
-            return Err(SpecError::Bits { name: spec.name.clone(), bits });
+            return Err(SpecError::Bits { name: shown(&spec.name), bits });
         }
     }
     Ok(())
@@ -185,17 +192,29 @@ fn usage(plugin: &str, specs: &[OptionSpec]) -> String {
     out.push_str(" -- [OPTIONS]\n\n");
     let rows: Vec<[String; 3]> = specs
         .iter()
-        .map(|spec| [format!("--{}", spec.name), type_name(&spec.type_), default_text(&spec.default)])
+        .map(|spec| {
+            let default = shown(&default_text(&spec.default));
+            [format!("--{}", shown(&spec.name)), type_name(&spec.type_), default]
+        })
         .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0).min(MAX_COLUMN)
+    };
     let (names, types, defaults) = (width(0), width(1), width(2));
     for (row, spec) in rows.iter().zip(specs) {
         let [name, ty, default] = row;
-        let line = format!("  {name:names$}  {ty:types$}  default {default:defaults$}  {}", spec.help);
+        let line =
+            format!("  {name:names$}  {ty:types$}  default {default:defaults$}  {}", shown(&spec.help));
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out
+}
+
+/// A text of the plugin in its usage.
+fn shown(text: &str) -> String {
+    visible(text, MOST_BYTES).into_owned()
 }
 
 fn default_text(value: &OptionValue) -> String {
@@ -323,6 +342,16 @@ mod tests {
             assert!(text.contains("--packet_limit  u8"), "{text}");
             assert!(text.contains("default 10"), "{text}");
         }
+    }
+
+    #[test]
+    fn names_and_help_are_one_line_and_have_an_end() {
+        let bool = |name: &str| spec(name, OptionType::Boolean, OptionValue::Boolean(false));
+        let mut odd = bool("x\nks-host: forged\x1b[2J");
+        odd.help = "a\nb".repeat(70_000);
+        let text = usage("p", &[odd, bool(&"n".repeat(70_000)), bool("y")]);
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.contains("  --x\\nks-host: forged\\u{1b}[2J") && text.len() < 20_000, "{text}");
     }
 
     #[test]

@@ -39,6 +39,10 @@ fn component(body: &str) -> Vec<u8> {
     (alias outer 1 $output (type $outer))
     (export "output-stream" (type $output (eq $outer)))
     (export "get-stdout" (func (result (own $output))))))
+  (import "wasi:cli/stderr@0.2.6" (instance $stderr
+    (alias outer 1 $output (type $outer))
+    (export "output-stream" (type $output (eq $outer)))
+    (export "get-stderr" (func (result (own $output))))))
   (import "wasi:cli/stdin@0.2.6" (instance $stdin
     (alias outer 1 $input (type $outer))
     (export "input-stream" (type $input (eq $outer)))
@@ -78,6 +82,7 @@ fn component(body: &str) -> Vec<u8> {
     (canon lower (func $streams "[method]output-stream.blocking-write-and-flush") (memory $mem)))
   (core func $skip (canon lower (func $streams "[method]input-stream.blocking-skip") (memory $mem)))
   (core func $stdout (canon lower (func $stdout "get-stdout")))
+  (core func $stderr (canon lower (func $stderr "get-stderr")))
   (core func $stdin (canon lower (func $stdin "get-stdin")))
   (core func $environment
     (canon lower (func $environment "get-environment") (memory $mem) (realloc $realloc)))
@@ -90,7 +95,7 @@ fn component(body: &str) -> Vec<u8> {
   (core instance $imports
     (export "memory" (memory $mem)) (export "u64" (func $u64)) (export "bytes" (func $bytes))
     (export "block" (func $block)) (export "now" (func $now)) (export "after" (func $after))
-    (export "write" (func $write)) (export "skip" (func $skip)) (export "stdout" (func $stdout))
+    (export "write" (func $write)) (export "skip" (func $skip)) (export "stdout" (func $stdout)) (export "stderr" (func $stderr))
     (export "stdin" (func $stdin)) (export "environment" (func $environment))
     (export "arguments" (func $arguments)) (export "exit" (func $exit)) (export "socket" (func $socket))
     (export "directories" (func $directories)) (export "port" (func $port)))
@@ -104,6 +109,7 @@ fn component(body: &str) -> Vec<u8> {
     (import "wasi" "write" (func $write (param i32 i32 i32 i32)))
     (import "wasi" "skip" (func $skip (param i32 i64 i32)))
     (import "wasi" "stdout" (func $stdout (result i32)))
+    (import "wasi" "stderr" (func $stderr (result i32)))
     (import "wasi" "stdin" (func $stdin (result i32)))
     (import "wasi" "environment" (func $environment (param i32)))
     (import "wasi" "arguments" (func $arguments (param i32)))
@@ -112,6 +118,7 @@ fn component(body: &str) -> Vec<u8> {
     (import "wasi" "directories" (func $directories (param i32)))
     (import "wasi" "port" (func $port (result i32)))
     (data (i32.const 1024) "hello\n")
+    (data (i32.const 2048) "ks-host: forged\n\1b[2Jgood.wasm: forged\nthe rest")
     (func (export "run") (result i32) {body}))
   (core instance $plugin (instantiate $plugin (with "wasi" (instance $imports))))
   (func (export "run") (result s32) (canon lift (core func $plugin "run"))))"#
@@ -144,6 +151,46 @@ fn what_is_written_to_standard_output_is_shown() {
         "(call $write (call $stdout) (i32.const 1024) (i32.const 6) (i32.const 0)) (i32.load8_u (i32.const 0))",
     );
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "hello\n"), "{outcome:#?}");
+}
+
+/// It is a stream of the plugin: no line of it is another's, it has a limit, and what has no end is a line at the end.
+#[test]
+fn what_is_written_to_standard_error_is_named_and_limited() {
+    let outcome = run(
+        "(call $write (call $stderr) (i32.const 2048) (i32.const 46) (i32.const 0)) (i32.load8_u (i32.const 0))",
+    );
+    let lines = "wasi.wasm: ks-host: forged\nwasi.wasm: \\u{1b}[2Jgood.wasm: forged\nwasi.wasm: the rest\n";
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, lines), "{outcome:#?}");
+    let file = component(
+        "(local $stream i32) (local $n i32) (local.set $stream (call $stderr))
+         (loop $again
+           (call $write (local.get $stream) (i32.const 1024) (i32.const 6) (i32.const 0))
+           (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 10000))))
+         (i32.const 0)",
+    );
+    let folder = ks_tests::Folder::new();
+    let mut host = ks_tests::command("ks-host");
+    let host = host.args(["--limit", "print_bytes_per_second=1000"]).arg(folder.write("wasi.wasm", file));
+    let outcome = ks_tests::finish(host);
+    let written = outcome.stderr.matches("wasi.wasm: hello").count();
+    assert!((50..5000).contains(&written), "{written}");
+    assert_eq!(outcome.stderr.matches("--limit print_bytes_per_second=").count(), 1);
+}
+
+/// Without a line end, where lines have a form: nothing is kept for ever, and it comes out at the end.
+#[test]
+fn standard_output_without_a_line_end_comes_in_pieces() {
+    let file = component(
+        "(local $stream i32) (local $n i32) (local.set $stream (call $stdout))
+         (loop $again
+           (call $write (local.get $stream) (i32.const 4096) (i32.const 61440) (i32.const 0))
+           (br_if $again (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 20))))
+         (i32.const 0)",
+    );
+    let folder = ks_tests::Folder::new();
+    let mut host = ks_tests::command("ks-host");
+    let outcome = ks_tests::finish(host.arg("--json").arg(folder.write("wasi.wasm", file)));
+    assert_eq!((outcome.code, outcome.stderr.as_str(), outcome.stdout.lines().count()), (0, "", 2));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn root_output_clocks_random_numbers_and_words_are_served() {
     let expected = ["words [\"one\", \"two\"]", "bytes", "slept true", "dated true", "map 2", "counted true"];
     assert_eq!((&lines[..4], &lines[5..]), (&expected[..4], &expected[4..]), "{first:#?}");
     assert_ne!(first.row("random"), second.row("random"), "{first:#?}");
-    assert!(first.stderr.starts_with("to standard error\n"), "{first:#?}");
+    assert!(first.stderr.starts_with("guest_std.wasm: to standard error\n"), "{first:#?}");
 }
 
 #[test]

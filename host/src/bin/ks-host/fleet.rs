@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
-use ks_host::world::{Audit, Calls, Share};
+use ks_host::world::{Audit, Calls, Form, Share};
 use ks_host::{Host, RunOptions};
 
-use crate::output::Form;
+use crate::output;
 use crate::prepare::{self, Prepared};
 use crate::replay;
 use crate::stacks::Stacks;
@@ -72,6 +72,8 @@ pub(crate) struct Member {
     pub(crate) stacks: Option<Stacks>,
     /// The form of its prints.
     pub(crate) form: Form,
+    /// Whether their control characters stay as they are.
+    pub(crate) raw: bool,
 }
 
 /// What signals and the plugins' threads share.
@@ -153,7 +155,7 @@ impl Fleet {
             let settings = match member.prepared.plugin.settings(&member.config) {
                 Ok(settings) => settings,
                 Err(error) => {
-                    eprintln!("ks-host: {}: --config: {error}", member.name);
+                    output::tell(&format!("ks-host: {}", member.name), &format!("--config: {error}"));
                     self.lock().slots[place].ended = true;
                     return crate::HOST_FAILURE;
                 }
@@ -181,8 +183,8 @@ impl Fleet {
                 calls,
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
-                stdout: member.form.writer(&member.name),
-                histograms: member.form.histograms(&member.name),
+                form: member.form,
+                raw: member.raw,
                 stop: stop.clone(),
                 timeout: member.timeout,
                 ..RunOptions::new(member.name.clone())
@@ -197,7 +199,7 @@ impl Fleet {
             tell(&member, &outcome);
             let unshown = match shown {
                 Some(Err(error)) => {
-                    eprintln!("ks-host: {}: {error:#}", member.name);
+                    output::tell(&format!("ks-host: {}", member.name), &format!("{error:#}"));
                     true
                 }
                 _ => false,
@@ -305,9 +307,10 @@ fn failed(outcome: &Outcome) -> bool {
 fn tell(member: &Member, outcome: &Outcome) {
     let name = &member.name;
     match outcome {
-        Outcome::Trapped(reason) => eprintln!("{name}: {reason}"),
-        Outcome::Failed(reason) => eprintln!("ks-host: {reason}"),
-        Outcome::Denied(reason) => reason.lines().for_each(|line| eprintln!("ks-host: {name}: {line}")),
+        Outcome::Trapped(reason) if member.form == Form::Plain => output::tell(name, reason),
+        Outcome::Trapped(reason) => output::tell_among_others(name, reason),
+        Outcome::Failed(reason) => output::tell("ks-host", reason),
+        Outcome::Denied(reason) => output::tell_among_others(&format!("ks-host: {name}"), reason),
         Outcome::TimedOut => eprintln!("{name}: stopped after the time limit: {}", time_limit(member)),
         Outcome::Killed => eprintln!("{name}: ended"),
         Outcome::Returned(_) | Outcome::Exited(_) => {}

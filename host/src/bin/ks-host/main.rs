@@ -31,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
+use ks_host::text;
 
 /// Exit code of a host that failed; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -181,7 +182,7 @@ fn answer() -> u8 {
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
-        eprintln!("ks-host: {error:#}");
+        eprintln!("ks-host: {}", text::lines(&format!("{error:#}")));
         HOST_FAILURE
     })
 }
@@ -266,10 +267,12 @@ fn read_script(path: &Path, _: Entry) -> Result<Vec<u8>, u8> {
 /// Says why a file is not a plugin, and gives the exit code for it.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
     let path = path.display();
-    match error {
-        PluginError::Io(error) => eprintln!("ks-host: cannot read {path}: {error}"),
-        PluginError::CompileTime(_) => eprintln!("ks-host: {path} is not started: {error}"),
-        _ => eprintln!("ks-host: {path} is not a plugin: {error}"),
-    }
+    // Path and reason may name what somebody else has made.
+    let message = match error {
+        PluginError::Io(error) => format!("cannot read {path}: {error}"),
+        PluginError::CompileTime(_) => format!("{path} is not started: {error}"),
+        _ => format!("{path} is not a plugin: {error}"),
+    };
+    output::tell("ks-host", &message);
     NOT_A_PLUGIN
 }

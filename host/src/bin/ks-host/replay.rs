@@ -12,7 +12,7 @@ use ks_host::policy::{Limit, Policy};
 use ks_host::record::{Order, Record, Recording, Replay};
 use ks_host::world::Calls;
 
-use crate::{apart, cache, prepare, run};
+use crate::{apart, cache, output, prepare, run};
 
 /// What to run, and on which record.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,10 @@ pub(crate) struct Args {
     /// same arguments. For the same plugin in another language.
     #[arg(long)]
     any_order: bool,
+    /// Lets control characters of what the plugin prints reach standard output as they are; without this they are made
+    /// visible, but for line feeds and tabs.
+    #[arg(long)]
+    raw: bool,
     /// Keeps compiled code in this folder instead of this user's.
     #[arg(long, value_name = "FOLDER", conflicts_with = "no_cache")]
     cache: Option<PathBuf>,
@@ -53,17 +57,18 @@ pub(crate) fn replay(args: &Args) -> anyhow::Result<u8> {
     let all = prepare::all(&host, std::slice::from_ref(&args.plugin));
     let Some(prepared) = all.ok().and_then(|mut all| all.pop()) else { return Ok(crate::NOT_A_PLUGIN) };
     let name = run::name_of(&args.plugin);
-    let options = RunOptions { calls: Calls::Replayed(replay.clone()), ..RunOptions::new(&name) };
+    let options =
+        RunOptions { calls: Calls::Replayed(replay.clone()), raw: args.raw, ..RunOptions::new(&name) };
     let outcome = prepared.plugin.run(options);
     let code = match replay.finish(&outcome) {
         Ok(code) => code,
         Err(difference) => {
-            eprintln!("ks-host: {name} on {shown}: {difference}");
+            output::tell(&format!("ks-host: {name} on {shown}"), &difference.to_string());
             return Ok(crate::HOST_FAILURE);
         }
     };
     if let Outcome::Trapped(reason) = outcome {
-        eprintln!("{name}: {reason}");
+        output::tell(&name, &reason);
     }
     Ok(code)
 }

@@ -11,10 +11,10 @@ use anyhow::{Context, ensure};
 use ks_host::bpf::statistics::Statistics;
 use ks_host::perf::{Catalog, EventTable, Sysfs};
 use ks_host::policy::{Limit, Policy};
-use ks_host::world::{Audit, Share};
+use ks_host::text::{MOST_BYTES, visible};
+use ks_host::world::{Audit, Form, Share};
 
 use crate::fleet::{Fleet, Member, Restart};
-use crate::output::Form;
 use crate::stacks::{Output, Stacks};
 use crate::{apart, cache, config, policy, prepare, sign, signals};
 
@@ -31,6 +31,10 @@ pub(crate) struct Args {
     /// Prints as JSON, one object a line: `time`, `plugin` and `line`.
     #[arg(long)]
     json: bool,
+    /// Lets control characters of what plugins print reach standard output as they are: for output that is meant for a
+    /// terminal. Without this they are made visible, but for line feeds and tabs.
+    #[arg(long)]
+    raw: bool,
     /// Whether a plugin that ended is started again.
     #[arg(long, value_name = "WHEN", value_enum, default_value = "never")]
     restart: Restart,
@@ -177,6 +181,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         restart: args.restart,
         stacks: stacks.clone(),
         form,
+        raw: args.raw,
     });
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
 }
@@ -199,7 +204,12 @@ pub(crate) fn catalog(tables: &[PathBuf]) -> anyhow::Result<Catalog> {
 
 /// What messages call a plugin: its file name.
 pub(crate) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    shown(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+}
+
+/// Every line of a plugin begins with its name.
+fn shown(name: &str) -> String {
+    visible(name, MOST_BYTES).into_owned()
 }
 
 /// What messages call the plugins: their file names; paths where two have one file name.
@@ -212,7 +222,7 @@ fn names_of(paths: &[PathBuf]) -> Vec<String> {
     };
     let name = |path: &PathBuf| {
         let name = name_of(path);
-        if twice(&name) { path.display().to_string() } else { name }
+        if twice(&name) { shown(&path.to_string_lossy()) } else { name }
     };
     paths.iter().map(name).collect()
 }

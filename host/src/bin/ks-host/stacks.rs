@@ -12,6 +12,8 @@ use ks_host::perf::{MappingRecorder, Mappings};
 use ks_host::stacks::{self, Counted, Names, Profile};
 use ks_host::world::{StackMap, StackRequest};
 
+use crate::output;
+
 /// A form, and where to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
@@ -122,16 +124,16 @@ impl Stacks {
         let mut names = Names::new(mappings);
         let profile = counted.named(&mut names);
         for warning in names.warnings() {
-            eprintln!("{plugin}: {warning}");
+            output::tell(plugin, warning);
         }
         let cut = counted.cut();
         if cut > 0 {
-            eprintln!(
-                "{plugin}: map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers \
-                 are missing",
+            let told = format!(
+                "map `{}`: {cut} of {} are of stacks deeper than the kernel keeps: their outermost callers are missing",
                 profile.map,
                 profile.total()
             );
+            output::tell(plugin, &told);
         }
         self.outputs.iter().try_for_each(|output| output.show(plugin, &profile))
     }

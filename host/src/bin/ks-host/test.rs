@@ -169,6 +169,10 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Most bytes of each stream that are kept of a test; what follows is dropped. Guards the host's memory: a test may print
+/// for a minute.
+const MAX_CAPTURED: usize = 4 << 20;
+
 /// What a test wrote.
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
@@ -181,7 +185,9 @@ impl Captured {
 
 impl Write for Captured {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        let mut captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_CAPTURED.saturating_sub(captured.len());
+        captured.extend_from_slice(&bytes[..bytes.len().min(room)]);
         Ok(bytes.len())
     }
 

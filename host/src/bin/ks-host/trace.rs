@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ks_host::text;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -39,7 +40,7 @@ impl Subscriber for Stderr {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        eprintln!("[{}]{}", event.metadata().target(), line.0);
+        eprintln!("[{}]{}", event.metadata().target(), text::lines(&line.0));
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

@@ -287,7 +287,7 @@ fn write(store: &mut StoreContextMut<'_, State>, stream: u32, bytes: &[Val]) -> 
     let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
     let state = store.data_mut();
     if to_error {
-        state.write_err(&bytes);
+        state.write_error_stream(&bytes);
     } else {
         state.show_prints();
         state.write_out(&bytes);

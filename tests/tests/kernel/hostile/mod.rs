@@ -11,6 +11,7 @@ mod handles;
 mod kept;
 mod objects;
 mod pointers;
+mod written;
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -1,0 +1,512 @@
+//! What a plugin writes to standard output and standard error: made visible, brought into its form, counted as it stands
+//! then, and written at once.
+//!
+//! ```text
+//! prints, histograms  -> visible -> form (plain, named, JSON) -> counted -> standard output
+//! messages, WASI text -> visible -> one line after the name   -> counted -> standard error
+//! ```
+//!
+//! Nothing that is lost is formed, and what is not yet a line is bounded. Not here: what a lost stream means for the
+//! plugin (`state`).
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Serialize;
+
+use super::histogram::Histogram;
+use crate::host_bytes::{Charge, HostBytes};
+use crate::text::{self, one_line, visible};
+
+/// In which form what a plugin prints reaches standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// Each line after the plugin's name.
+    Named,
+    /// Each line as a JSON object: `time`, `plugin` and `line`, or `histogram`.
+    Json,
+}
+
+/// Longest line of a stream; what is longer comes in pieces. The contract's own lines have at most so many bytes.
+const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// Formed lines are written when they are so many bytes.
+const AT_ONCE: usize = 64 << 10;
+
+/// The two streams of a plugin.
+pub(super) struct Output {
+    name: String,
+    form: Form,
+    /// Whether control characters reach standard output as they are.
+    raw: bool,
+    stdout: Box<dyn Write + Send>,
+    stderr: Box<dyn Write + Send>,
+    /// The begin of a line of standard output whose end has not come; in plain form of a character.
+    begun: Begun,
+    /// The begin of a line of standard error.
+    begun_error: Begun,
+    written: Written,
+}
+
+/// Where and how a plugin writes.
+pub(super) struct Streams {
+    pub(super) name: String,
+    pub(super) form: Form,
+    pub(super) raw: bool,
+    pub(super) stdout: Box<dyn Write + Send>,
+    pub(super) stderr: Box<dyn Write + Send>,
+    /// Bytes that may be written in a second.
+    pub(super) limit: u64,
+}
+
+#[derive(Serialize)]
+struct Printed<'a> {
+    time: &'a str,
+    plugin: &'a str,
+    line: &'a str,
+}
+
+#[derive(Serialize)]
+struct Counted<'a> {
+    time: &'a str,
+    plugin: &'a str,
+    histogram: &'a Histogram,
+}
+
+impl Output {
+    /// Nothing is written yet.
+    pub(super) fn new(streams: Streams, host_bytes: &HostBytes) -> Output {
+        let Streams { name, form, raw, stdout, stderr, limit } = streams;
+        let (begun, begun_error) = (Begun::new(host_bytes), Begun::new(host_bytes));
+        Output { name, form, raw, stdout, stderr, begun, begun_error, written: Written::new(limit) }
+    }
+
+    /// Writes what the plugin printed, as much as may be written in this second.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.written.has_room() {
+            self.begun.clear();
+            return Ok(());
+        }
+        if self.form != Form::Plain {
+            return self.print_lines(bytes);
+        }
+        if self.raw {
+            return self.put_lines(bytes);
+        }
+        let joined = match self.begun.bytes.is_empty() {
+            true => Cow::Borrowed(bytes),
+            false => Cow::Owned([&std::mem::take(&mut self.begun.bytes), bytes].concat()),
+        };
+        let (whole, begun) = joined.split_at(joined.len() - unfinished(&joined));
+        self.begun.bytes.extend_from_slice(begun);
+        self.put_lines(&shown(whole))
+    }
+
+    /// Writes a histogram.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn print_histogram(&mut self, histogram: &Histogram) -> io::Result<()> {
+        if !self.written.has_room() {
+            return Ok(());
+        }
+        if self.form != Form::Json {
+            return self.print(histogram.to_string().as_bytes());
+        }
+        let mut line = serde_json::to_vec(&Counted { time: &now(), plugin: &self.name, histogram })?;
+        line.push(b'\n');
+        self.put(&line)
+    }
+
+    /// Writes it; if it is too much for this second, the lines of its begin that are not.
+    fn put_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = self.written.room();
+        if bytes.len() as u64 <= room {
+            return self.put(bytes);
+        }
+        let fitting = bytes.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(bytes);
+        let end = fitting.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        self.put(&bytes[..end])?;
+        self.written.lose();
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.written.take(bytes.len()) { write_now(&mut self.stdout, bytes) } else { Ok(()) }
+    }
+
+    fn print_lines(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Output { name, form, raw, stdout, begun, written, .. } = self;
+        let time = now();
+        let mut formed = Vec::new();
+        begun.split(bytes, |line| {
+            let before = formed.len();
+            form_line(
+                *form,
+                name,
+                &time,
+                &if *raw { Cow::Borrowed(line) } else { shown(line) },
+                &mut formed,
+            )?;
+            if !written.take(formed.len() - before) {
+                formed.truncate(before);
+                return Ok(false);
+            }
+            // Whole lines in one piece, so that those of several plugins do not mix.
+            if formed.len() >= AT_ONCE {
+                write_now(stdout, &formed)?;
+                formed.clear();
+            }
+            Ok(true)
+        })?;
+        if formed.is_empty() { Ok(()) } else { write_now(stdout, &formed) }
+    }
+
+    /// Whether anything more may be written in this second: what is lost need not be made.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.written.has_room()
+    }
+
+    /// That something was lost because it was too much for a second; once.
+    pub(super) fn notice(&mut self) -> bool {
+        self.written.is_lost && !std::mem::replace(&mut self.written.is_told, true)
+    }
+
+    /// A message as one line of standard error, after the plugin's name.
+    pub(super) fn line(&self, message: &str) -> String {
+        format!("{}: {}\n", self.name, one_line(message))
+    }
+
+    /// Text of several lines that the host has made, for standard error: where the plugin is one of several, each after its
+    /// name.
+    pub(super) fn block(&self, text: &str) -> String {
+        match self.form {
+            Form::Plain => text::lines(text),
+            _ => text
+                .lines()
+                .map(|line| format!("{}: {}\n", self.name, visible(line, text::MOST_BYTES)))
+                .collect(),
+        }
+    }
+
+    /// Whether so many bytes more may be written in this second; they count if they may.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        self.written.take(bytes)
+    }
+
+    /// Writes lines to standard error, at once.
+    pub(super) fn write_error(&mut self, lines: &str) {
+        // There is no further place to report to.
+        let _ = write_now(&mut self.stderr, lines.as_bytes());
+    }
+
+    /// Writes what the plugin wrote to standard error by itself: each line after its name, as much as may be written in this
+    /// second.
+    pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
+        let Output { name, stderr, begun_error, written, .. } = self;
+        // As above.
+        let _ = begun_error.split(bytes, |line| {
+            let line = named(name, &shown(line));
+            let fits = written.take(line.len());
+            if fits {
+                write_now(stderr, &line)?;
+            }
+            Ok(fits)
+        });
+    }
+
+    /// The plugin has ended: writes what was begun.
+    ///
+    /// # Errors
+    /// Those of standard output.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if !self.begun_error.bytes.is_empty() {
+            self.write_error_stream(b"\n");
+        }
+        match self.form {
+            _ if self.begun.bytes.is_empty() => Ok(()),
+            Form::Plain => {
+                let begun = std::mem::take(&mut self.begun.bytes);
+                self.put(&shown(&begun))
+            }
+            Form::Named | Form::Json => self.print_lines(b"\n"),
+        }
+    }
+}
+
+fn write_now(to: &mut Box<dyn Write + Send>, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).and_then(|()| to.flush())
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+}
+
+/// Appends a line in its form.
+fn form_line(form: Form, plugin: &str, time: &str, line: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    match form {
+        Form::Json => {
+            let line = String::from_utf8_lossy(line);
+            serde_json::to_writer(&mut *out, &Printed { time, plugin, line: &line })?;
+            out.push(b'\n');
+        }
+        Form::Named | Form::Plain => out.extend_from_slice(&named(plugin, line)),
+    }
+    Ok(())
+}
+
+fn named(plugin: &str, line: &[u8]) -> Vec<u8> {
+    [plugin.as_bytes(), b": ", line, b"\n"].concat()
+}
+
+/// Bytes of a plugin with everything visible but line feeds and tabs; so are bytes that are no UTF-8, which some terminals
+/// take for control characters.
+fn shown(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
+        return Cow::Borrowed(bytes);
+    }
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for part in chunk.valid().split_inclusive(['\n', '\t']) {
+            let text = part.trim_end_matches(['\n', '\t']);
+            out.push_str(&visible(text, usize::MAX));
+            out.push_str(&part[text.len()..]);
+        }
+        out.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    Cow::Owned(out.into_bytes())
+}
+
+/// Bytes at the end that begin a character of UTF-8 of which more is to come.
+fn unfinished(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rev().take(3).enumerate();
+    for (behind, byte) in last {
+        let whole = match byte {
+            0x80..=0xbf => continue,
+            0xc2..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf4 => 4,
+            _ => return 0,
+        };
+        return if behind + 1 < whole { behind + 1 } else { 0 };
+    }
+    0
+}
+
+/// The begin of a line whose end has not come.
+struct Begun {
+    bytes: Vec<u8>,
+    charge: Charge,
+}
+
+impl Begun {
+    fn new(host_bytes: &HostBytes) -> Begun {
+        Begun { bytes: Vec::new(), charge: host_bytes.start() }
+    }
+
+    /// Gives every line that ends within these bytes, without its end, and keeps the rest; if it becomes too long, or the host
+    /// keeps too much, that is a line, too. The first false ends it, and what follows is dropped.
+    fn split(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8]) -> io::Result<bool>) -> io::Result<()> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            if self.bytes.is_empty() && ends {
+                if !line(text)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            for piece in text.chunks(MAX_LINE_BYTES) {
+                self.bytes.extend_from_slice(piece);
+                let too_long = self.bytes.len() >= MAX_LINE_BYTES;
+                if (too_long || self.charge.set(self.bytes.len() as u64).is_err()) && !self.give(&mut line)? {
+                    return Ok(());
+                }
+            }
+            if ends && !self.give(&mut line)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, line: &mut impl FnMut(&[u8]) -> io::Result<bool>) -> io::Result<bool> {
+        line(&self.clear())
+    }
+
+    /// Keeps nothing any more, and gives what it had.
+    fn clear(&mut self) -> Vec<u8> {
+        self.charge.shrink(u64::MAX);
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+/// What was written in the second that goes on.
+struct Written {
+    limit: u64,
+    since: Option<Instant>,
+    bytes: u64,
+    /// Whether something was too much for this second.
+    is_full: bool,
+    /// Whether something was lost at all.
+    is_lost: bool,
+    /// Whether somebody knows it.
+    is_told: bool,
+}
+
+impl Written {
+    fn new(limit: u64) -> Written {
+        Written { limit, since: None, bytes: 0, is_full: false, is_lost: false, is_told: false }
+    }
+
+    fn look(&mut self) {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
+            (self.since, self.bytes, self.is_full) = (Some(now), 0, false);
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.look();
+        !self.is_full
+    }
+
+    /// Bytes that are left of this second.
+    fn room(&mut self) -> u64 {
+        self.look();
+        self.limit.saturating_sub(self.bytes)
+    }
+
+    /// Whether so many bytes more stay below the limit; they count if they do.
+    fn take(&mut self, bytes: usize) -> bool {
+        self.look();
+        let after = self.bytes.saturating_add(bytes as u64);
+        let fits = after <= self.limit;
+        if fits {
+            self.bytes = after;
+        } else {
+            self.lose();
+        }
+        fits
+    }
+
+    /// Something is lost.
+    fn lose(&mut self) {
+        (self.is_full, self.is_lost) = (true, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Sink {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("no writer panics").clone()).expect("text")
+        }
+    }
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no writer panics").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn output(form: Form, raw: bool, limit: u64, host_bytes: u64) -> (Output, Sink, Sink) {
+        let (out, error) = (Sink::default(), Sink::default());
+        let (stdout, stderr) = (Box::new(out.clone()), Box::new(error.clone()));
+        let streams = Streams { name: "p.wasm".into(), form, raw, stdout, stderr, limit };
+        (Output::new(streams, &HostBytes::new(host_bytes)), out, error)
+    }
+
+    fn printed(form: Form, raw: bool, prints: &[&[u8]]) -> String {
+        let (mut output, out, _) = output(form, raw, u64::MAX, u64::MAX);
+        prints.iter().for_each(|print| output.print(print).expect("a vector takes all"));
+        output.finish().expect("a vector takes all");
+        out.text()
+    }
+
+    #[test]
+    fn every_line_is_named_whole() {
+        let named = printed(Form::Named, false, &[b"one\ntwo\n", b"thr", b"ee\n", b"four"]);
+        assert_eq!(named, "p.wasm: one\np.wasm: two\np.wasm: three\np.wasm: four\n");
+    }
+
+    #[test]
+    fn every_line_is_an_object() {
+        let text = printed(Form::Json, false, &[b"a \"b\"\n\n"]);
+        let objects: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(objects.len(), 2);
+        assert_eq!((&objects[0]["plugin"], &objects[0]["line"]), (&"p.wasm".into(), &"a \"b\"".into()));
+        assert_eq!(objects[1]["line"], "");
+        let time = objects[0]["time"].as_str().expect("text");
+        assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+    }
+
+    #[test]
+    fn control_characters_are_seen_unless_they_are_wanted() {
+        let print: &[u8] = b"a\tb\x1b[2J\r\xff\xc2\x9b\n";
+        assert_eq!(printed(Form::Plain, false, &[print]), "a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
+        assert_eq!(printed(Form::Named, false, &[print]), "p.wasm: a\tb\\u{1b}[2J\\r\\xff\\u{9b}\n");
+        assert_eq!(printed(Form::Plain, true, &[b"a\x1b[2J\n"]), "a\x1b[2J\n");
+        assert_eq!(printed(Form::Named, true, &[b"a\x1b[2J\n"]), "p.wasm: a\x1b[2J\n");
+        // A character that comes in two writes, and one that never ends.
+        assert_eq!(
+            printed(Form::Plain, false, &["ä".as_bytes()[..1].as_ref(), "ä".as_bytes()[1..].as_ref()]),
+            "ä"
+        );
+        assert_eq!(printed(Form::Plain, false, &[b"x\xe2\x82", b"y"]), "x\\xe2\\x82y");
+        assert_eq!(printed(Form::Plain, false, &[b"x\xe2\x82"]), "x\\xe2\\x82");
+    }
+
+    #[test]
+    fn what_was_formed_is_counted() {
+        // 30 bytes a line, name and end included.
+        let (mut output, out, _) = output(Form::Named, false, 95, u64::MAX);
+        output.print(&b"0123456789012345678901\n".repeat(100)).expect("a vector takes all");
+        assert_eq!(out.text().len(), 93);
+        assert!(output.notice() && !output.notice() && !output.has_room());
+        let (mut output, out, _) = super::tests::output(Form::Plain, false, 10, u64::MAX);
+        output.print(b"one\ntwo\nthree\n").expect("a vector takes all");
+        assert_eq!(out.text(), "one\ntwo\n");
+        assert!(output.notice() && !output.has_room());
+    }
+
+    #[test]
+    fn standard_error_is_named_and_counted() {
+        let (mut output, _, error) = output(Form::Plain, false, 60, u64::MAX);
+        output.write_error_stream(b"ks-host: for");
+        output.write_error_stream(b"ged\n\x1b[2Jx\n");
+        assert_eq!(error.text(), "p.wasm: ks-host: forged\np.wasm: \\u{1b}[2Jx\n");
+        output.write_error_stream(&b"y".repeat(100));
+        output.finish().expect("nothing was printed");
+        assert_eq!(error.text().lines().count(), 2);
+        assert!(output.notice());
+    }
+
+    #[test]
+    fn a_line_without_end_comes_in_pieces() {
+        let text = printed(Form::Named, false, &[&b"x".repeat(MAX_LINE_BYTES + 10)]);
+        assert_eq!(text.lines().map(str::len).collect::<Vec<_>>(), [8 + MAX_LINE_BYTES, 8 + 10]);
+        let (mut output, out, _) = output(Form::Named, false, u64::MAX, 100);
+        output.print(&b"x".repeat(60)).expect("a vector takes all");
+        assert_eq!(out.text(), "");
+        output.print(&b"x".repeat(60)).expect("a vector takes all");
+        assert_eq!(out.text().len(), 8 + 120 + 1);
+    }
+}
