@@ -77,3 +77,84 @@ fn check_names(model: &Model, found: &Found) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use ks_compiler::object::model::{Callee, Instruction, Wide};
+    use ks_wit::section::{Arch, BpfRecord};
+    use libbpf_rs::ObjectBuilder;
+
+    use super::*;
+    use crate::bpf::print;
+    use crate::policy::{Admitted, ObjectSet, Policy, Request};
+
+    /// Maps, variables, callbacks, functions and variables of the kernel, its configuration, and records of CO-RE.
+    const FEATURES: &[u8] = include_bytes!("../../../compiler/src/object/tests/objects/features.o");
+
+    fn prepared() -> (OpenObject, Admitted) {
+        let record = BpfRecord { name: "look".into(), arch: Arch::Any, elf: FEATURES.to_vec() };
+        let objects = ObjectSet::read(&[record], Some(0)).expect("it is sound");
+        let admitted = Policy::everything().admit(Request::new(objects, &[]), 1).expect("allowed");
+        let admitted = admitted.expect("there is one");
+        let elf = admitted.elf().expect("it can be written");
+        let (open, said) = print::collect(|| {
+            let mut open =
+                ObjectBuilder::default().name("look").and_then(|one| one.open_memory(&elf)).ok()?;
+            open.maps_mut().for_each(|mut map| sys::forget_pin_path(&mut map));
+            sys::prepare(&mut open).ok().map(|()| open)
+        });
+        (open.unwrap_or_else(|| panic!("{said:#?}")), admitted)
+    }
+
+    #[test]
+    fn root_what_the_loader_makes_is_the_objects() {
+        let (open, admitted) = prepared();
+        look(&open, admitted.object().model()).expect("nothing differs");
+    }
+
+    /// What an instruction may have instead of its own bits, as only the kernel knows them.
+    fn is_of_kernel(instruction: &Instruction) -> bool {
+        matches!(
+            instruction,
+            Instruction::Call(Callee::Kfunc(_))
+                | Instruction::LoadWide { value: Wide::Ksym(_) | Wide::Kconfig(_), .. }
+        )
+    }
+
+    #[test]
+    fn root_a_changed_instruction_is_seen() {
+        let (open, admitted) = prepared();
+        let model = admitted.object().model();
+        let descriptors = descriptors(&open, model);
+        let (mut changed, mut programs) = (0, 0);
+        for program in open.progs().filter(|program| program.autoload()) {
+            let name = program.name().to_string_lossy();
+            let (id, one) = model.program(&name).expect("the object has it");
+            let slots: Vec<Slot> = program.insns().iter().map(slot).collect();
+            let same =
+                |slots: &[Slot]| last_look(model, id, slots, &descriptors, &mut Found::default()).is_ok();
+            assert!(same(&slots), "{name}");
+            assert!(
+                !same(&slots[1..]) && !same(&[&slots[..], &slots[..1]].concat()),
+                "{name}: another length"
+            );
+            programs += 1;
+            let mut at = 0;
+            for (index, instruction) in (0..).zip(&one.body.code) {
+                let adjusted = one.body.core.iter().any(|record| record.at.0 == index);
+                let here = at..at + instruction.slots() as usize;
+                at = here.end;
+                if adjusted || is_of_kernel(instruction) {
+                    continue;
+                }
+                for (place, bit) in here.flat_map(|place| (0..64).map(move |bit| (place, bit))) {
+                    let mut other = slots.clone();
+                    other[place][bit / 8] ^= 1 << (bit % 8);
+                    assert!(!same(&other), "{name}: bit {bit} of slot {place}: {instruction:?}");
+                    changed += 1;
+                }
+            }
+        }
+        assert!(programs >= 5 && changed >= 10_000, "{programs} programs, {changed} changes");
+    }
+}

@@ -19,7 +19,7 @@ fn variables() -> File {
 #[test]
 fn variables_are_symbols_with_the_types_of_btf() {
     let object = accepted(&variables());
-    let (section, first) = object.variable("first").expect("the variable is there");
+    let (_, first) = object.variable("first").expect("the variable is there");
     assert!(first.ty.is_some());
     let (_, second) = object.variable("second").expect("the variable is there");
     assert_eq!((second.ty, second.offset), (None, 4));
