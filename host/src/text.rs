@@ -9,8 +9,8 @@ pub const MOST_BYTES: usize = 4096;
 /// The text with every character visible that would act instead of being seen, as Rust writes it (`\n`, `\u{1b}`), in at
 /// most so many bytes; a text that has more ends with the number of its own bytes.
 ///
-/// Visible are made the control characters (C0, DEL, C1), the line and paragraph separators U+2028 and U+2029, and the
-/// controls of the writing direction, which change the order of what is around them. So the result is one line.
+/// Visible are made control characters (C0, DEL, C1), separators of lines and paragraphs, format characters (those of the
+/// writing direction, of no width, tags), characters of private use and noncharacters. So the result is one line.
 pub fn visible(text: &str, most_bytes: usize) -> Cow<'_, str> {
     if text.len() <= most_bytes && !text.chars().any(acts) {
         return Cow::Borrowed(text);
@@ -64,9 +64,22 @@ pub fn lines(text: &str) -> String {
     text.split('\n').map(|line| visible(line, MOST_BYTES)).collect::<Vec<_>>().join("\n")
 }
 
+/// Whether a character is not seen where it stands, or changes how others are seen.
+///
+/// Source: general categories Cc, Cf, Zl, Zp and Co, the noncharacters, and `Default_Ignorable_Code_Point` without variation
+/// selectors, in `UnicodeData.txt` and `DerivedCoreProperties.txt`, Unicode 16.
 fn acts(letter: char) -> bool {
+    let is_noncharacter = u32::from(letter) & 0xfffe == 0xfffe;
     letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || is_noncharacter
+        || matches!(letter,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{e000}'..='\u{f8ff}' | '\u{fdd0}'..='\u{fdef}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}' | '\u{f0000}'..='\u{10ffff}')
 }
 
 #[cfg(test)]
