@@ -10,6 +10,7 @@ mod events;
 mod fleet;
 mod inspect;
 mod output;
+mod output_file;
 mod policy;
 mod prepare;
 mod progress;

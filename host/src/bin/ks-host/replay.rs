@@ -2,7 +2,6 @@
 //! answered it.
 
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -12,7 +11,7 @@ use ks_host::policy::{Limit, Policy};
 use ks_host::record::{Order, Record, Recording, Replay};
 use ks_host::world::Calls;
 
-use crate::{apart, cache, output, prepare, run};
+use crate::{apart, cache, output, output_file, prepare, run};
 
 /// What to run, and on which record.
 #[derive(Debug, clap::Args)]
@@ -39,7 +38,7 @@ pub(crate) struct Args {
 
 /// A new record in this file, which only this user can read.
 pub(crate) fn record_to(file: &Path, plugin: &str) -> anyhow::Result<Recording> {
-    let opened = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
+    let opened = output_file::create(file);
     let recording = opened.and_then(|opened| Recording::start(opened, plugin));
     recording.with_context(|| format!("cannot write the record {}", file.display()))
 }

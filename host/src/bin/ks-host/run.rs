@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use ks_host::world::{Audit, Form, Share};
 
 use crate::fleet::{Fleet, Member, Restart};
 use crate::stacks::{Output, Stacks};
-use crate::{apart, cache, config, policy, prepare, sign, signals};
+use crate::{apart, cache, config, output_file, policy, prepare, sign, signals};
 
 /// What to run, and how. Nothing is flattened into it: clap would not see any more whether it is there, beside the
 /// subcommands.
@@ -188,7 +187,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
 
 /// The audit in this file, which only this user can read if it is new.
 fn audit_to(file: &Path) -> anyhow::Result<Audit> {
-    let opened = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(file);
+    let opened = output_file::append(file);
     opened.map(Audit::new).with_context(|| format!("cannot write the audit {}", file.display()))
 }
 

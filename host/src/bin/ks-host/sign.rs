@@ -10,7 +10,7 @@ use ks_host::plugin::{Plugin, PublicKey, hex, key_pair, sign as signed};
 use ks_host::policy::Policy;
 
 use crate::output::{self, printable};
-use crate::{not_a_plugin, policy};
+use crate::{not_a_plugin, output_file, policy};
 
 /// What to sign, and as whom.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) fn sign(args: &SignArgs) -> anyhow::Result<u8> {
     let file = signed(&plugin, &args.identity, &key)
         .with_context(|| format!("cannot sign with {}", args.key.display()))?;
     let output = args.output.as_ref().unwrap_or(&args.plugin);
-    replace(output, &file).with_context(|| format!("cannot write {}", output.display()))?;
+    output_file::replace(output, &file).with_context(|| format!("cannot write {}", output.display()))?;
     let plugin = Plugin::from_bytes(file)?;
     output::show(&signatures(&plugin))?;
     Ok(0)
@@ -124,16 +124,4 @@ fn make_key(path: &Path) -> anyhow::Result<()> {
     new(0o600).open(path)?.write_all(private.as_bytes())?;
     new(0o644).open(path.with_extension("pub"))?.write_all(public.as_bytes())?;
     Ok(())
-}
-
-/// Writes the file in one step: whoever reads it meanwhile gets the old one or the new one.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        // What is left of it is of no use; that it was not written is told.
-        let _ = fs::remove_file(&part);
-    }
-    written
 }

@@ -1,6 +1,5 @@
 //! `--stacks`: what a plugin's programs counted by stacks, shown when it has ended.
 
-use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,7 +11,7 @@ use ks_host::perf::{MappingRecorder, Mappings};
 use ks_host::stacks::{self, Counted, Names, Profile};
 use ks_host::world::{StackMap, StackRequest};
 
-use crate::output;
+use crate::{output, output_file};
 
 /// A form, and where to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +148,7 @@ impl Output {
             Form::Pprof => stacks::pprof(profile).context("--stacks")?,
         };
         if let Some(file) = &self.file {
-            return fs::write(file, bytes)
+            return output_file::replace(file, &bytes)
                 .with_context(|| format!("--stacks: cannot write {}", file.display()));
         }
         ensure!(

@@ -1,0 +1,169 @@
+//! Files that this program writes, as root as a rule and into folders that may be others': no link is followed, nothing but a
+//! regular file is written, nobody waits for the other end of a FIFO, and only this user can read what is new.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+
+/// How often another name is tried for a file that is there already.
+const ATTEMPTS: usize = 16;
+
+/// Writes a file in one step: whoever reads it meanwhile gets the old one or the new one, which this user alone can read. A link,
+/// a device or a FIFO of that name stays as it is.
+///
+/// # Errors
+/// Of the system calls; `InvalidInput` if something of that name is no regular file.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(facts) if !facts.is_file() => return Err(not_a_file()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (mut part, name) = part_beside(path)?;
+    let written = part.write_all(bytes).and_then(|()| fs::rename(&name, path));
+    if written.is_err() {
+        // What is left of it is of no use; that it was not written is told.
+        let _ = fs::remove_file(&name);
+    }
+    written
+}
+
+/// Opens a file to write at its end; a new one can be read by this user alone.
+///
+/// # Errors
+/// Of open(2), ELOOP for a link among them; `InvalidInput` for what is no regular file, or is another user's.
+pub(crate) fn append(path: &Path) -> io::Result<File> {
+    own(OpenOptions::new().append(true), path)
+}
+
+/// Opens a file that is empty then; a new one can be read by this user alone.
+///
+/// # Errors
+/// As of [`append`].
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    // Not O_TRUNC: what it is, is looked at first.
+    let file = own(OpenOptions::new().write(true), path)?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
+fn own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = options.create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        // A FIFO that nobody reads, a socket.
+        Some(libc::ENXIO) => not_a_file(),
+        Some(libc::ELOOP) => {
+            io::Error::new(io::ErrorKind::InvalidInput, "it is a link: name the file itself")
+        }
+        _ => error,
+    })?;
+    let facts = file.metadata()?;
+    if !facts.is_file() {
+        return Err(not_a_file());
+    }
+    if facts.uid() != nix::unistd::geteuid().as_raw() || facts.nlink() != 1 {
+        let reason = "it is another user's file, or has another name: name a new file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    Ok(file)
+}
+
+/// A new file in the same folder, and its name, which nobody can know before.
+fn part_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().ok_or_else(not_a_file)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let mut answer = Err(io::ErrorKind::AlreadyExists.into());
+    for _ in 0..ATTEMPTS {
+        let mut random = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let mut part = OsString::from(".");
+        part.push(name);
+        part.push(format!(".{:016x}.part", u64::from_ne_bytes(random)));
+        let part = folder.join(part);
+        answer = options.open(&part).map(|file| (file, part));
+        match &answer {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            _ => break,
+        }
+    }
+    answer
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is a link, or no regular file: name another file")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("ks-output-{}-{name}", std::process::id()));
+            fs::create_dir(&path).expect("the temporary folder is writable");
+            fs::write(path.join("victim"), "before").expect("it is ours");
+            symlink("victim", path.join("link")).expect("it is ours");
+            let mode = nix::sys::stat::Mode::from_bits_truncate(0o666);
+            nix::unistd::mkfifo(&path.join("fifo"), mode).expect("it is ours");
+            Folder(path)
+        }
+
+        fn text(&self, name: &str) -> String {
+            fs::read_to_string(self.0.join(name)).expect("it is there")
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            // What stays behind harms nobody.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_written() {
+        let folder = Folder::new("kinds");
+        for name in ["link", "fifo", "."] {
+            let path = folder.0.join(name);
+            assert!(replace(&path, b"new").is_err(), "{name}");
+            assert!(append(&path).is_err() && create(&path).is_err(), "{name}");
+        }
+        assert!(replace(Path::new("/dev/null"), b"").is_err());
+        assert!(append(Path::new("/dev/null")).is_err() && create(Path::new("/dev/zero")).is_err());
+        assert_eq!(folder.text("victim"), "before");
+        fs::hard_link(folder.0.join("victim"), folder.0.join("hard")).expect("it is ours");
+        assert!(append(&folder.0.join("hard")).is_err() && create(&folder.0.join("hard")).is_err());
+        assert_eq!(folder.text("victim"), "before");
+        // A new file takes the name; the other one has its contents still.
+        replace(&folder.0.join("hard"), b"new").expect("the folder is ours");
+        assert_eq!((folder.text("victim"), folder.text("hard")), ("before".into(), "new".into()));
+        assert_eq!(fs::read_dir(&folder.0).expect("it is ours").count(), 4);
+    }
+
+    #[test]
+    fn what_is_new_is_for_this_user_alone() {
+        let folder = Folder::new("modes");
+        let path = |name: &str| folder.0.join(name);
+        fs::set_permissions(path("victim"), fs::Permissions::from_mode(0o666)).expect("it is ours");
+        replace(&path("victim"), b"one").expect("the folder is ours");
+        append(&path("audit")).and_then(|mut file| file.write_all(b"a")).expect("the folder is ours");
+        append(&path("audit")).and_then(|mut file| file.write_all(b"b")).expect("the folder is ours");
+        create(&path("record")).and_then(|mut file| file.write_all(b"longer")).expect("the folder is ours");
+        create(&path("record")).and_then(|mut file| file.write_all(b"c")).expect("the folder is ours");
+        for (name, text) in [("victim", "one"), ("audit", "ab"), ("record", "c")] {
+            let mode = fs::metadata(path(name)).expect("it is there").permissions().mode() & 0o777;
+            assert_eq!((folder.text(name).as_str(), mode), (text, 0o600), "{name}");
+        }
+    }
+}
