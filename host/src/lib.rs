@@ -50,6 +50,9 @@ pub mod explain;
 mod files;
 #[cfg(feature = "plugins")]
 pub mod host_bytes;
+mod maps;
+#[cfg(feature = "plugins")]
+pub mod naming;
 mod near;
 #[cfg(feature = "plugins")]
 mod options;

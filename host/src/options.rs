@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use crate::naming::NamingProcess;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
 use crate::policy::Policy;
@@ -54,6 +55,9 @@ pub struct RunOptions {
     pub bpf_share: Option<Share>,
     /// Who answers its calls.
     pub calls: Calls,
+    /// How functions of processes are named for it: by another process, since they are read from files of others. None: they
+    /// have no names.
+    pub naming: Option<NamingProcess>,
 }
 
 impl RunOptions {
@@ -80,6 +84,7 @@ impl RunOptions {
             audit: None,
             bpf_share: None,
             calls: Calls::Answered,
+            naming: None,
         }
     }
 }

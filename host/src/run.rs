@@ -11,6 +11,7 @@ use crate::apart::Apart;
 use crate::bpf::{self, Object};
 use crate::command::Command;
 use crate::confine::Confinement;
+use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::plugin::{
     self, Cache, CodeOrigin, Engine, EngineError, Instance, Limits, Outcome, Plugin, PluginError, Prepared,
@@ -262,6 +263,7 @@ fn instantiate(
     options: RunOptions,
     confine: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Instance<State>, Outcome> {
+    let names = asked.imports.iter().any(|import| import.contains("/symbols@"));
     let admitted = asked.allowed(&options)?;
     let confinement = confine.map(|functions| {
         let object = admitted.as_ref().map(Admitted::object);
@@ -282,6 +284,9 @@ fn instantiate(
             Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
         })?),
     };
+    // A thread of its own, which may open files and start the naming process. Without one functions of processes have no
+    // names, and that is said when one is asked for.
+    let naming = options.naming.clone().filter(|_| names).and_then(|process| Naming::start(process).ok());
     // After the command has its own process, which keeps what this one has.
     if let Some(confinement) = confinement {
         confinement
@@ -289,6 +294,6 @@ fn instantiate(
             .map_err(|error| Outcome::Failed(format!("{}: {error}\n  do: --unconfined", options.name)))?;
     }
     let limits = Limits::of(&options.policy);
-    let state = State::new(options, object, command);
+    let state = State::new(options, object, command).naming_by(naming);
     prepared.instantiate(state, &limits)
 }

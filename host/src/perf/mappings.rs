@@ -1,12 +1,19 @@
 //! What processes have mapped while somebody looked: for addresses of those that have ended since.
+//!
+//! All processes of the machine are heard, since nobody knows yet which of them a plugin counts; so any user has a say in how
+//! much is heard. A path is kept once, a child shares the list of its parent until one of them maps more, and all lists
+//! together have a limit, at which the longest are forgotten first.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use perf_event_open_sys::bindings::{self, perf_event_attr};
@@ -14,6 +21,7 @@ use perf_event_open_sys::bindings::{self, perf_event_attr};
 use super::pmu::Sysfs;
 use super::records::{self, Buffer, Identity, Mapping, Record};
 use super::sys::{self, Observed};
+use crate::maps;
 
 /// Pages of records for each CPU: room for some thousand mappings between two looks.
 const PAGES: usize = 64;
@@ -21,70 +29,201 @@ const PAGES: usize = 64;
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
 
+/// How long it may take to read what runs already.
+const BEGIN: Duration = Duration::from_secs(3);
+
+/// Most mappings of code of one process; browsers have a thousand.
+const MAX_MAPPINGS: usize = 16 << 10;
+
+/// Bytes of `/proc/PID/maps` that are read of a process that runs already: ten thousand mappings of usual paths.
+const MAX_MAPS_BYTES: u64 = 1 << 20;
+
+/// Most processes, those that have ended among them.
+const MAX_PROCESSES: usize = 256 << 10;
+
+/// Most bytes of lists and paths.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Bytes of a mapping in a list.
+const MAPPING_BYTES: usize = size_of::<Mapping>();
+
 /// What processes had mapped, the latest last.
 #[derive(Debug, Default)]
 pub struct Mappings {
-    by_process: BTreeMap<i32, Vec<Mapping>>,
+    by_process: HashMap<i32, Mapped>,
+    paths: HashSet<Arc<Path>>,
+    /// At most what lists and paths take.
+    bytes: usize,
+    /// How many processes were seen: the order in which they came.
+    seen: u64,
     lost: u64,
+    forgotten: u64,
+}
+
+/// What one process had mapped.
+#[derive(Debug, Default)]
+struct Mapped {
+    /// Shared with its children, until one of them maps more.
+    list: Arc<Vec<Mapping>>,
+    ended: bool,
+    /// Its place among all that were seen.
+    place: u64,
 }
 
 impl Mappings {
     /// The file that a process had at an address, last of all.
     pub fn find(&self, pid: i32, address: u64) -> Option<&Mapping> {
-        let mappings = self.by_process.get(&pid)?;
+        let mappings = &self.by_process.get(&pid)?.list;
         mappings.iter().rev().find(|mapping| (mapping.start..mapping.end).contains(&address))
     }
 
-    /// How many records of mappings had no room.
+    /// How many records of mappings had no room, in the kernel or here.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
+    /// Of how many processes the mappings were forgotten, because all together were too many.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Whether a process has ended, so that one of its number is another one.
+    pub fn has_ended(&self, pid: i32) -> bool {
+        self.by_process.get(&pid).is_some_and(|mapped| mapped.ended)
+    }
+
     fn add(&mut self, record: Record) {
         match record {
-            Record::Mapped { pid, mapping } => self.by_process.entry(pid).or_default().push(mapping),
+            Record::Mapped { pid, mapping } => self.map(pid, mapping),
             Record::Forked { pid, parent } if pid != parent => {
-                let inherited = self.by_process.get(&parent).cloned().unwrap_or_default();
-                // What the child has mapped itself is later, even if its CPU was looked at first.
-                let own = self.by_process.entry(pid).or_default();
-                own.splice(0..0, inherited);
+                let inherited = self.by_process.get(&parent).map(|parent| Arc::clone(&parent.list));
+                let inherited = inherited.unwrap_or_default();
+                let own = std::mem::take(&mut self.process(pid).list);
+                // What the child has mapped itself is later, even if its CPU was looked at first. A process that had its
+                // number before has no part in it.
+                let ended = std::mem::take(&mut self.process(pid).ended);
+                self.process(pid).list = match ended || own.is_empty() {
+                    true => inherited,
+                    false => {
+                        let both: Vec<Mapping> = inherited.iter().chain(own.iter()).cloned().collect();
+                        self.bytes += both.len() * MAPPING_BYTES;
+                        Arc::new(both)
+                    }
+                };
+            }
+            Record::Ended { pid } => {
+                if let Some(mapped) = self.by_process.get_mut(&pid) {
+                    mapped.ended = true;
+                }
             }
             Record::Lost(number) => self.lost += number,
             Record::Forked { .. } | Record::Throttled => {}
         }
+        self.forget();
     }
 
-    /// What runs now. A process that ends meanwhile is left out.
-    fn add_running(&mut self) {
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-                continue;
-            };
-            let maps = fs::read(entry.path().join("maps")).unwrap_or_default();
-            let before = maps.split(|byte| *byte == b'\n').filter_map(running).collect::<Vec<_>>();
-            self.by_process.entry(pid).or_default().splice(0..0, before);
+    fn map(&mut self, pid: i32, mapping: Mapping) {
+        let path = match self.paths.get(&mapping.path) {
+            Some(path) => Arc::clone(path),
+            None => {
+                self.bytes += mapping.path.as_os_str().len() + MAPPING_BYTES;
+                self.paths.insert(Arc::clone(&mapping.path));
+                Arc::clone(&mapping.path)
+            }
+        };
+        let process = self.process(pid);
+        if process.list.len() >= MAX_MAPPINGS {
+            self.lost += 1;
+            return;
         }
+        let copied = if Arc::strong_count(&process.list) > 1 { process.list.len() } else { 0 };
+        Arc::make_mut(&mut process.list).push(Mapping { path, ..mapping });
+        // A list grows to twice its length.
+        self.bytes += (copied + 2) * MAPPING_BYTES;
+    }
+
+    fn process(&mut self, pid: i32) -> &mut Mapped {
+        self.by_process.entry(pid).or_insert_with(|| {
+            self.seen += 1;
+            Mapped { place: self.seen, ..Mapped::default() }
+        })
+    }
+
+    /// Forgets what is too much: of processes those that ended first, of lists the longest. Half is free then, so that it is
+    /// rarely done.
+    fn forget(&mut self) {
+        if self.by_process.len() > MAX_PROCESSES {
+            let mut order: Vec<(bool, u64, i32)> =
+                self.by_process.iter().map(|(pid, one)| (!one.ended, one.place, *pid)).collect();
+            order.sort_unstable();
+            for (.., pid) in order.into_iter().take(MAX_PROCESSES / 2) {
+                self.by_process.remove(&pid);
+                self.forgotten += 1;
+            }
+        }
+        if self.bytes <= MAX_BYTES {
+            return;
+        }
+        self.bytes = self.measured();
+        if self.bytes > MAX_BYTES / 2 {
+            let mut longest: Vec<(usize, i32)> =
+                self.by_process.iter().map(|(pid, one)| (one.list.capacity(), *pid)).collect();
+            longest.sort_unstable_by(|one, other| other.cmp(one));
+            for (capacity, pid) in longest {
+                if self.bytes <= MAX_BYTES / 2 {
+                    break;
+                }
+                // A list goes with the last process that has it.
+                let gone =
+                    self.by_process.remove(&pid).is_some_and(|one| Arc::into_inner(one.list).is_some());
+                let freed = if gone { capacity * MAPPING_BYTES } else { 0 };
+                self.bytes = self.bytes.saturating_sub(freed);
+                self.forgotten += 1;
+            }
+        }
+        self.paths.retain(|path| Arc::strong_count(path) > 1);
+        self.bytes = self.measured();
+    }
+
+    /// What lists and paths take.
+    fn measured(&self) -> usize {
+        let mut lists = HashSet::new();
+        let unique = self.by_process.values().filter(|one| lists.insert(Arc::as_ptr(&one.list)));
+        let lists: usize = unique.map(|one| one.list.capacity() * MAPPING_BYTES).sum();
+        lists + self.paths.iter().map(|path| path.as_os_str().len() + MAPPING_BYTES).sum::<usize>()
+    }
+
+    /// What a process has mapped that runs already, before all that it maps later. One that ends meanwhile is left out.
+    fn add_running(&mut self, pid: i32) {
+        let Ok(maps) = File::open(format!("/proc/{pid}/maps")) else { return };
+        let mut text = Vec::new();
+        // A process that has more of them has what comes first.
+        if maps.take(MAX_MAPS_BYTES).read_to_end(&mut text).is_err() {
+            return;
+        }
+        let later = std::mem::take(&mut self.process(pid).list);
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Some(mapping) = running(line) {
+                self.map(pid, mapping);
+            }
+        }
+        for mapping in later.iter() {
+            self.map(pid, mapping.clone());
+        }
+        self.forget();
     }
 }
 
-/// A line of `/proc/PID/maps` that maps code of a file: `start-end r-xp offset major:minor inode path`.
+/// A line of `/proc/PID/maps` that maps code of a file.
 fn running(line: &[u8]) -> Option<Mapping> {
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let is_code = words.next()?.as_bytes().get(2) == Some(&b'x');
-    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
-    let offset = hex(words.next()?)?;
-    let (major, minor) = words.next()?.split_once(':')?;
-    let inode = words.next()?.parse().ok()?;
-    let path = line.get(line.find('/')?..)?;
-    let device = |word| u32::try_from(hex(word)?).ok();
-    is_code.then_some(Mapping {
-        start: hex(start)?,
-        end: hex(end)?,
-        offset,
-        path: PathBuf::from(path),
-        identity: Identity::Inode { major: device(major)?, minor: device(minor)?, inode },
+    let line = maps::entry(line)?;
+    let is_file = line.is_code && line.name.starts_with(b"/");
+    is_file.then(|| Mapping {
+        start: line.start,
+        end: line.end,
+        offset: line.offset,
+        path: Path::new(std::ffi::OsStr::from_bytes(&line.name)).into(),
+        identity: Identity::Inode { major: line.major, minor: line.minor, inode: line.inode },
     })
 }
 
@@ -106,12 +245,10 @@ impl MappingRecorder {
         let (stop, asked) = mpsc::channel();
         let body = move || {
             let mut mappings = Mappings::default();
-            mappings.add_running();
+            begin(&mut mappings, &mut rings);
             loop {
                 let ended = !matches!(asked.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout));
-                for ring in &mut rings {
-                    records::parse(&ring.buffer.take()).into_iter().for_each(|record| mappings.add(record));
-                }
+                take(&mut mappings, &mut rings);
                 if ended {
                     return mappings;
                 }
@@ -127,6 +264,29 @@ impl MappingRecorder {
         // The thread waits for this.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
+    }
+}
+
+/// Reads what runs already. Meanwhile the rings are emptied; whoever has what makes this slow has no names.
+fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
+    let began = Instant::now();
+    let mut looked = began;
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        mappings.add_running(pid);
+        if looked.elapsed() > PERIOD {
+            take(mappings, rings);
+            looked = Instant::now();
+        }
+        if began.elapsed() > BEGIN {
+            return;
+        }
+    }
+}
+
+fn take(mappings: &mut Mappings, rings: &mut [Ring]) {
+    for ring in rings {
+        records::parse(&ring.buffer.take()).into_iter().for_each(|record| mappings.add(record));
     }
 }
 
@@ -168,7 +328,7 @@ mod tests {
 
     fn mapping(start: u64, path: &str) -> Mapping {
         let identity = Identity::Inode { major: 0, minor: 0, inode: 1 };
-        Mapping { start, end: start + 0x1000, offset: 0, path: path.into(), identity }
+        Mapping { start, end: start + 0x1000, offset: 0, path: Path::new(path).into(), identity }
     }
 
     fn path(mappings: &Mappings, pid: i32, address: u64) -> Option<&str> {
@@ -190,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_code_is_a_mapping_and_data_is_none() {
+    fn code_of_files_is_a_mapping_and_nothing_else() {
         let line = b"55d0c8a00000-55d0c8a05000 r-xp 00002000 fe:01 1835042    /usr/bin/two words";
         let found = running(line).expect("it is code");
         assert_eq!((found.start, found.end, found.offset), (0x55d0_c8a0_0000, 0x55d0_c8a0_5000, 0x2000));
@@ -198,5 +358,62 @@ mod tests {
         assert_eq!(found.identity, Identity::Inode { major: 0xfe, minor: 1, inode: 1_835_042 });
         assert_eq!(running(b"55d0c8a00000-55d0c8a05000 r--p 00002000 fe:01 1835042 /usr/bin/x"), None);
         assert_eq!(running(b"7ffd1000-7ffd3000 r-xp 00000000 00:00 0 [vdso]"), None);
+    }
+
+    /// 20,000 mappings of a path of 4,000 bytes, and as many children as a user may start in some seconds.
+    #[test]
+    fn children_share_what_their_parent_had() {
+        let mut mappings = Mappings::default();
+        let path = format!("/{}", "d".repeat(4000));
+        for number in 0..20_000 {
+            mappings.add(Record::Mapped { pid: 1, mapping: mapping(number * 0x1000, &path) });
+        }
+        assert_eq!(mappings.lost(), 20_000 - MAX_MAPPINGS as u64);
+        for pid in 2..100_000 {
+            mappings.add(Record::Forked { pid, parent: 1 });
+            mappings.add(Record::Ended { pid });
+        }
+        assert!(mappings.measured() < 8 << 20, "{}", mappings.measured());
+        assert_eq!(self::path(&mappings, 99_999, 0x1100), Some(path.as_str()));
+        assert!(mappings.has_ended(2) && !mappings.has_ended(1) && mappings.forgotten() == 0);
+    }
+
+    #[test]
+    fn of_too_many_the_longest_lists_are_forgotten() {
+        let mut mappings = Mappings::default();
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/honest") });
+        for pid in 2..2000 {
+            for number in 0..1000 {
+                mappings.add(Record::Mapped { pid, mapping: mapping(number * 0x1000, "/many") });
+            }
+            assert!(mappings.measured() <= MAX_BYTES);
+        }
+        assert_eq!(path(&mappings, 1, 0x1100), Some("/honest"));
+        assert!(mappings.forgotten() > 100);
+    }
+
+    #[test]
+    fn of_too_many_processes_those_that_ended_are_forgotten() {
+        let mut mappings = Mappings::default();
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/honest") });
+        for pid in 2..MAX_PROCESSES as i32 + 100 {
+            mappings.add(Record::Forked { pid, parent: 1 });
+            mappings.add(Record::Ended { pid });
+        }
+        assert!(mappings.by_process.len() <= MAX_PROCESSES && mappings.forgotten() > 0);
+        assert_eq!(path(&mappings, 1, 0x1100), Some("/honest"));
+    }
+
+    /// A number that another process has now.
+    #[test]
+    fn a_process_inherits_nothing_from_one_that_had_its_number() {
+        let mut mappings = Mappings::default();
+        mappings.add(Record::Mapped { pid: 7, mapping: mapping(0x1000, "/before") });
+        mappings.add(Record::Ended { pid: 7 });
+        assert!(mappings.has_ended(7));
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x5000, "/parent") });
+        mappings.add(Record::Forked { pid: 7, parent: 1 });
+        assert_eq!((path(&mappings, 7, 0x1100), path(&mappings, 7, 0x5100)), (None, Some("/parent")));
+        assert!(!mappings.has_ended(7));
     }
 }

@@ -26,9 +26,9 @@ fn lines(profile: &Profile) -> BTreeMap<String, u64> {
     lines
 }
 
-/// A word without what separates words and lines.
+/// A word without what separates words.
 fn clean(word: &str) -> String {
-    word.chars().map(|letter| if letter == ';' || letter.is_control() { ':' } else { letter }).collect()
+    word.chars().map(|letter| if letter == ';' { ':' } else { letter }).collect()
 }
 
 #[cfg(test)]

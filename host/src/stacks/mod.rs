@@ -17,6 +17,13 @@ pub use self::tree::tree;
 
 use std::sync::Arc;
 
+use crate::naming::MAX_TEXT_BYTES;
+use crate::text::visible;
+
+/// Most bytes of the names in one stack, where they are written out for each: at full depth 250 for each frame. A process
+/// chooses the names of its functions, and whoever observes it counts thousands of stacks.
+const MAX_STACK_BYTES: usize = 32 << 10;
+
 /// Most addresses of a stack that the kernel keeps, unless a person lowered sysctl kernel.perf_event_max_stack.
 pub(crate) const MAX_DEPTH: usize = 127;
 
@@ -160,10 +167,16 @@ impl Sample {
         }
     }
 
-    /// The words of the root and of all frames, in the forms that have nothing but words.
+    /// The words of the root and of all frames, in the forms that have nothing but words. All can be shown.
     fn words(&self) -> Vec<String> {
+        let shown = |word: String| visible(&word, MAX_TEXT_BYTES).into_owned();
         let frames = self.frames.iter().map(|frame| frame.word());
-        self.root().into_iter().chain(frames).collect()
+        let words: Vec<String> = self.root().into_iter().chain(frames).map(shown).collect();
+        if words.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES {
+            return words;
+        }
+        let share = MAX_STACK_BYTES / words.len().max(1);
+        words.iter().map(|word| visible(word, share).into_owned()).collect()
     }
 }
 
@@ -180,14 +193,21 @@ impl Frame {
         }
     }
 
-    /// The function, marked as other tools mark it: `_[k]` for the kernel, `_[i]` for inlined.
+    /// The function, marked as other tools mark it: `_[k]` for the kernel, `_[i]` for inlined. A function whose name ends
+    /// like a mark has a backslash in it.
     fn word(&self) -> String {
         let mark = match self.kind {
             FrameKind::Kernel => "_[k]",
             FrameKind::Inlined => "_[i]",
             FrameKind::User | FrameKind::Note => "",
         };
-        format!("{}{mark}", self.function)
+        let name = self.function.as_str();
+        match name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) {
+            Some((start, end)) if end.starts_with("_[") && end.ends_with(']') => {
+                format!("{start}_\\{}{mark}", &end[1..])
+            }
+            _ => format!("{name}{mark}"),
+        }
     }
 }
 
@@ -232,5 +252,28 @@ mod tests {
         };
         let stacks = vec![stack(MAX_DEPTH, 5), stack(MAX_DEPTH - 1, 2)];
         assert_eq!(Counted { map: "seen".into(), stacks }.cut(), 5);
+    }
+
+    #[test]
+    fn what_a_process_calls_itself_is_no_mark_and_no_escape() {
+        let word = |name: &str, kind| frame(name, kind).word();
+        assert_eq!(word("do_syscall_64_[k]", FrameKind::User), "do_syscall_64_\\[k]");
+        assert_eq!(word("read", FrameKind::Kernel), "read_[k]");
+        assert_eq!(word("ä_[i]", FrameKind::Inlined), "ä_\\[i]_[i]");
+        assert_eq!((word("ä[k]", FrameKind::User), word("x", FrameKind::User)), ("ä[k]".into(), "x".into()));
+        let task = Task { command: Some("\u{1b}[31mevil\n".into()), ..Task::default() };
+        let frames = vec![frame("a\u{ffff}\u{202e}", FrameKind::User)];
+        let sample = Sample { task, frames, weight: 1 };
+        assert_eq!(sample.words(), ["\\x1b[31mevil\\n", "a\\u{ffff}\\u{202e}"]);
+    }
+
+    #[test]
+    fn the_names_of_a_stack_have_a_limit_together() {
+        let frames = vec![frame(&"x".repeat(1 << 20), FrameKind::User); MAX_DEPTH];
+        let sample = Sample { task: Task::default(), frames, weight: 1 };
+        let words = sample.words();
+        assert_eq!(words.len(), MAX_DEPTH);
+        assert!(words.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES);
+        assert!(words.iter().all(|word| word.len() > 200 && word.ends_with('…')));
     }
 }

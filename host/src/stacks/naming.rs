@@ -1,22 +1,22 @@
 //! Addresses of stacks to frames: all addresses of one place are looked up at once.
 //!
-//! A process that lives is asked itself. What it does not have mapped any more, and all of one that has ended, is looked
-//! for in what was written down of its mappings; there a file of the same name counts only if it is the same file.
-
-mod files;
+//! Those of processes are named by another process ([`crate::naming`]). A process that lives is asked itself for its files.
+//! What it does not have mapped any more, and all of one that has ended, is looked for in what was written down of its
+//! mappings; there a file of the same name counts only if it is the same file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use blazesym::Pid;
-use blazesym::normalize::{Normalizer, UserMeta};
-use blazesym::symbolize::{Reason, Sym, Symbolized, Symbolizer};
+use blazesym::symbolize::{Reason, Symbolized, Symbolizer};
 
 use super::{Addresses, CountedStack, Frame, FrameKind};
+use crate::naming::{
+    self, MAX_TEXT_BYTES, NamedFrame, NamedPlace, Naming, NamingProcess, PlaceInFile, Wanted, WantedPlace,
+};
 use crate::perf::Mappings;
 use crate::symbols::{self, SymbolError};
+use crate::text::visible;
 
 /// The word of a stack that has neither part.
 pub(super) const NO_STACK: &str = "[no stack]";
@@ -42,27 +42,52 @@ impl Place {
 /// The frames of one address, the outermost first: a function, and what is inlined into it there.
 type Frames = Vec<Arc<Frame>>;
 
+/// Most warnings that are kept: one bad file may be mapped by every process.
+const MAX_WARNINGS: usize = 20;
+
+/// How many naming threads may be left behind, each waiting for a file system that does not answer.
+const MAX_STUCK: usize = 3;
+
 /// The names of functions, of the kernel and of processes.
 #[derive(Default)]
 pub struct Names {
-    symbolizer: Option<Symbolizer>,
+    kernel: Option<Symbolizer>,
+    /// How to name functions of processes; none: they have no names.
+    process: Option<NamingProcess>,
+    naming: Option<Naming>,
+    stuck: usize,
     /// By process; none: the kernel.
     known: BTreeMap<Option<u32>, BTreeMap<Place, Frames>>,
     /// What was mapped by processes that may have ended.
     mappings: Mappings,
+    /// When the last of the stacks was counted, since the machine was started.
+    until: Option<Duration>,
     /// What could not be looked up, in words.
     warnings: BTreeSet<String>,
+    /// How many more there are.
+    unsaid: usize,
 }
 
 impl Names {
-    /// Nothing is read yet. Of processes that have ended it is known what is written here.
-    pub fn new(mappings: Mappings) -> Names {
-        Names { mappings, ..Names::default() }
+    /// Nothing is read yet. Of processes that have ended it is known what is written here; those that begin from now on have
+    /// no part in stacks. Without a naming process functions of processes have no names.
+    pub fn new(mappings: Mappings, process: Option<NamingProcess>) -> Names {
+        let until = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).ok().map(Duration::from);
+        Names { mappings, process, until, ..Names::default() }
     }
 
     /// What could not be looked up, and what to do about it; each thing once.
-    pub fn warnings(&self) -> impl Iterator<Item = &str> {
-        self.warnings.iter().map(String::as_str)
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let more = (self.unsaid > 0).then(|| format!("{} more files or tasks without names", self.unsaid));
+        self.warnings.iter().cloned().chain(more)
+    }
+
+    fn warn(&mut self, warning: String) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.insert(warning);
+        } else if !self.warnings.contains(&warning) {
+            self.unsaid += 1;
+        }
     }
 
     /// Looks up the addresses of all these stacks.
@@ -114,36 +139,11 @@ impl Names {
 
     /// The frames of each place.
     fn look_up(&mut self, process: Option<u32>, places: &[Place]) -> Vec<Frames> {
-        let symbolizer = self.symbolizer.get_or_insert_with(Symbolizer::new);
-        let addresses: Vec<u64> = places.iter().map(|place| place.inside()).collect();
-        let found = match process {
-            None => symbols::kernel_frames(symbolizer, &addresses),
-            Some(pid) => symbols::task_frames(symbolizer, pid, &addresses),
+        let mut frames = match process {
+            None => self.of_kernel(places),
+            Some(pid) => self.of_process(pid, places),
         };
-        let found = found.unwrap_or_else(|error| {
-            self.warnings.insert(error.to_string());
-            Vec::new()
-        });
-        let is_hidden = |one: &Symbolized<'_>| matches!(one, Symbolized::Unknown(Reason::MissingSyms));
-        if process.is_none() && !found.is_empty() && found.iter().all(is_hidden) {
-            self.warnings.insert(SymbolError::Hidden.to_string());
-        }
         let kind = if process.is_none() { FrameKind::Kernel } else { FrameKind::User };
-        let mut frames: Vec<Frames> = found
-            .into_iter()
-            .zip(places)
-            .map(|(found, place)| match found {
-                Symbolized::Sym(symbol) if kind == FrameKind::User || !symbols::is_far(&symbol) => {
-                    named(symbol, place.address, kind)
-                }
-                _ => Vec::new(),
-            })
-            .collect();
-        frames.resize(places.len(), Vec::new());
-        if let Some(pid) = process {
-            by_files(pid, places, &mut frames);
-            files::by_mappings(symbolizer, &self.mappings, pid, places, &mut frames);
-        }
         for (frames, place) in frames.iter_mut().zip(places) {
             if frames.is_empty() {
                 frames.push(Arc::new(unknown(place.address, kind)));
@@ -151,67 +151,111 @@ impl Names {
         }
         frames
     }
+
+    fn of_kernel(&mut self, places: &[Place]) -> Vec<Frames> {
+        let symbolizer = self.kernel.get_or_insert_with(Symbolizer::new);
+        let addresses: Vec<u64> = places.iter().map(|place| place.inside()).collect();
+        let (found, failed) = match symbols::kernel_frames(symbolizer, &addresses) {
+            Ok(found) => (found, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let is_hidden = |one: &Symbolized<'_>| matches!(one, Symbolized::Unknown(Reason::MissingSyms));
+        let hidden = !found.is_empty() && found.iter().all(is_hidden);
+        let mut frames: Vec<Frames> = found
+            .into_iter()
+            .zip(places)
+            .map(|(found, place)| match found {
+                Symbolized::Sym(symbol) if !symbols::is_far(&symbol) => {
+                    let name = naming::demangled(&symbol.name);
+                    let function =
+                        visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES).into_owned();
+                    vec![Arc::new(Frame { function, ..unknown(place.address, FrameKind::Kernel) })]
+                }
+                _ => Vec::new(),
+            })
+            .collect();
+        frames.resize(places.len(), Vec::new());
+        let failed = failed.or_else(|| hidden.then_some(SymbolError::Hidden));
+        failed.into_iter().for_each(|error| self.warn(error.to_string()));
+        frames
+    }
+
+    fn of_process(&mut self, pid: u32, places: &[Place]) -> Vec<Frames> {
+        let id = i32::try_from(pid).unwrap_or_default();
+        let wanted = Wanted {
+            pid,
+            places: places
+                .iter()
+                .map(|place| WantedPlace {
+                    address: place.inside(),
+                    recorded: self.mappings.find(id, place.inside()).cloned(),
+                })
+                .collect(),
+            in_detail: true,
+            lives: !self.mappings.has_ended(id),
+            until: self.until,
+        };
+        let Some(found) = self.ask(wanted) else { return vec![Vec::new(); places.len()] };
+        if found.denied {
+            self.warn(SymbolError::Denied(id).to_string());
+        }
+        found.warnings.into_iter().for_each(|warning| self.warn(warning));
+        places.iter().zip(found.places).map(|(place, found)| frames(found, place.address)).collect()
+    }
+
+    /// What is known of a process; none if nobody can be asked, which is said.
+    fn ask(&mut self, wanted: Wanted) -> Option<naming::Named> {
+        let pid = wanted.pid;
+        let Some(process) = &self.process else {
+            self.warn(SymbolError::NoProcess.to_string());
+            return None;
+        };
+        if self.stuck >= MAX_STUCK {
+            self.warn(SymbolError::Silent(pid).to_string());
+            return None;
+        }
+        if self.naming.is_none() {
+            self.naming = Naming::start(process.clone()).ok();
+        }
+        let answer = self.naming.as_ref().and_then(|naming| naming.name(wanted));
+        if answer.is_none() {
+            // Its thread waits for a file system, and ends when that answers.
+            self.naming = None;
+            self.stuck += 1;
+            self.warn(SymbolError::Silent(pid).to_string());
+        }
+        answer
+    }
 }
 
-/// Gives those that have no symbol the name of their file and the offset into it.
-fn by_files(pid: u32, places: &[Place], frames: &mut [Frames]) {
-    let mut missing: Vec<(usize, u64)> = Vec::new();
-    for (index, place) in places.iter().enumerate() {
-        if frames[index].is_empty() {
-            missing.push((index, place.inside()));
-        }
+/// The functions at an address; without one the file and the offset into it.
+fn frames(found: NamedPlace, address: u64) -> Frames {
+    let module = found.file.as_ref().map(|file| file.path.clone());
+    let frame = |named: NamedFrame| {
+        let kind = if named.inlined { FrameKind::Inlined } else { FrameKind::User };
+        let NamedFrame { function, file, line, .. } = named;
+        Arc::new(Frame { function, module: module.clone(), file, line, address, kind })
+    };
+    if found.frames.is_empty() {
+        return found.file.iter().map(|file| Arc::new(in_file(file, address))).collect();
     }
-    missing.sort_by_key(|(_, address)| *address);
-    let addresses: Vec<u64> = missing.iter().map(|(_, address)| *address).collect();
-    let normalizer = Normalizer::builder().enable_build_ids(false).build();
-    let Ok(output) = normalizer.normalize_user_addrs(Pid::from(pid), &addresses) else { return };
-    for ((index, _), (offset, meta)) in missing.into_iter().zip(&output.outputs) {
-        if let Some(UserMeta::Elf(elf)) = output.meta.get(*meta) {
-            frames[index].push(Arc::new(in_file(&elf.path, None, *offset, places[index].address)));
-        }
-    }
+    found.frames.into_iter().map(frame).collect()
 }
 
 /// The offset into a file that has no symbol there; of one that is another now, or gone, with its build id.
-fn in_file(path: &Path, build_id: Option<&[u8]>, offset: u64, address: u64) -> Frame {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let build_id: String =
-        build_id.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()).unwrap_or_default();
-    let build_id = if build_id.is_empty() { build_id } else { format!("[{build_id}]") };
+fn in_file(file: &PlaceInFile, address: u64) -> Frame {
+    let name = file.path.rsplit('/').next().unwrap_or_default();
+    let build_id = file.build_id.as_ref().filter(|id| !id.is_empty());
+    let build_id = build_id.map(|id| format!("[{id}]")).unwrap_or_default();
     Frame {
-        function: format!("{name}{build_id}+{offset:#x}"),
-        module: Some(path.to_string_lossy().into_owned()),
-        file: None,
-        line: None,
-        address,
-        kind: FrameKind::User,
+        function: format!("{name}{build_id}+{:#x}", file.offset),
+        module: Some(file.path.clone()),
+        ..unknown(address, FrameKind::User)
     }
 }
 
 fn unknown(address: u64, kind: FrameKind) -> Frame {
     Frame { address, kind, ..Frame::note(UNKNOWN) }
-}
-
-/// The function of a symbol, then what is inlined there.
-fn named(symbol: Sym<'_>, address: u64, kind: FrameKind) -> Frames {
-    let words = |words: &OsStr| words.to_string_lossy().into_owned();
-    let module = symbol.module.as_deref().map(words);
-    let frame = |function: &str, code: Option<&blazesym::symbolize::CodeInfo<'_>>, kind| {
-        Arc::new(Frame {
-            function: function.to_owned(),
-            module: module.clone(),
-            file: code.map(|code| code.to_path().to_string_lossy().into_owned()),
-            line: code.and_then(|code| code.line),
-            address,
-            kind,
-        })
-    };
-    let inlined = symbol
-        .inlined
-        .iter()
-        .map(|inlined| frame(&inlined.name, inlined.code_info.as_ref(), FrameKind::Inlined));
-    let outer = frame(&symbol.name, symbol.code_info.as_deref(), kind);
-    std::iter::once(outer).chain(inlined).collect()
 }
 
 /// The process whose addresses they are.
@@ -240,7 +284,8 @@ mod tests {
         let process = i32::try_from(std::process::id()).ok();
         let task = Task { process, ..Task::default() };
         let stacks = vec![CountedStack { task, kernel, user, weight: 1 }];
-        let profile = Counted { map: "seen".into(), stacks }.named(&mut Names::default());
+        let profile = Counted { map: "seen".into(), stacks }
+            .named(&mut Names::new(Mappings::default(), Some(NamingProcess::in_a_thread())));
         profile.samples[0].frames.iter().map(|frame| frame.function.clone()).collect()
     }
 

@@ -119,7 +119,9 @@ impl Tables {
             let (one, rest) = frames.split_at(1 + inlined);
             let lines = one.iter().rev().map(|frame| self.line(frame)).collect();
             let mapping = self.mapping(first);
-            location_id.push(self.locations.number(Location { mapping, address: first.address, lines }));
+            // Addresses of the kernel tell where it lies, which whoever gets the file need not know.
+            let address = if first.kind == FrameKind::Kernel { 0 } else { first.address };
+            location_id.push(self.locations.number(Location { mapping, address, lines }));
             frames = rest;
         }
         location_id.reverse();
@@ -273,6 +275,8 @@ mod tests {
         assert_eq!(message.sample.len(), 3);
         assert_eq!((message.function.len(), message.location.len(), message.mapping.len()), (4, 4, 2));
         assert_eq!(message.string_table[0], "");
+        let addresses: Vec<u64> = message.location.iter().map(|location| location.address).collect();
+        assert_eq!(addresses, [0x1000, 0x1000, 0x1000, 0], "an address of the kernel is none");
         assert_eq!(message.sample[2].value, [5]);
         let innermost = message.sample[2].location_id[0];
         let line = &message.location[usize::try_from(innermost - 1).expect("small")].line[0];

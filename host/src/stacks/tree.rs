@@ -84,7 +84,7 @@ impl Node {
             let share = thousandths(node.weight, all);
             let cells =
                 [node.weight.to_string(), format!("{}.{} %", share / 10, share % 10), node.own.to_string()];
-            lines.push((cells, format!("{indent}{branch}{}", printable(name))));
+            lines.push((cells, format!("{indent}{branch}{name}")));
             node.list(all, depth + 1, &format!("{indent}{below}"), lines, hidden);
         }
     }
@@ -92,11 +92,6 @@ impl Node {
 
 fn thousandths(part: u64, all: u64) -> u128 {
     (u128::from(part) * 1000 + u128::from(all) / 2).checked_div(u128::from(all)).unwrap_or(0)
-}
-
-/// A program's own names cannot move the cursor or colour the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use crate::bpf::{BpfError, Object, Pages};
 use crate::command::Command;
 use crate::files::RegularFile;
 use crate::host_bytes::HostBytes;
+use crate::naming::Naming;
 use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
@@ -161,6 +162,13 @@ impl State {
             limiter: Limiter::new(limits),
             calls: 0,
         }
+    }
+
+    /// With somebody who names functions of processes.
+    #[must_use]
+    pub(crate) fn naming_by(mut self, naming: Option<Naming>) -> State {
+        self.symbols = Symbols::new(naming);
+        self
     }
 
     /// The state for one call of the host, which is counted.

@@ -17,6 +17,7 @@ mod many;
 mod map_memory;
 mod maps;
 mod memory;
+mod observed;
 mod oracles;
 mod packets;
 mod perf_churn;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use ks_host::naming::NamingProcess;
 use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
@@ -100,6 +101,8 @@ struct Slot {
     stop: StopHandle,
     /// What takes its place as soon as it has stopped.
     next: Option<Prepared>,
+    /// The run has ended, and what it counted is named and shown.
+    shows: bool,
     ended: bool,
 }
 
@@ -117,6 +120,7 @@ impl Fleet {
             digest: member.prepared.digest,
             stop: StopHandle::new(),
             next: None,
+            shows: false,
             ended: false,
         };
         self.lock().slots = members.iter().map(slot).collect();
@@ -187,11 +191,14 @@ impl Fleet {
                 raw: member.raw,
                 stop: stop.clone(),
                 timeout: member.timeout,
+                naming: Some(NamingProcess::of_this_program()),
                 ..RunOptions::new(member.name.clone())
             };
             let outcome = member.prepared.plugin.run(options);
+            self.lock().slots[place].shows = true;
             let shown =
                 member.stacks.as_ref().zip(answer).map(|(stacks, answer)| stacks.show(&member.name, answer));
+            self.lock().slots[place].shows = false;
             if let Some(next) = self.take_next(place) {
                 member.prepared = next;
                 continue;
@@ -259,6 +266,10 @@ impl Fleet {
             std::process::exit(crate::ENDED.into());
         }
         slots.asked += 1;
+        if slots.asked > 1 && slots.slots.iter().any(|slot| slot.shows) {
+            // What is shown is made of files of others, and nothing is attached any more.
+            std::process::exit(crate::ENDED.into());
+        }
         for slot in &slots.slots {
             if slots.asked == 1 { slot.stop.ask(StopReason::Asked) } else { slot.stop.kill() }
         }

@@ -143,6 +143,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    ks_host::naming::serve_if_asked();
     defect::tell_panics();
     ExitCode::from(defect::contain(answer))
 }

@@ -1,16 +1,20 @@
 //! `ks-host ps`: the plugins that run now, what they have attached, how often their programs ran and how long.
 //!
 //! All of it is read from the kernel: a plugin's thread has its name, and the process's descriptors are its programs,
-//! links and events. So nothing has to be kept for it, and nothing can be left behind.
+//! links and events. So nothing has to be kept for it, and nothing can be left behind. A thread's name says nothing by
+//! itself: any user may choose it. So a process is shown if it is this program, or holds something of BPF or perf, and with
+//! the user that it belongs to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ks_host::bpf::statistics::{Counted, Registered, Statistics, counted, registered};
 use ks_host::plugin::THREAD_PREFIX;
+use ks_host::text::visible;
 use serde::Serialize;
 
 use crate::{output, progress, run};
@@ -27,10 +31,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Most bytes of a name that are shown.
+const MAX_NAME_BYTES: usize = 256;
+
 /// A process that runs plugins.
 #[derive(Serialize)]
 struct Process {
     pid: u32,
+    /// The user as whom it acts.
+    user: u32,
     /// The plugins' names, of which the kernel keeps the first letters.
     plugins: Vec<String>,
     /// Perf events that are open.
@@ -119,6 +128,11 @@ fn process(pid: u32) -> Option<Process> {
     }
     plugins.sort();
     let descriptors = descriptors(&folder);
+    let holds = |one: &Descriptor| one.kind.contains("bpf") || one.kind.contains("perf_event");
+    if !is_this_program(&folder) && !descriptors.iter().any(holds) {
+        return None;
+    }
+    let user = fs::metadata(&folder).ok()?.uid();
     let of = |kind: &'static str| descriptors.iter().filter(move |one| one.kind.contains(kind));
     let number = |one: &Descriptor, name: &str| one.facts.get(name)?.parse::<u32>().ok();
     let mut attached: BTreeMap<u32, Vec<String>> = BTreeMap::new();
@@ -142,7 +156,13 @@ fn process(pid: u32) -> Option<Process> {
     };
     let events = of("perf_event").count();
     let programs = ids.into_iter().map(program).collect();
-    Some(Process { pid, plugins, events, registered: structs, programs })
+    Some(Process { pid, user, plugins, events, registered: structs, programs })
+}
+
+/// Whether a process runs the file that this one runs.
+fn is_this_program(process: &Path) -> bool {
+    let file = |process: &Path| fs::metadata(process.join("exe")).map(|file| (file.dev(), file.ino())).ok();
+    file(process).is_some_and(|theirs| file(Path::new("/proc/self")) == Some(theirs))
 }
 
 /// `steady (tcp_congestion_ops)`; the id of its map if the kernel tells no more.
@@ -192,11 +212,11 @@ fn text(processes: &[Process], seconds: f64) -> String {
         return "no plugin runs that this user may see\n".into();
     }
     let mut out = String::new();
-    for Process { pid, plugins, events, registered, programs } in processes {
-        let names = plugins.iter().map(|name| output::printable(name)).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(out, "process {pid}: {names}; perf events: {events}");
+    for Process { pid, user, plugins, events, registered, programs } in processes {
+        let names = plugins.iter().map(|name| visible(name, MAX_NAME_BYTES)).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(out, "process {pid} of user {user}: {names}; perf events: {events}");
         for one in registered {
-            let _ = writeln!(out, "  registered: {}", output::printable(one));
+            let _ = writeln!(out, "  registered: {}", visible(one, MAX_NAME_BYTES));
         }
         let mut rows = vec![vec![
             "program".into(),

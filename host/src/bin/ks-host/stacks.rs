@@ -7,11 +7,16 @@ use std::sync::mpsc::{self, Receiver};
 
 use anyhow::{Context as _, anyhow, ensure};
 use ks_host::PreparedPlugin;
-use ks_host::perf::{MappingRecorder, Mappings};
+use ks_host::naming::NamingProcess;
+use ks_host::perf::MappingRecorder;
 use ks_host::stacks::{self, Counted, Names, Profile};
+use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
 
 use crate::{output, output_file};
+
+/// Most bytes of a warning that is shown.
+const MAX_WARNING_BYTES: usize = 1024;
 
 /// A form, and where to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,16 +119,22 @@ impl Stacks {
         let mappings = answer.mappings.map(MappingRecorder::finish).unwrap_or_default();
         let Ok(counted) = answer.counted.try_recv() else { return Ok(()) };
         let counted = counted.map_err(|error| anyhow!("--stacks: {error}"))?;
-        let lost = Mappings::lost(&mappings);
+        let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
         if lost > 0 {
             eprintln!(
-                "{plugin}: {lost} mappings of processes came too fast to be written down: some names may be missing"
+                "{plugin}: {lost} mappings of processes were too many to be written down: some names may be missing"
             );
         }
-        let mut names = Names::new(mappings);
+        if forgotten > 0 {
+            eprintln!(
+                "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took too much memory: \
+                 some names may be missing"
+            );
+        }
+        let mut names = Names::new(mappings, Some(NamingProcess::of_this_program()));
         let profile = counted.named(&mut names);
         for warning in names.warnings() {
-            output::tell(plugin, warning);
+            output::tell(plugin, &visible(&warning, MAX_WARNING_BYTES));
         }
         let cut = counted.cut();
         if cut > 0 {

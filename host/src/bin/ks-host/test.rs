@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ks_host::naming::NamingProcess;
 use ks_host::plugin::Outcome;
 use ks_host::policy::{Class, Limit, Policy};
 use ks_host::{PreparedPlugin, RunOptions};
@@ -125,6 +126,7 @@ fn one<'a>(
         stderr: Box::new(stderr.clone()),
         timeout: Some(timeout),
         policy: policy.clone(),
+        naming: Some(NamingProcess::of_this_program()),
         ..RunOptions::new(test)
     };
     let began = Instant::now();

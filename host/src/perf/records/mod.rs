@@ -8,7 +8,8 @@ mod sys;
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use perf_event_open_sys::bindings;
 
@@ -38,7 +39,7 @@ impl Throttling {
             match record {
                 Record::Throttled => self.times += 1,
                 Record::Lost(records) => self.times += records / 2,
-                Record::Mapped { .. } | Record::Forked { .. } => {}
+                Record::Mapped { .. } | Record::Forked { .. } | Record::Ended { .. } => {}
             }
         }
         self.times
@@ -57,6 +58,9 @@ pub(crate) enum Record {
     /// A process has a child, which has its mappings.
     #[doc(alias = "PERF_RECORD_FORK")]
     Forked { pid: i32, parent: i32 },
+    /// The first thread of a process has ended, and with it, as a rule, the process.
+    #[doc(alias = "PERF_RECORD_EXIT")]
+    Ended { pid: i32 },
     /// So many records had no room.
     #[doc(alias = "PERF_RECORD_LOST")]
     Lost(u64),
@@ -74,8 +78,8 @@ pub struct Mapping {
     pub end: u64,
     /// Bytes of the file before the first address.
     pub offset: u64,
-    /// The file, as the process names it.
-    pub path: PathBuf,
+    /// The file, as the process names it. All mappings of one path share it.
+    pub path: Arc<Path>,
     /// Which file it was.
     pub identity: Identity,
 }
@@ -116,6 +120,10 @@ fn record(ty: u32, misc: u32, body: &[u8]) -> Option<Record> {
         bindings::PERF_RECORD_FORK => {
             Some(Record::Forked { pid: number(body, 0, 4) as i32, parent: number(body, 4, 4) as i32 })
         }
+        bindings::PERF_RECORD_EXIT => {
+            let (pid, thread) = (number(body, 0, 4) as i32, number(body, 8, 4) as i32);
+            (pid == thread).then_some(Record::Ended { pid })
+        }
         bindings::PERF_RECORD_LOST => Some(Record::Lost(number(body, 8, 8))),
         bindings::PERF_RECORD_THROTTLE => Some(Record::Throttled),
         _ => None,
@@ -146,7 +154,7 @@ fn mapped(misc: u32, body: &[u8]) -> Option<Record> {
             start,
             end: start.saturating_add(number(body, 16, 8)),
             offset: number(body, 24, 8),
-            path: PathBuf::from(OsString::from_vec(name.to_vec())),
+            path: PathBuf::from(OsString::from_vec(name.to_vec())).into(),
             identity,
         },
     })
@@ -179,18 +187,27 @@ mod tests {
     #[test]
     fn records_are_read_one_after_the_other() {
         let fork = [9_u32, 7, 9, 7].map(u32::to_le_bytes).concat();
+        let end = |thread: u32| [9, 7, thread, 7].map(u32::to_le_bytes).concat();
         let lost = [1_u64, 33].map(u64::to_le_bytes).concat();
         let bytes = [
             raw(bindings::PERF_RECORD_FORK, 0, &fork),
             raw(bindings::PERF_RECORD_COMM, 0, &[0; 16]),
+            // Another thread of it.
+            raw(bindings::PERF_RECORD_EXIT, 0, &end(11)),
+            raw(bindings::PERF_RECORD_EXIT, 0, &end(9)),
             raw(bindings::PERF_RECORD_LOST, 0, &lost),
             raw(bindings::PERF_RECORD_THROTTLE, 0, &[0; 24]),
         ]
         .concat();
-        let expected = [Record::Forked { pid: 9, parent: 7 }, Record::Lost(33), Record::Throttled];
+        let expected = [
+            Record::Forked { pid: 9, parent: 7 },
+            Record::Ended { pid: 9 },
+            Record::Lost(33),
+            Record::Throttled,
+        ];
         assert_eq!(parse(&bytes), expected);
         // What is cut off is no record.
-        assert_eq!(parse(&bytes[..bytes.len() - 1]), expected[..2]);
+        assert_eq!(parse(&bytes[..bytes.len() - 1]), expected[..3]);
     }
 
     #[test]
@@ -215,7 +232,13 @@ mod tests {
         ];
         let expected = identities.map(|(path, identity)| Record::Mapped {
             pid: 7,
-            mapping: Mapping { start: 0x1000, end: 0x1500, offset: 0x200, path: path.into(), identity },
+            mapping: Mapping {
+                start: 0x1000,
+                end: 0x1500,
+                offset: 0x200,
+                path: Path::new(path).into(),
+                identity,
+            },
         });
         assert_eq!(found, expected);
     }

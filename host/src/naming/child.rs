@@ -1,0 +1,145 @@
+//! The naming process as the host sees it: started when it is needed, asked with a deadline, ended when it fails.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::protocol::{Answer, MAX_ANSWER_BYTES, Request};
+use super::{channel, confine, reader};
+
+/// The only argument of a process that names.
+const ARGUMENT: &str = "--ks-host-naming-process";
+
+/// How long the host waits for the end of a process that it has killed. One that reads from a file system that does not answer
+/// ends later.
+const END: Duration = Duration::from_secs(1);
+
+/// How a process that names is started: by a program that calls [`serve_if_asked`] before anything else.
+#[derive(Debug, Clone)]
+pub struct NamingProcess {
+    start: Start,
+}
+
+#[derive(Debug, Clone)]
+enum Start {
+    Program(PathBuf),
+    /// A thread of this process, for tests of this library, whose program is not theirs.
+    #[cfg(test)]
+    Thread,
+}
+
+impl NamingProcess {
+    /// The program of this process, whose `main` must begin with [`serve_if_asked`].
+    pub fn of_this_program() -> NamingProcess {
+        NamingProcess::of("/proc/self/exe")
+    }
+
+    /// Another program that begins so: `ks-host` does.
+    pub fn of(program: impl Into<PathBuf>) -> NamingProcess {
+        NamingProcess { start: Start::Program(program.into()) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_a_thread() -> NamingProcess {
+        NamingProcess { start: Start::Thread }
+    }
+}
+
+/// Turns the process into one that names, if it was started as such ([`NamingProcess`]): it does not come back then. A program
+/// that uses this library to name functions calls it first in `main`, before it starts threads or opens files.
+pub fn serve_if_asked() {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
+    if arguments != [ARGUMENT] {
+        return;
+    }
+    let code = match confine::enter() {
+        Ok(()) => {
+            reader::serve(io::stdin().as_fd());
+            0
+        }
+        // Nobody reads its standard error unless a person starts it.
+        Err(reason) => {
+            eprintln!("the naming process cannot be confined: {reason}");
+            1
+        }
+    };
+    std::process::exit(code)
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The process has ended: it ran out of memory, or met a file that it could not stand.
+    Ended,
+    /// It took too long.
+    Late,
+    /// What it said made no sense.
+    Unsound,
+}
+
+/// A process that names.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: Option<std::process::Child>,
+    socket: OwnedFd,
+}
+
+impl Child {
+    /// # Errors
+    /// Of socketpair(2) and of starting a program.
+    pub(super) fn start(how: &NamingProcess) -> io::Result<Child> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let socket = OwnedFd::from(ours);
+        match &how.start {
+            Start::Program(program) => {
+                let mut command = Command::new(program);
+                command.arg0("ks-host-naming").arg(ARGUMENT).env_clear().current_dir("/").process_group(0);
+                command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+                Ok(Child { process: Some(command.spawn()?), socket })
+            }
+            #[cfg(test)]
+            Start::Thread => {
+                std::thread::spawn(move || reader::serve(theirs.as_fd()));
+                Ok(Child { process: None, socket })
+            }
+        }
+    }
+
+    /// Asks for names at so many places.
+    ///
+    /// # Errors
+    /// Why there is no answer; there will be none to any other request then.
+    pub(super) fn ask(
+        &mut self,
+        request: &Request,
+        file: Option<BorrowedFd<'_>>,
+        places: usize,
+        deadline: Instant,
+    ) -> Result<Answer, Lost> {
+        let lost = |error: io::Error| match error.kind() {
+            io::ErrorKind::TimedOut => Lost::Late,
+            io::ErrorKind::InvalidData => Lost::Unsound,
+            _ => Lost::Ended,
+        };
+        channel::send_until(self.socket.as_fd(), &request.encode(), file, Some(deadline)).map_err(lost)?;
+        let bytes = channel::receive_until(self.socket.as_fd(), MAX_ANSWER_BYTES, deadline).map_err(lost)?;
+        Answer::decode(&bytes, places).ok_or(Lost::Unsound)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        // It may have ended by itself.
+        let _ = process.kill();
+        let until = Instant::now() + END;
+        while matches!(process.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the naming process gives up before it reads anything.
+//!
+//! It has no capabilities and gets none (`no_new_privs`); it is ended when it takes more memory or time on a CPU than names
+//! are worth; and of all system calls it has those that read and write the descriptors that it was given, take memory and
+//! end. It opens no file, makes no socket, process or executable memory, and signals nobody but itself.
+
+use std::collections::BTreeMap;
+
+use caps::CapSet;
+use nix::libc;
+use nix::sys::resource::{Resource, setrlimit};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
+};
+
+use super::sys;
+
+/// Bytes of memory that the process may take: debug information or symbols, and what is made of them.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// The same, with the program and the libraries that it runs.
+const MAPPED_BYTES: u64 = MEMORY_BYTES + (512 << 20);
+
+/// Seconds on a CPU. The host's deadlines come first, unless it is gone.
+const CPU_SECONDS: u64 = 120;
+
+/// Files that it may have open at once.
+pub(super) const MAX_FILES: u64 = 1024;
+
+/// Reading, answering, memory, and what the standard library and the C library do when a process ends or fails.
+const ALLOWED: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_close,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_sched_yield,
+    libc::SYS_restart_syscall,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Gives up everything but what is listed above.
+///
+/// # Errors
+/// What failed, in words. The process must not read anything then.
+pub(super) fn enter() -> Result<(), String> {
+    let failed = |what: &'static str| move |error: &dyn std::fmt::Display| format!("{what}: {error}");
+    sys::close_others().map_err(|errno| failed("close_range")(&errno))?;
+    sys::tie_to_parent().map_err(|errno| failed("prctl")(&errno))?;
+    for (limit, most) in [
+        (Resource::RLIMIT_AS, MAPPED_BYTES),
+        (Resource::RLIMIT_DATA, MEMORY_BYTES),
+        (Resource::RLIMIT_CPU, CPU_SECONDS),
+        (Resource::RLIMIT_NOFILE, MAX_FILES + 16),
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_FSIZE, 0),
+        (Resource::RLIMIT_MEMLOCK, 0),
+    ] {
+        setrlimit(limit, most, most).map_err(|errno| failed("setrlimit")(&errno))?;
+    }
+    for set in [CapSet::Ambient, CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
+        caps::clear(None, set).map_err(|error| failed("capset")(&error))?;
+    }
+    let filter = filter().map_err(|error| failed("seccomp")(&error))?;
+    apply_filter(&filter).map_err(|error| failed("seccomp")(&error))
+}
+
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+    let masked = |argument, mask: libc::c_int, value: libc::c_int| {
+        let comparison = SeccompCmpOp::MaskedEq(mask as u64);
+        SeccompCondition::new(argument, SeccompCmpArgLen::Qword, comparison, value as u64)
+    };
+    // Memory of its own, which is never code. Memory of files is not mapped: their owners may cut them off.
+    let mapped = SeccompRule::new(vec![
+        masked(2, libc::PROT_EXEC, 0)?,
+        masked(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS)?,
+    ])?;
+    rules.insert(libc::SYS_mmap, vec![mapped]);
+    rules.insert(libc::SYS_mprotect, vec![SeccompRule::new(vec![masked(2, libc::PROT_EXEC, 0)?])?]);
+    // To itself: what a failed allocation or a panic ends with.
+    let own = u64::from(std::process::id());
+    let to_itself = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, own)?;
+    rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![to_itself])?]);
+    let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, denied, SeccompAction::Allow, arch)?.try_into()
+}

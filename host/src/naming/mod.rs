@@ -1,0 +1,170 @@
+//! Names of functions of observed processes, without trusting those processes.
+//!
+//! Whoever is observed owns what names are made from: the files that it maps, their symbols and debug information, the map that
+//! its just-in-time compiler writes, the paths of all of them. So the work is split:
+//!
+//! ```text
+//! stacks, world::symbols
+//!   |  pid, addresses, what was recorded of mappings                       (the plugin's thread, or the one that shows stacks)
+//!   v
+//! Naming -- a thread of the host, `namer`: /proc/PID -> mappings -> files
+//!   |         process: one descriptor of /proc/PID, texts up to a limit
+//!   |         open: in the process's root, O_PATH and fstat first, regular files of bounded length, no waiting
+//!   |         debug_files: below /usr/lib/debug only
+//!   |  descriptors and offsets, over a socket (channel, protocol)          bounded, parsed strictly on both sides
+//!   v
+//! the naming process (reader): ELF, DWARF, perf maps, demangling          no rights, no files, limits of memory and time
+//!   |  names of at most 4 KiB
+//!   v
+//! namer: one line for each place, hidden characters made visible
+//! ```
+//!
+//! - The host itself parses nothing of these files. It opens them, looks at what they are, and passes their descriptors on.
+//! - The naming process ([`NamingProcess`], `confine`) copies what it reads, so that nothing changes under it, and may fail:
+//!   when it ends, takes longer than [`FILE_TIME`] or makes no sense, another one is asked for the names of the symbol table
+//!   alone, and if that fails, too, the file has no names: frames are its name and the offset, with one line of warning.
+//! - All that is not root's has [`FOREIGN_TIME`] together. Files of root come first: names of the system's libraries do not
+//!   depend on who else is observed.
+//! - A file system that does not answer (FUSE, NFS) keeps the thread waiting and nobody else: whoever asks stops waiting when
+//!   nothing happens for [`SILENCE`].
+//!
+//! Names of the kernel are not made here: `symbols` reads them from kallsyms.
+
+mod channel;
+mod child;
+mod confine;
+mod debug_files;
+mod namer;
+pub(crate) mod open;
+pub(crate) mod process;
+mod protocol;
+mod reader;
+mod sys;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub use self::child::{NamingProcess, serve_if_asked};
+pub(crate) use self::protocol::MAX_TEXT_BYTES;
+pub(crate) use self::reader::demangled;
+
+use self::namer::Namer;
+use crate::perf::Mapping;
+
+/// How long the naming process may take for some names of one file.
+const FILE_TIME: Duration = Duration::from_secs(10);
+
+/// How long all files together may take that are not root's.
+const FOREIGN_TIME: Duration = Duration::from_secs(60);
+
+/// After so long without any progress nobody waits any more: more than [`FILE_TIME`].
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How often whoever waits looks whether there is progress.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What somebody wants to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// The process.
+    pub(crate) pid: u32,
+    /// Addresses in it, in any order.
+    pub(crate) places: Vec<WantedPlace>,
+    /// Whether inlined functions, source lines and perf maps are wanted.
+    pub(crate) in_detail: bool,
+    /// Whether the process itself is asked; else only what was recorded of it.
+    pub(crate) lives: bool,
+    /// A process that began later, since the machine was started, is another one of that number.
+    pub(crate) until: Option<Duration>,
+}
+
+/// An address, and what was recorded of it.
+#[derive(Debug, Clone)]
+pub(crate) struct WantedPlace {
+    pub(crate) address: u64,
+    pub(crate) recorded: Option<Mapping>,
+}
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// In the order of the places.
+    pub(crate) places: Vec<NamedPlace>,
+    /// What could not be named, a line for each.
+    pub(crate) warnings: Vec<String>,
+    /// Whether this user may not look at the process.
+    pub(crate) denied: bool,
+}
+
+/// What is known of an address.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NamedPlace {
+    /// The functions, the outermost first.
+    pub(crate) frames: Vec<NamedFrame>,
+    /// The file that is mapped there.
+    pub(crate) file: Option<PlaceInFile>,
+}
+
+/// A function at a place. Texts are visible, and have at most [`MAX_TEXT_BYTES`] bytes.
+pub(crate) type NamedFrame = protocol::NamedFrame;
+
+/// A place in a file. Texts are visible.
+#[derive(Debug, Clone)]
+pub(crate) struct PlaceInFile {
+    /// Its path, as the process has it.
+    pub(crate) path: String,
+    /// Into the file.
+    pub(crate) offset: u64,
+    /// The build id of a file that is not there any more.
+    pub(crate) build_id: Option<String>,
+}
+
+/// A thread that names for others, who may be confined. It ends when nobody can ask it any more.
+#[derive(Debug, Clone)]
+pub(crate) struct Naming {
+    requests: Arc<Mutex<Sender<(Wanted, Sender<Named>)>>>,
+    progress: Arc<AtomicU64>,
+}
+
+impl Naming {
+    /// Starts the thread. The naming process is started for the first request.
+    ///
+    /// # Errors
+    /// Of starting a thread.
+    pub(crate) fn start(process: NamingProcess) -> io::Result<Naming> {
+        let (requests, asked) = mpsc::channel::<(Wanted, Sender<Named>)>();
+        let progress = Arc::new(AtomicU64::new(0));
+        let mut namer = Namer::new(process, Arc::clone(&progress));
+        std::thread::Builder::new().name("ks-naming".into()).spawn(move || {
+            for (wanted, answer) in asked {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(namer.name(&wanted));
+            }
+        })?;
+        Ok(Naming { requests: Arc::new(Mutex::new(requests)), progress })
+    }
+
+    /// Waits for what is known. None if nothing happens for [`SILENCE`]: the thread is of no use any more then.
+    pub(crate) fn name(&self, wanted: Wanted) -> Option<Named> {
+        let (answer, answered) = mpsc::channel();
+        self.requests.lock().ok()?.send((wanted, answer)).ok()?;
+        let (mut seen, mut since) = (self.progress.load(Ordering::Relaxed), Instant::now());
+        loop {
+            match answered.recv_timeout(LOOK) {
+                Ok(named) => return Some(named),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = self.progress.load(Ordering::Relaxed);
+                    if now != seen {
+                        (seen, since) = (now, Instant::now());
+                    } else if since.elapsed() > SILENCE {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}

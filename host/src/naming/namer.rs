@@ -1,0 +1,559 @@
+//! From addresses of a process to names: which file each belongs to, and what the naming process knows of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::child::{Child, Lost, NamingProcess};
+use super::open::{FileKey, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
+use super::process::{self, Process};
+use super::protocol::{Answer, DebugFile, MAX_PLACES, MAX_TEXT_BYTES, NamedFrame, Request};
+use super::{FILE_TIME, FOREIGN_TIME, Named, NamedPlace, PlaceInFile, Wanted, confine, debug_files};
+use crate::maps::{self, MapsEntry};
+use crate::perf::{Identity, Mapping};
+use crate::text::visible;
+
+/// How often debug files are fetched for one program: its own, and the one that several share.
+const DEBUG_FILES: usize = 2;
+
+/// What the kernel calls the code that it maps into every process.
+const VDSO: &[u8] = b"[vdso]";
+
+/// Asks the naming process, and starts it when it is needed.
+pub(super) struct Namer {
+    how: NamingProcess,
+    child: Option<Running>,
+    /// What the naming process did not survive, or never answered.
+    failed: HashMap<FileKey, Failed>,
+    /// What is left for files of others than root.
+    foreign: Duration,
+    progress: Arc<AtomicU64>,
+}
+
+/// A naming process, and the files that it has.
+struct Running {
+    child: Child,
+    files: HashMap<FileKey, u32>,
+}
+
+/// Of a file, what is not asked for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    /// Lines and inlined functions.
+    Lines,
+    /// Anything.
+    All,
+}
+
+/// Why a file has no names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoNames {
+    /// It cannot be opened.
+    Refused(OpenRefusal),
+    /// It is another one than that which was mapped.
+    OtherFile,
+    /// It is none with functions.
+    NoProgram,
+    /// The naming process failed at it.
+    Lost(Lost),
+    /// The time for files of this kind is used up.
+    NoTime,
+    /// There is no naming process.
+    NoProcess,
+}
+
+/// Where the code at an address comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin<'a> {
+    /// A file that the process has mapped, by its device and number; the place of one of its mappings in the list.
+    Live((u32, u32, u64), &'a [u8]),
+    /// A file that was mapped, by its path and the place of what was recorded of it.
+    Recorded(&'a [u8], usize),
+    /// The kernel's own.
+    Vdso,
+}
+
+/// Places of one file.
+struct Group<'a> {
+    /// The first mapping, and for recorded ones what was recorded.
+    live: Option<&'a MapsEntry>,
+    recorded: Option<&'a Mapping>,
+    path: &'a [u8],
+    /// Place and offset into the file.
+    places: Vec<(usize, u64)>,
+}
+
+impl Namer {
+    pub(super) fn new(how: NamingProcess, progress: Arc<AtomicU64>) -> Namer {
+        Namer { how, child: None, failed: HashMap::new(), foreign: FOREIGN_TIME, progress }
+    }
+
+    /// Whatever is known of the places.
+    pub(super) fn name(&mut self, wanted: &Wanted) -> Named {
+        let mut named =
+            Named { places: vec![NamedPlace::default(); wanted.places.len()], ..Named::default() };
+        let process = match self.process(wanted) {
+            Ok(process) => process,
+            Err(refusal) => {
+                self.refuse(&mut named, wanted.pid, refusal);
+                None
+            }
+        };
+        let live = process.as_ref().map(|process| live(process, wanted)).transpose();
+        let live = live.unwrap_or_else(|refusal| {
+            self.refuse(&mut named, wanted.pid, refusal);
+            None
+        });
+        let live = live.unwrap_or_else(|| vec![None; wanted.places.len()]);
+        self.tick();
+        let groups = groups(wanted, &live);
+        let mut unnamed: Vec<usize> = Vec::new();
+        // Files of root first; of the others those with most places.
+        let mut later = Vec::new();
+        for group in &groups {
+            match self.program(group, process.as_ref(), wanted, true, &mut named) {
+                Some(NoNames::NoTime) => later.push(group),
+                Some(NoNames::NoProgram) => unnamed.extend(group.places.iter().map(|(place, _)| *place)),
+                _ => {}
+            }
+        }
+        later.sort_by_key(|group| std::cmp::Reverse(group.places.len()));
+        for group in later {
+            if self.program(group, process.as_ref(), wanted, false, &mut named) == Some(NoNames::NoProgram) {
+                unnamed.extend(group.places.iter().map(|(place, _)| *place));
+            }
+        }
+        if wanted.in_detail
+            && let Some(process) = &process
+        {
+            let anonymous = (0..live.len()).filter(|place| {
+                live[*place]
+                    .as_ref()
+                    .is_some_and(|mapping| !mapping.name.starts_with(b"/") && mapping.name != VDSO)
+            });
+            unnamed.extend(anonymous);
+            unnamed.sort_unstable();
+            unnamed.dedup();
+            self.perf_map(process, wanted, &unnamed, &mut named);
+        }
+        named
+    }
+
+    /// The process that was observed, if it may be asked.
+    fn process(&self, wanted: &Wanted) -> Result<Option<Process>, OpenRefusal> {
+        if !wanted.lives {
+            return Ok(None);
+        }
+        let process = Process::open(wanted.pid)?;
+        Ok(process.filter(|process| wanted.until.is_none_or(|until| process.began_before(until))))
+    }
+
+    fn refuse(&self, named: &mut Named, pid: u32, refusal: OpenRefusal) {
+        match refusal {
+            OpenRefusal::Missing => {}
+            OpenRefusal::Denied => named.denied = true,
+            other => {
+                named.warnings.push(format!("cannot name functions of task {pid}: /proc/{pid}: {other}"))
+            }
+        }
+    }
+
+    /// Names the places of one file. With `only_root` a file of others is left for later (`NoTime`).
+    fn program(
+        &mut self,
+        group: &Group<'_>,
+        process: Option<&Process>,
+        wanted: &Wanted,
+        only_root: bool,
+        named: &mut Named,
+    ) -> Option<NoNames> {
+        let opened = open(group, process);
+        self.tick();
+        let (opened, build_id) = match opened {
+            Ok((opened, _)) if only_root && opened.owner != 0 => return Some(NoNames::NoTime),
+            Ok(opened) => opened,
+            Err(reason) => return self.unnamed(group, wanted, reason, named),
+        };
+        let offsets: Vec<u64> = group.places.iter().map(|(_, offset)| *offset).collect();
+        match self.functions(&opened, &build_id, &offsets, group.path, wanted.in_detail) {
+            Ok((frames, lost)) => {
+                for ((place, offset), frames) in group.places.iter().zip(frames) {
+                    let place = &mut named.places[*place];
+                    place.frames = frames;
+                    place.file = in_file(group, *offset, false);
+                }
+                if let Some(lost) = lost {
+                    let line = "functions have the names of its symbol table, without source lines";
+                    named.warnings.push(told(wanted.pid, group.path, &lost.to_string(), line));
+                }
+                None
+            }
+            Err(reason) => self.unnamed(group, wanted, reason, named),
+        }
+    }
+
+    fn unnamed(
+        &self,
+        group: &Group<'_>,
+        wanted: &Wanted,
+        reason: NoNames,
+        named: &mut Named,
+    ) -> Option<NoNames> {
+        let is_gone = matches!(reason, NoNames::OtherFile | NoNames::Refused(OpenRefusal::Missing));
+        for (place, offset) in &group.places {
+            named.places[*place].file = in_file(group, *offset, is_gone);
+        }
+        let shown = "its functions are shown as offsets";
+        let because = match reason {
+            NoNames::Refused(OpenRefusal::Missing | OpenRefusal::NotRegular)
+            | NoNames::OtherFile
+            | NoNames::NoProgram => None,
+            NoNames::Refused(refusal) => Some(refusal.to_string()),
+            NoNames::Lost(lost) => Some(lost.to_string()),
+            NoNames::NoTime => {
+                Some(format!("files that are not root's have taken {} s together", FOREIGN_TIME.as_secs()))
+            }
+            NoNames::NoProcess => Some("the naming process cannot be started".into()),
+        };
+        named.warnings.extend(because.map(|because| told(wanted.pid, group.path, &because, shown)));
+        Some(reason)
+    }
+
+    /// The frames at offsets into a file, and what was lost of them.
+    fn functions(
+        &mut self,
+        opened: &OpenedFile,
+        build_id: &[u8],
+        offsets: &[u64],
+        path: &[u8],
+        in_detail: bool,
+    ) -> Result<(Vec<Vec<NamedFrame>>, Option<Lost>), NoNames> {
+        let mut lines = in_detail;
+        let mut lost = None;
+        match self.failed.get(&opened.key) {
+            Some(Failed::All) => return Err(NoNames::Lost(Lost::Ended)),
+            Some(Failed::Lines) if lines => lines = false,
+            _ => {}
+        }
+        loop {
+            let is_foreign = opened.owner != 0;
+            if is_foreign && self.foreign.is_zero() {
+                return Err(NoNames::NoTime);
+            }
+            let began = Instant::now();
+            let time = if is_foreign { FILE_TIME.min(self.foreign) } else { FILE_TIME };
+            // Whoever has read much before may lack memory for this.
+            let was_fresh = self.child.as_ref().is_none_or(|running| running.files.is_empty());
+            let answer = self.ask_program(opened, build_id, offsets, path, lines, began + time);
+            if is_foreign {
+                self.foreign = self.foreign.saturating_sub(began.elapsed());
+            }
+            self.tick();
+            match answer {
+                Ok(frames) => return Ok((frames, lost)),
+                Err(NoNames::Lost(why)) => {
+                    self.child = None;
+                    match (was_fresh, lines) {
+                        (false, _) if why == Lost::Ended => {}
+                        (_, true) => {
+                            self.failed.insert(opened.key, Failed::Lines);
+                            lines = false;
+                            lost = Some(why);
+                        }
+                        _ => {
+                            self.failed.insert(opened.key, Failed::All);
+                            return Err(NoNames::Lost(why));
+                        }
+                    }
+                }
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    fn ask_program(
+        &mut self,
+        opened: &OpenedFile,
+        build_id: &[u8],
+        offsets: &[u64],
+        path: &[u8],
+        lines: bool,
+        deadline: Instant,
+    ) -> Result<Vec<Vec<NamedFrame>>, NoNames> {
+        let progress = Arc::clone(&self.progress);
+        let running = self.running()?;
+        let (id, mut file) = match running.files.get(&opened.key) {
+            Some(id) => (*id, None),
+            None => {
+                let id = u32::try_from(running.files.len()).unwrap_or(u32::MAX);
+                running.files.insert(opened.key, id);
+                (id, Some(opened.file.as_fd()))
+            }
+        };
+        let mut frames = Vec::with_capacity(offsets.len());
+        let mut debug_files = 0;
+        while let Some(offsets) = offsets.get(frames.len()..).filter(|rest| !rest.is_empty()) {
+            let offsets = offsets[..offsets.len().min(MAX_PLACES)].to_vec();
+            let places = offsets.len();
+            let request = Request::Program { id, build_id: build_id.to_vec(), lines, offsets };
+            let answer = running.child.ask(&request, file.take(), places, deadline).map_err(NoNames::Lost)?;
+            progress.fetch_add(1, Ordering::Relaxed);
+            match answer {
+                Answer::Frames(found) => frames.extend(found.into_iter().map(clean)),
+                Answer::OtherFile => return Err(NoNames::OtherFile),
+                Answer::NoProgram => return Err(NoNames::NoProgram),
+                Answer::Needs(wanted) if debug_files < DEBUG_FILES => {
+                    debug_files += 1;
+                    give_debug_file(&mut running.child, id, &wanted, path, deadline)?;
+                }
+                Answer::Needs(_) | Answer::Taken => return Err(NoNames::Lost(Lost::Unsound)),
+            }
+        }
+        Ok(frames)
+    }
+
+    /// Names places by what a just-in-time compiler wrote.
+    fn perf_map(&mut self, process: &Process, wanted: &Wanted, places: &[usize], named: &mut Named) {
+        if places.is_empty() {
+            return;
+        }
+        let map = match process.perf_map() {
+            Ok(Some(map)) => map,
+            Ok(None) => return,
+            Err(refusal) => {
+                let because = format!("its perf map cannot be read: {refusal}");
+                named.warnings.push(format!("cannot name functions of task {}: {because}", wanted.pid));
+                return;
+            }
+        };
+        let mut by_address: Vec<usize> = places.to_vec();
+        by_address.sort_unstable_by_key(|place| wanted.places[*place].address);
+        let lost =
+            |lost: Lost| format!("cannot name functions of task {} by its perf map: {lost}", wanted.pid);
+        if self.failed.contains_key(&map.key) {
+            return;
+        }
+        for places in by_address.chunks(MAX_PLACES) {
+            let addresses = places.iter().map(|place| wanted.places[*place].address).collect();
+            let began = Instant::now();
+            let deadline = began + FILE_TIME.min(self.foreign);
+            let Ok(running) = self.running() else { return };
+            let request = Request::PerfMap { addresses };
+            let answer = running.child.ask(&request, Some(map.file.as_fd()), places.len(), deadline);
+            self.foreign = self.foreign.saturating_sub(began.elapsed());
+            self.tick();
+            match answer {
+                Ok(Answer::Frames(frames)) => {
+                    for (place, frames) in places.iter().zip(frames) {
+                        named.places[*place].frames = clean(frames);
+                    }
+                }
+                answer => {
+                    self.child = None;
+                    self.failed.insert(map.key, Failed::All);
+                    named.warnings.push(lost(answer.err().unwrap_or(Lost::Unsound)));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The naming process, which is a new one if there is none, or if it has as many files as it may have.
+    fn running(&mut self) -> Result<&mut Running, NoNames> {
+        let most = usize::try_from(confine::MAX_FILES / 4).unwrap_or(usize::MAX);
+        if self.child.as_ref().is_some_and(|running| running.files.len() >= most) {
+            self.child = None;
+        }
+        match &mut self.child {
+            Some(running) => Ok(running),
+            none => {
+                let child = Child::start(&self.how).map_err(|_| NoNames::NoProcess)?;
+                Ok(none.insert(Running { child, files: HashMap::new() }))
+            }
+        }
+    }
+
+    /// Tells whoever waits that something has happened.
+    fn tick(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Lost::Ended => out.write_str("the naming process did not survive the file"),
+            Lost::Late => write!(out, "the naming process took longer than {} s", FILE_TIME.as_secs()),
+            Lost::Unsound => out.write_str("the naming process gave an answer that makes no sense"),
+        }
+    }
+}
+
+/// One line, without any text from inside the file.
+fn told(pid: u32, path: &[u8], because: &str, shown: &str) -> String {
+    let path = String::from_utf8_lossy(path);
+    format!("task {pid}: {}: {because}: {shown}", visible(&path, 200))
+}
+
+fn give_debug_file(
+    child: &mut Child,
+    id: u32,
+    wanted: &DebugFile,
+    program: &[u8],
+    deadline: Instant,
+) -> Result<(), NoNames> {
+    let found = debug_files::find(wanted, program);
+    let file = found.as_ref().map(|found| found.file.as_fd());
+    match child.ask(&Request::Debug { id }, file, 0, deadline).map_err(NoNames::Lost)? {
+        Answer::Taken => Ok(()),
+        _ => Err(NoNames::Lost(Lost::Unsound)),
+    }
+}
+
+/// What a process has mapped at each place.
+fn live(process: &Process, wanted: &Wanted) -> Result<Vec<Option<MapsEntry>>, OpenRefusal> {
+    let mut order: Vec<usize> = (0..wanted.places.len()).collect();
+    order.sort_by_key(|place| wanted.places[*place].address);
+    let addresses: Vec<u64> = order.iter().map(|place| wanted.places[*place].address).collect();
+    let mut found = vec![None; order.len()];
+    for (place, mapping) in order.into_iter().zip(process.mappings(&addresses)?) {
+        found[place] = mapping;
+    }
+    Ok(found)
+}
+
+/// The places of each file. What was recorded says what was mapped while somebody looked; what the process has now is another
+/// way to the same file, or all that is known.
+fn groups<'a>(wanted: &'a Wanted, live: &'a [Option<MapsEntry>]) -> Vec<Group<'a>> {
+    let mut groups: BTreeMap<Origin<'a>, Group<'a>> = BTreeMap::new();
+    let mut identities: Vec<&'a Identity> = Vec::new();
+    for (place, (wanted, live)) in wanted.places.iter().zip(live).enumerate() {
+        let live = live.as_ref();
+        let live_offset = live.map(|live| wanted.address - live.start + live.offset);
+        let recorded = wanted.recorded.as_ref();
+        let recorded_offset = recorded
+            .map(|recorded| wanted.address.wrapping_sub(recorded.start).wrapping_add(recorded.offset));
+        let is_same = |live: &MapsEntry, recorded: &Mapping| {
+            recorded_offset == live_offset && plain(&live.name) == recorded.path.as_os_str().as_bytes()
+        };
+        let (origin, live, recorded, path, offset) = match (live, recorded) {
+            (Some(live), None) if live.name == VDSO => (Origin::Vdso, Some(live), None, VDSO, live_offset),
+            (Some(live), recorded)
+                if live.name.starts_with(b"/") && recorded.is_none_or(|recorded| is_same(live, recorded)) =>
+            {
+                let path = plain(&live.name);
+                (
+                    Origin::Live((live.major, live.minor, live.inode), path),
+                    Some(live),
+                    recorded,
+                    path,
+                    live_offset,
+                )
+            }
+            (_, Some(recorded)) => {
+                let path = recorded.path.as_os_str().as_bytes();
+                let known = identities.iter().position(|known| **known == recorded.identity);
+                let identity = known.unwrap_or_else(|| {
+                    identities.push(&recorded.identity);
+                    identities.len() - 1
+                });
+                (Origin::Recorded(path, identity), None, Some(recorded), path, recorded_offset)
+            }
+            _ => continue,
+        };
+        let group =
+            groups.entry(origin).or_insert_with(|| Group { live, recorded, path, places: Vec::new() });
+        group.places.push((place, offset.unwrap_or_default()));
+    }
+    groups.into_values().collect()
+}
+
+/// A path without what the kernel puts behind that of a file that has none any more.
+fn plain(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b" (deleted)").unwrap_or(path)
+}
+
+/// The file of a group, and the build id that it must have; none: it is known to be the one.
+fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec<u8>), NoNames> {
+    if group.path == VDSO {
+        return Ok((vdso(group)?, Vec::new()));
+    }
+    if let (Some(process), Some(live)) = (process, group.live) {
+        match process.mapped_file(live) {
+            Ok(opened) => return Ok((opened, Vec::new())),
+            Err(refusal) if group.recorded.is_none() => return Err(NoNames::Refused(refusal)),
+            Err(_) => {}
+        }
+    }
+    let recorded = group.recorded.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
+    // Of a process that has ended nobody knows the root: what has its path here may be the file, or is another one.
+    let root = process.map_or_else(Root::own, Process::root).map_err(NoNames::Refused)?;
+    let opened = root.file(group.path, MAX_PROGRAM_BYTES).map_err(NoNames::Refused)?;
+    match &recorded.identity {
+        Identity::BuildId(id) => Ok((opened, id.clone())),
+        Identity::Inode { major, minor, inode } => match process::is_file(&opened, *major, *minor, *inode) {
+            true => Ok((opened, Vec::new())),
+            false => Err(NoNames::OtherFile),
+        },
+    }
+}
+
+/// The code that the kernel maps into every process, from the memory of this one: it is the same in all of one kind.
+fn vdso(group: &Group<'_>) -> Result<OpenedFile, NoNames> {
+    let refused = |_: std::io::Error| NoNames::Refused(OpenRefusal::Missing);
+    let theirs = group.live.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
+    let mut ours = None;
+    let maps = std::fs::File::open("/proc/self/maps").map_err(refused)?;
+    maps::each_line(maps, |line| {
+        ours = maps::entry(line).filter(|mapping| mapping.name == VDSO);
+        ours.is_none()
+    })
+    .map_err(refused)?;
+    let ours = ours.filter(|ours| ours.end - ours.start == theirs.end - theirs.start);
+    let ours = ours.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
+    copied(&ours).map_err(|_| NoNames::Refused(OpenRefusal::Missing))
+}
+
+fn copied(mapping: &MapsEntry) -> std::io::Result<OpenedFile> {
+    use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).unwrap_or_default()];
+    std::fs::File::open("/proc/self/mem")?.read_exact_at(&mut bytes, mapping.start)?;
+    let memory: OwnedFd = memfd_create(c"vdso", MFdFlags::MFD_CLOEXEC)?;
+    let file = std::fs::File::from(memory);
+    file.write_all_at(&bytes, 0)?;
+    let length = file.metadata()?.size();
+    // One for all processes: the memory is new each time, and what it has is not.
+    let key = FileKey { device: u64::MAX, inode: mapping.start, length, changed: (0, 0) };
+    Ok(OpenedFile { file, key, owner: 0, links: 0 })
+}
+
+/// Where a place is in its file; with the build id if the file is gone.
+fn in_file(group: &Group<'_>, offset: u64, is_gone: bool) -> Option<PlaceInFile> {
+    let build_id = group.recorded.filter(|_| is_gone).and_then(|recorded| match &recorded.identity {
+        Identity::BuildId(id) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Identity::Inode { .. } => None,
+    });
+    let path = OsStr::from_bytes(group.path).to_string_lossy();
+    Some(PlaceInFile { path: visible(&path, MAX_TEXT_BYTES).into_owned(), offset, build_id })
+}
+
+/// Frames whose texts can be shown. A function without a name is none, and neither is what is inlined into it.
+fn clean(frames: Vec<NamedFrame>) -> Vec<NamedFrame> {
+    let shown = |text: String| match visible(&text, MAX_TEXT_BYTES) {
+        std::borrow::Cow::Borrowed(_) => text,
+        std::borrow::Cow::Owned(shown) => shown,
+    };
+    if frames.first().is_none_or(|outer| outer.function.is_empty()) {
+        return Vec::new();
+    }
+    let named = frames.into_iter().filter(|frame| !frame.function.is_empty());
+    named
+        .map(|frame| NamedFrame { function: shown(frame.function), file: frame.file.map(shown), ..frame })
+        .collect()
+}

@@ -1,0 +1,259 @@
+//! Opening files that an observed process names or owns.
+//!
+//! A path of another process is walked inside that process's root and never out of it, and never through magic links of
+//! procfs. What is found is looked at before it is opened (`O_PATH` has no effect on a device, a FIFO or a lease), and only a
+//! regular file of a bounded length is opened, without waiting. Which file it is, is known from its descriptor alone: a path
+//! is used once.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::libc;
+use nix::sys::stat::Mode;
+
+/// Longest program, library or debug file that is read.
+pub(crate) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+
+/// How often a walk that met a rename is begun again, as openat2(2) advises.
+const ATTEMPTS: usize = 16;
+
+/// Why a file is not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OpenRefusal {
+    /// There is none, or it lies outside the root in which it is looked up.
+    #[error("there is no such file")]
+    Missing,
+    /// This user may not.
+    #[error("permission denied")]
+    Denied,
+    /// A device, a FIFO, a folder, a socket.
+    #[error("it is not a regular file")]
+    NotRegular,
+    /// It is longer than what is read.
+    #[error("it has {0} bytes, more than are read")]
+    TooLong(u64),
+    /// Another reason of the kernel's.
+    #[error("{0}")]
+    Kernel(Errno),
+}
+
+impl From<Errno> for OpenRefusal {
+    fn from(errno: Errno) -> OpenRefusal {
+        match errno {
+            // ELOOP and EXDEV: a link where none may be, or one that leads out.
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ESRCH | Errno::ELOOP | Errno::EXDEV => {
+                OpenRefusal::Missing
+            }
+            Errno::EACCES | Errno::EPERM => OpenRefusal::Denied,
+            errno => OpenRefusal::Kernel(errno),
+        }
+    }
+}
+
+impl From<io::Error> for OpenRefusal {
+    fn from(error: io::Error) -> OpenRefusal {
+        OpenRefusal::from(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    }
+}
+
+/// What tells a file, and a state of it, from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FileKey {
+    /// The device of its file system.
+    pub(crate) device: u64,
+    /// Its number there.
+    pub(crate) inode: u64,
+    /// Its length in bytes.
+    pub(crate) length: u64,
+    /// Seconds and nanoseconds of the last change of its contents or of what is known of it.
+    pub(crate) changed: (i64, i64),
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    pub(crate) file: File,
+    pub(crate) key: FileKey,
+    /// The user that owns it.
+    pub(crate) owner: u32,
+    /// How many names it has.
+    pub(crate) links: u64,
+}
+
+/// A folder in which paths are looked up, as if it were the root.
+#[derive(Debug)]
+pub(crate) struct Root(OwnedFd);
+
+impl Root {
+    /// The root of this process.
+    pub(crate) fn own() -> Result<Root, OpenRefusal> {
+        Root::at(c"/")
+    }
+
+    /// A folder of this machine, by a path that nobody but root can change.
+    pub(crate) fn at(path: &std::ffi::CStr) -> Result<Root, OpenRefusal> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(Root(nix::fcntl::open(path, flags, Mode::empty())?))
+    }
+
+    /// The root of the process with this folder of procfs.
+    pub(crate) fn of_process(folder: BorrowedFd<'_>) -> Result<Root, OpenRefusal> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(Root(openat(folder, "root", flags, Mode::empty())?))
+    }
+
+    /// A folder below this one. Links are followed inside the root.
+    pub(crate) fn folder(&self, path: &[u8]) -> Result<Root, OpenRefusal> {
+        self.walk(path, OFlag::O_DIRECTORY, ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS)
+            .map(Root)
+    }
+
+    /// The regular file at this path. Links are followed inside the root.
+    pub(crate) fn file(&self, path: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
+        let found = self.walk(
+            path,
+            OFlag::empty(),
+            ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS,
+        )?;
+        regular(found, most_bytes)
+    }
+
+    /// The regular file of this name in the folder itself: no link, no other folder.
+    pub(crate) fn entry(&self, name: &[u8], most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
+        if name.is_empty() || name.contains(&b'/') || name == b".." {
+            return Err(OpenRefusal::Missing);
+        }
+        let found = self.walk(
+            name,
+            OFlag::O_NOFOLLOW,
+            ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS,
+        )?;
+        regular(found, most_bytes)
+    }
+
+    fn walk(&self, path: &[u8], flags: OFlag, resolve: ResolveFlag) -> Result<OwnedFd, OpenRefusal> {
+        let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | flags).resolve(resolve);
+        let mut answer = Err(Errno::EAGAIN);
+        for _ in 0..ATTEMPTS {
+            answer = openat2(self.0.as_fd(), path, how);
+            if answer.as_ref().err() != Some(&Errno::EAGAIN) {
+                break;
+            }
+        }
+        Ok(answer?)
+    }
+}
+
+/// Opens what was found with `O_PATH`, if it is a regular file of at most so many bytes.
+pub(crate) fn regular(found: OwnedFd, most_bytes: u64) -> Result<OpenedFile, OpenRefusal> {
+    let found = File::from(found);
+    let facts = found.metadata()?;
+    if !facts.is_file() {
+        return Err(OpenRefusal::NotRegular);
+    }
+    if facts.len() > most_bytes {
+        return Err(OpenRefusal::TooLong(facts.len()));
+    }
+    // The descriptor names this very inode. O_NONBLOCK: an owner may hold a lease, for which open(2) would wait.
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
+    Ok(OpenedFile { file, key: key(&facts), owner: facts.uid(), links: facts.nlink() })
+}
+
+fn key(facts: &fs::Metadata) -> FileKey {
+    FileKey {
+        device: facts.dev(),
+        inode: facts.ino(),
+        length: facts.len(),
+        changed: (facts.ctime(), facts.ctime_nsec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("ks-open-{}-{name}", std::process::id()));
+            fs::create_dir(&path).expect("the temporary folder is writable");
+            Folder(path)
+        }
+
+        fn root(&self) -> Root {
+            use std::os::unix::ffi::OsStrExt as _;
+            let path = std::ffi::CString::new(self.0.as_os_str().as_bytes()).expect("no zero in it");
+            Root::at(&path).expect("it was just made")
+        }
+
+        fn write(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, text).expect("it is ours");
+            path
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            // What stays behind harms nobody.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn refused(answer: Result<OpenedFile, OpenRefusal>) -> OpenRefusal {
+        answer.err().expect("it is refused")
+    }
+
+    #[test]
+    fn links_stay_in_the_root() {
+        let folder = Folder::new("root");
+        folder.write("in", "here");
+        symlink("/in", folder.0.join("absolute")).expect("it is ours");
+        symlink("../../../etc/passwd", folder.0.join("out")).expect("it is ours");
+        symlink("/proc/self/root/etc/passwd", folder.0.join("magic")).expect("it is ours");
+        let root = folder.root();
+        for path in ["in", "/in", "../../in", "absolute"] {
+            assert_eq!(root.file(path.as_bytes(), 9).expect(path).key.length, 4);
+        }
+        for path in ["out", "magic", "/etc/passwd"] {
+            assert_eq!(refused(root.file(path.as_bytes(), 9)), OpenRefusal::Missing, "{path}");
+        }
+        let own = Root::own().expect("there is one");
+        assert_eq!(refused(own.file(b"/proc/self/exe", u64::MAX)), OpenRefusal::Missing);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let folder = Folder::new("kinds");
+        nix::unistd::mkfifo(&folder.0.join("fifo"), Mode::from_bits_truncate(0o666)).expect("it is ours");
+        let root = folder.root();
+        assert_eq!(refused(root.file(b"fifo", 9)), OpenRefusal::NotRegular);
+        assert_eq!(refused(root.file(b".", 9)), OpenRefusal::NotRegular);
+        let own = Root::own().expect("there is one");
+        assert_eq!(refused(own.file(b"/dev/null", 9)), OpenRefusal::NotRegular);
+        folder.write("long", "0123456789");
+        assert_eq!(refused(root.file(b"long", 9)), OpenRefusal::TooLong(10));
+    }
+
+    #[test]
+    fn an_entry_is_no_link_and_in_no_other_folder() {
+        let folder = Folder::new("entry");
+        folder.write("map", "1");
+        symlink("map", folder.0.join("link")).expect("it is ours");
+        let root = folder.root();
+        assert_eq!(root.entry(b"map", 9).expect("it is there").links, 1);
+        for name in ["link", "../map", "/map", "", "..", "none"] {
+            assert_eq!(refused(root.entry(name.as_bytes(), 9)), OpenRefusal::Missing, "{name}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! An observed process, as procfs shows it: who it is, what it has mapped, and the files behind that.
+//!
+//! All is looked up through one descriptor of its folder, which means this process even when its number has gone to another
+//! one. Its texts are read a part at a time and up to a limit: their length is the process's choice.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::open::{self, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
+use crate::maps::{self, MapsEntry};
+
+/// Longest perf map that is read.
+pub(super) const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
+
+/// Most bytes of the texts that procfs has of a process, but for its mappings.
+const MAX_FACTS_BYTES: u64 = 64 << 10;
+
+/// A process that was there when its folder was opened.
+#[derive(Debug)]
+pub(super) struct Process {
+    folder: OwnedFd,
+    /// As whom it acts on files.
+    user: u32,
+    /// Its number in its own namespace.
+    inner: u32,
+    /// Since the machine was started.
+    started: Duration,
+}
+
+impl Process {
+    /// None if there is no process of this number.
+    pub(super) fn open(pid: u32) -> Result<Option<Process>, OpenRefusal> {
+        let path = CString::new(format!("/proc/{pid}")).map_err(|_| OpenRefusal::Missing)?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = match nix::fcntl::open(path.as_c_str(), flags, Mode::empty()).map_err(OpenRefusal::from)
+        {
+            Err(OpenRefusal::Missing) => return Ok(None),
+            folder => folder?,
+        };
+        let mut process = Process { folder, user: u32::MAX, inner: pid, started: Duration::ZERO };
+        let facts = process.text("stat").and_then(|stat| Ok((stat, process.text("status")?)));
+        let (stat, status) = match facts {
+            Err(OpenRefusal::Missing) => return Ok(None),
+            facts => facts?,
+        };
+        let last = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().last()?.parse::<u32>().ok()
+        };
+        process.user = last("Uid:").unwrap_or(u32::MAX);
+        process.inner = last("NSpid:").unwrap_or(pid);
+        process.started = started(&stat).unwrap_or(Duration::ZERO);
+        Ok(Some(process))
+    }
+
+    /// Whether it began before this time since the machine was started. Of one that began in the same tick of the clock
+    /// nobody knows.
+    pub(super) fn began_before(&self, time: Duration) -> bool {
+        self.started <= time
+    }
+
+    /// What it has mapped at each of the addresses, which ascend.
+    pub(super) fn mappings(&self, addresses: &[u64]) -> Result<Vec<Option<MapsEntry>>, OpenRefusal> {
+        let mut found = vec![None; addresses.len()];
+        let mut next = 0;
+        maps::each_line(self.file("maps")?, |line| {
+            let Some(mapping) = maps::entry(line) else { return true };
+            while addresses.get(next).is_some_and(|address| *address < mapping.start) {
+                next += 1;
+            }
+            while addresses.get(next).is_some_and(|address| *address < mapping.end) {
+                found[next] = Some(mapping.clone());
+                next += 1;
+            }
+            next < addresses.len()
+        })?;
+        Ok(found)
+    }
+
+    /// The file behind a mapping: the very one, also if it has no name any more.
+    pub(super) fn mapped_file(&self, mapping: &MapsEntry) -> Result<OpenedFile, OpenRefusal> {
+        // A magic link of the kernel's own making, which only some users may follow.
+        let link = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+        match openat(self.folder.as_fd(), link.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
+            Ok(found) => open::regular(found, MAX_PROGRAM_BYTES),
+            Err(_) => {
+                let file = self.root()?.file(&mapping.name, MAX_PROGRAM_BYTES)?;
+                let is_same = is_file(&file, mapping.major, mapping.minor, mapping.inode);
+                if is_same { Ok(file) } else { Err(OpenRefusal::Missing) }
+            }
+        }
+    }
+
+    /// The folder that is its root.
+    pub(super) fn root(&self) -> Result<Root, OpenRefusal> {
+        Root::of_process(self.folder.as_fd())
+    }
+
+    /// What its just-in-time compiler wrote of its functions. None if there is nothing that is its own: anybody may write to
+    /// `/tmp`.
+    pub(super) fn perf_map(&self) -> Result<Option<OpenedFile>, OpenRefusal> {
+        let name = format!("perf-{}.map", self.inner);
+        let opened = self.root().and_then(|root| root.folder(b"tmp")).and_then(|tmp| {
+            // A link would lead to a file of others, whose lines are none of its functions.
+            tmp.entry(name.as_bytes(), MAX_PERF_MAP_BYTES)
+        });
+        match opened {
+            Ok(file) => Ok(Some(file).filter(|file| [0, self.user].contains(&file.owner) && file.links <= 1)),
+            Err(OpenRefusal::Missing | OpenRefusal::NotRegular | OpenRefusal::Denied) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn file(&self, name: &str) -> Result<File, OpenRefusal> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        Ok(File::from(openat(self.folder.as_fd(), name, flags, Mode::empty())?))
+    }
+
+    fn text(&self, name: &str) -> Result<String, OpenRefusal> {
+        let mut bytes = Vec::new();
+        self.file(name)?.take(MAX_FACTS_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Whether a file is the one that the kernel names so. File systems of several layers or parts give a file another device than
+/// the one that they show with its mappings; such devices have no major number.
+pub(super) fn is_file(file: &OpenedFile, major: u32, minor: u32, inode: u64) -> bool {
+    let device = (nix::sys::stat::major(file.key.device), nix::sys::stat::minor(file.key.device));
+    let is_device = device == (u64::from(major), u64::from(minor)) || device.0 == 0 && major == 0;
+    is_device && file.key.inode == inode
+}
+
+/// The time of its start, the 22nd word of `/proc/PID/stat`. The second is its name in parentheses, which may have any letters.
+fn started(stat: &str) -> Option<Duration> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let ticks: u64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
+    let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    let per_second = u64::try_from(per_second).ok().filter(|ticks| *ticks > 0)?;
+    Some(
+        Duration::from_secs(ticks / per_second)
+            + Duration::from_secs(ticks % per_second) / u32::try_from(per_second).ok()?,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_what_it_is() {
+        let own = Process::open(std::process::id()).expect("it may be looked at").expect("it runs");
+        assert_eq!((own.user, own.inner), (nix::unistd::geteuid().as_raw(), std::process::id()));
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).expect("there is one");
+        assert!(own.began_before(Duration::from(now)) && !own.began_before(Duration::ZERO));
+        let code = this_process_is_what_it_is as fn() as usize as u64;
+        let found = own.mappings(&[1, code, u64::MAX]).expect("it may be looked at");
+        let mapping = found[1].clone().expect("code is mapped");
+        assert!(mapping.is_code && found[0].is_none() && found[2].is_none());
+        let file = own.mapped_file(&mapping).expect("a test can be read");
+        assert!(is_file(&file, mapping.major, mapping.minor, mapping.inode));
+        assert!(Process::open(u32::MAX).expect("no failure").is_none());
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_move_the_start() {
+        let words: Vec<String> = (3..=52).map(|place| (place * 100).to_string()).collect();
+        let stat = format!("7 (a) R 1 (b) {}", words.join(" "));
+        assert_eq!(started(&stat), Some(Duration::from_secs(22)));
+        assert_eq!(started("7 (a"), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! Names of C++ and Rust functions as their authors wrote them.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+/// Longest name that is demangled: what it stands for may double with every few letters.
+const MAX_MANGLED_BYTES: usize = 1 << 10;
+
+/// Most bytes of what a name stands for.
+const MAX_DEMANGLED_BYTES: usize = 4 << 10;
+
+/// Names that were demangled: each once.
+#[derive(Default)]
+pub(super) struct Demangled(HashMap<String, String>);
+
+impl Demangled {
+    pub(super) fn of(&mut self, name: &str) -> String {
+        if let Some(known) = self.0.get(name) {
+            return known.clone();
+        }
+        let Some(plain) = demangled(name) else { return name.to_owned() };
+        self.0.insert(name.to_owned(), plain.clone());
+        plain
+    }
+}
+
+/// What a name stands for. None if it is not mangled, or would be too long.
+pub(crate) fn demangled(name: &str) -> Option<String> {
+    if name.len() > MAX_MANGLED_BYTES {
+        return None;
+    }
+    let mut plain = Bounded(String::new());
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return write!(plain, "{rust:#}").ok().map(|()| plain.0);
+    }
+    // Everything else that is not of C++ would be parsed in vain.
+    if !["_Z", "__Z", "___Z", "____Z"].iter().any(|start| name.starts_with(start)) {
+        return None;
+    }
+    let symbol = cpp_demangle::Symbol::new(name).ok()?;
+    let options = cpp_demangle::DemangleOptions::new();
+    symbol.structured_demangle(&mut plain, &options).ok().map(|()| plain.0)
+}
+
+/// A text that takes so much and then fails, which ends the demangling.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_their_authors_wrote() {
+        assert_eq!(demangled("_ZN3foo3barEi").as_deref(), Some("foo::bar(int)"));
+        assert_eq!(
+            demangled("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE").as_deref(),
+            Some("core::fmt::Write::write_fmt")
+        );
+        assert_eq!((demangled("main"), demangled(""), demangled("_Z")), (None, None, None));
+        let mut known = Demangled::default();
+        assert_eq!(
+            (known.of("_Z1fv"), known.of("_Z1fv"), known.of("main")),
+            ("f()".into(), "f()".into(), "main".into())
+        );
+        assert_eq!(known.0.len(), 1);
+    }
+
+    /// Each level names the one before it twice.
+    #[test]
+    fn a_name_that_doubles_stays_as_it_is() {
+        let digits = |number: u32| char::from_digit(number, 36).expect("small").to_ascii_uppercase();
+        for levels in 14..30 {
+            let parts: String = (0..levels).map(|level| format!("S_IS{0}_S{0}_E", digits(level))).collect();
+            assert_eq!(demangled(&format!("_Z1f1AIiE{parts}")), None, "{levels}");
+        }
+        assert_eq!(demangled(&format!("_Z{}v", "1f".repeat(600))), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! What the naming process asks the kernel for itself, and descriptors that come with messages.
+#![expect(
+    unsafe_code,
+    reason = "system calls without a safe wrapper, and descriptors that are numbers in messages"
+)]
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+
+/// Receives some bytes, and a descriptor if one comes with them. All but the first of several are closed.
+pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+    let mut space = nix::cmsg_space!([std::os::fd::RawFd; 4]);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let message =
+        recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    let mut file = None;
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = control {
+            for descriptor in descriptors {
+                // SAFETY: the kernel has just made this descriptor for this process, and nobody else knows its number.
+                let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+                file.get_or_insert(owned);
+            }
+        }
+    }
+    Ok((message.bytes, file))
+}
+
+/// Closes all descriptors but the three standard ones.
+pub(super) fn close_others() -> Result<(), Errno> {
+    // SAFETY: no value of this process owns a descriptor above 2: it has just begun.
+    Errno::result(unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) }).map(drop)
+}
+
+/// Ends with the thread that started it, cannot be traced, and leaves no core file.
+pub(super) fn tie_to_parent() -> Result<(), Errno> {
+    // SAFETY: prctl with integers has no memory of ours to write.
+    unsafe {
+        Errno::result(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
+        Errno::result(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)).map(drop)
+    }
+}

@@ -1,0 +1,571 @@
+//! Processes that are observed attack: what they map, what they write about themselves and what they call themselves. All of
+//! them are another user's, who has no rights. Needs root, a C compiler and an assembler.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ks_tests::{Folder, Outcome, command, finish, is_within, repository, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65534;
+
+/// Most that the host and its naming process may have resident at once, whatever they are given.
+const MOST_KIB: i64 = 1300 << 10;
+
+/// Endless loops, in functions that have names.
+const LOOP: &str = "
+volatile unsigned long x;
+__attribute__((noinline)) void hot(void) { for (int i = 0; i < 1000000; i++) x++; }
+int main(void) { for (;;) hot(); }
+";
+
+/// What a just-in-time compiler leaves, as somebody would who attacks.
+const JIT: &str = include_str!("observed/jit.c");
+
+fn build(command: &mut Command) {
+    let outcome = finish(command);
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+}
+
+/// Compiles a C program.
+fn c_program(folder: &Folder, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+    let source = folder.write(&format!("{name}.c"), text);
+    let built = folder.path(name);
+    build(
+        Command::new("cc")
+            .args(["-O1", "-fno-omit-frame-pointer"])
+            .args(flags)
+            .arg("-o")
+            .arg(&built)
+            .arg(source),
+    );
+    built
+}
+
+/// Assembles a program without libraries.
+fn assembled(folder: &Folder, name: &str, text: &str) -> PathBuf {
+    let source = folder.write(&format!("{name}.s"), text);
+    let built = folder.path(name);
+    build(Command::new("cc").args(["-nostdlib", "-static", "-o"]).arg(&built).arg(source));
+    built
+}
+
+/// A process of somebody else, ended when it is dropped, with what it left in /tmp.
+struct Victim(Child);
+
+impl Victim {
+    fn start(program: &Path, words: &[&str]) -> Victim {
+        let mut command = Command::new(program);
+        command.args(words).uid(NOBODY).gid(NOBODY).process_group(0);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        Victim(child.expect("it was just built"))
+    }
+
+    /// Waits until it says that it has done what it does.
+    fn ready(program: &Path, words: &[&str]) -> Victim {
+        let mut command = Command::new(program);
+        command.args(words).uid(NOBODY).gid(NOBODY).process_group(0).stdout(Stdio::piped());
+        let mut child = command.stdin(Stdio::null()).spawn().expect("it was just built");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("text");
+        let victim = Victim(child);
+        assert_eq!(line, "ready\n");
+        victim
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let id = self.0.id();
+        // It and what it has started; it may have ended by itself.
+        let _ = nix::sys::signal::killpg(Pid::from_raw(id as i32), Signal::SIGKILL);
+        let _ = self.0.wait();
+        let _ = fs::remove_file(format!("/tmp/perf-{id}.map"));
+    }
+}
+
+/// The profiler for one process.
+fn profiler(stacks: &str, pid: u32) -> Command {
+    let mut host = command("ks-host");
+    host.args(["--no-cache", "--stacks", stacks]).arg(repository().join("examples/perf/profile.ks"));
+    host.args(["--", &format!("--pid={pid}"), "--seconds=1"]);
+    host
+}
+
+/// Profiles a process. Whatever it does, the run goes on, in bounded memory, and shows nothing that acts on a terminal.
+fn profile(stacks: &str, victim: &Victim) -> Outcome {
+    let outcome = finish(&mut profiler(stacks, victim.id()));
+    assert_eq!((outcome.code, outcome.signal), (0, None), "{outcome:#?}");
+    assert!(outcome.most_memory_kib.is_some_and(|most| most < MOST_KIB), "{:?}", outcome.most_memory_kib);
+    let shown = outcome.stdout.chars().chain(outcome.stderr.chars());
+    assert!(shown.filter(|letter| *letter != '\n').all(|letter| !letter.is_control()), "{outcome:#?}");
+    assert!(outcome.stderr.lines().all(|line| line.len() < 1200), "{outcome:#?}");
+    outcome
+}
+
+/// An ELF file whose bytes a test changes.
+struct Elf {
+    bytes: Vec<u8>,
+}
+
+impl Elf {
+    fn read(path: &Path) -> Elf {
+        Elf { bytes: fs::read(path).expect("it was just built") }
+    }
+
+    fn number(&self, at: usize, len: usize) -> u64 {
+        let mut value = [0; 8];
+        value[..len].copy_from_slice(&self.bytes[at..at + len]);
+        u64::from_le_bytes(value)
+    }
+
+    fn put(&mut self, at: usize, value: u64) {
+        self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Where the header of a section is.
+    fn header(&self, name: &str) -> usize {
+        let table = self.number(0x28, 8) as usize;
+        let count = self.number(0x3c, 2) as usize;
+        let names = table + self.number(0x3e, 2) as usize * 64;
+        let names = self.number(names + 24, 8) as usize;
+        let is_it = |header: &usize| {
+            let at = names + self.number(*header, 4) as usize;
+            self.bytes[at..].starts_with(&[name.as_bytes(), b"\0"].concat())
+        };
+        (0..count).map(|place| table + place * 64).find(is_it).unwrap_or_else(|| panic!("no section {name}"))
+    }
+
+    fn write(&self, folder: &Folder, name: &str) -> PathBuf {
+        let path = folder.write(name, &self.bytes);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        path
+    }
+}
+
+/// F1: a compressed section that says it has nearly 2^63 bytes.
+#[test]
+fn root_a_section_that_lies_about_its_size_costs_the_lines_only() {
+    let folder = Folder::new();
+    let built = c_program(&folder, "zlib", LOOP, &["-g", "-gz=zlib"]);
+    for (name, size) in [("huge", 0x7fff_ffff_ffff_ffff_u64), ("large", 1 << 40), ("some", 1 << 28)] {
+        let mut elf = Elf::read(&built);
+        let section = elf.number(elf.header(".debug_info") + 24, 8) as usize;
+        elf.put(section + 8, size);
+        let victim = Victim::start(&elf.write(&folder, name), &[]);
+        let outcome = profile("folded", &victim);
+        assert!(outcome.stdout.contains(";hot "), "{name}: {outcome:#?}");
+    }
+}
+
+/// An endless loop with debug information made by hand: `nest` inlined functions inside each other, `functions` with the same
+/// list of `ranges`, a line of a source file that is none.
+fn with_dwarf(nest: usize, functions: usize, ranges: usize, bad_file: bool) -> String {
+    let many = ".uleb128 4\n.long .Lranges\n".repeat(functions);
+    let bad = if bad_file { ".byte 4; .uleb128 1000\n" } else { "" };
+    format!(
+        r#".text
+.globl _start
+.type _start,@function
+_start: inc %rax
+ inc %rbx
+ jmp _start
+.size _start, .-_start
+.Lend: nop
+.section .debug_abbrev,"",@progbits
+.uleb128 1; .uleb128 0x11; .byte 1; .uleb128 0x11,0x01, 0x12,0x06, 0x10,0x17, 0x1b,0x08, 0x03,0x08, 0,0
+.uleb128 2; .uleb128 0x2e; .byte 1; .uleb128 0x03,0x08, 0x11,0x01, 0x12,0x06, 0,0
+.uleb128 3; .uleb128 0x1d; .byte 1; .uleb128 0,0
+.uleb128 4; .uleb128 0x2e; .byte 0; .uleb128 0x55,0x17, 0,0
+.byte 0
+.section .debug_info,"",@progbits
+.long .Lie-.Lis
+.Lis: .value 4
+.long .debug_abbrev
+.byte 8
+.uleb128 1
+.quad _start
+.long .Lend-_start
+.long .Lline
+.asciz "/d"
+.asciz "f.c"
+.uleb128 2
+.asciz "_start"
+.quad _start
+.long .Lend-_start
+.fill {nest},1,3
+.fill {nest},1,0
+.byte 0
+{many}.byte 0
+.Lie:
+.section .debug_ranges,"",@progbits
+.Lranges:
+.rept {ranges}
+.quad 0,1
+.endr
+.quad 0,0
+.section .debug_line,"",@progbits
+.Lline: .long .Lle-.Lls
+.Lls: .value 4
+.long .Lhe-.Lhs
+.Lhs: .byte 1,1,1,-5,14,13
+.byte 0,1,1,1,1,0,0,0,1,0,0,1
+.byte 0
+.asciz "f.c"
+.uleb128 0,0,0
+.byte 0
+.Lhe:
+.byte 0; .uleb128 9; .byte 2; .quad _start
+{bad}.byte 1
+.byte 2; .uleb128 16
+.byte 0,1,1
+.Lle:
+"#
+    )
+}
+
+/// F5 to F7: debug information that ends whoever reads it, or never ends.
+#[test]
+fn root_bad_debug_information_costs_the_lines_only() {
+    let folder = Folder::new();
+    let cases = [
+        ("file", with_dwarf(0, 0, 0, true)),
+        ("nested", with_dwarf(200_000, 0, 0, false)),
+        ("ranges", with_dwarf(0, 20_000, 20_000, false)),
+    ];
+    for (name, text) in cases {
+        let victim = Victim::start(&assembled(&folder, name, &text), &[]);
+        let outcome = profile("folded", &victim);
+        assert!(outcome.stdout.contains("_start"), "{name}: {outcome:#?}");
+        assert!(outcome.stderr.lines().count() <= 1, "{name}: {outcome:#?}");
+    }
+}
+
+/// F15: each level of the name doubles what it stands for.
+#[test]
+fn root_a_name_that_doubles_is_shown_as_it_is() {
+    let folder = Folder::new();
+    let digits = |number: u32| char::from_digit(number, 36).expect("small").to_ascii_uppercase();
+    let parts: String = (0..24).map(|level| format!("S_IS{0}_S{0}_E", digits(level))).collect();
+    let name = format!("_Z1f1AIiE{parts}");
+    // A path of many addresses.
+    let text = format!(
+        ".text\n.globl _start\n.globl {name}\n.type {name},@function\n_start:\n{name}: .fill 20000,1,0x90\n jmp _start\n\
+         .size {name}, .-_start\n"
+    );
+    let built = assembled(&folder, "mangled", &text);
+    build(Command::new("strip").args(["-N", "_start"]).arg(&built));
+    let outcome = profile("folded", &Victim::start(&built, &[]));
+    assert!(outcome.stdout.contains(&name) && outcome.stdout.len() < 1 << 20, "{outcome:#?}");
+}
+
+/// F17 and F18: what a program says of its debug file leads nowhere, and waits for nothing.
+#[test]
+fn root_a_debug_link_is_a_plain_name_in_a_folder_of_root() {
+    let folder = Folder::new();
+    let built = c_program(&folder, "plain", LOOP, &["-Wl,--build-id=none"]);
+    let fifo = folder.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o666)).expect("it is ours");
+    let sparse = folder.path("sparse");
+    fs::copy(&built, &sparse).expect("there is room");
+    let grown = fs::OpenOptions::new().write(true).open(&sparse).and_then(|file| file.set_len(40 << 30));
+    grown.expect("it is sparse");
+    let links = [
+        fifo.display().to_string(),
+        format!("../../../../../../..{}", fifo.display()),
+        "fifo".into(),
+        "sparse".into(),
+        sparse.display().to_string(),
+    ];
+    for (place, link) in links.iter().enumerate() {
+        let mut section = link.clone().into_bytes();
+        section.resize(section.len() / 4 * 4 + 8, 0);
+        let section = folder.write("link", section);
+        let linked = folder.path(format!("linked{place}"));
+        let add = format!(".gnu_debuglink={}", section.display());
+        build(Command::new("objcopy").args(["--add-section", &add]).arg(&built).arg(&linked));
+        let outcome = profile("folded", &Victim::start(&linked, &[]));
+        assert!(outcome.stdout.contains(";hot ") && outcome.stderr.is_empty(), "{link}: {outcome:#?}");
+    }
+}
+
+/// F19: a symbol table in the hole of a sparse file.
+#[test]
+fn root_a_sparse_symbol_table_is_not_read() {
+    let folder = Folder::new();
+    let built = c_program(&folder, "symbols", LOOP, &[]);
+    for (name, symbols) in [("many", 400_000_000_u64), ("some", 40_000_000)] {
+        let mut elf = Elf::read(&built);
+        let header = elf.header(".symtab");
+        let start = (elf.bytes.len() as u64).next_multiple_of(4096);
+        elf.put(header + 24, start);
+        elf.put(header + 32, symbols * 24);
+        let path = elf.write(&folder, name);
+        let grown = fs::OpenOptions::new().write(true).open(&path);
+        grown.and_then(|file| file.set_len(start + symbols * 24)).expect("it is sparse");
+        let outcome = profile("folded", &Victim::start(&path, &[]));
+        assert!(outcome.stdout.contains(&format!("{name}+0x")), "{name}: {outcome:#?}");
+    }
+}
+
+/// Ten million functions are named, and so is what is called last.
+#[test]
+fn root_a_program_of_many_symbols_has_names() {
+    let folder = Folder::new();
+    let built = c_program(&folder, "few", LOOP, &[]);
+    let mut elf = Elf::read(&built);
+    let header = elf.header(".symtab");
+    let (from, size) = (elf.number(header + 24, 8) as usize, elf.number(header + 32, 8) as usize);
+    let mut table = elf.bytes[from..from + size].to_vec();
+    let filler = {
+        // A function of one byte, somewhere else, with some name.
+        let mut symbol = vec![0; 24];
+        symbol[0] = 1;
+        (symbol[4], symbol[6]) = (2, 1);
+        symbol[16] = 1;
+        symbol
+    };
+    for number in 0..10_000_000_u64 {
+        let mut symbol = filler.clone();
+        symbol[8..16].copy_from_slice(&(0x10_0000_0000 + number * 2).to_le_bytes());
+        table.extend(symbol);
+    }
+    let start = elf.bytes.len() as u64;
+    elf.put(header + 24, start);
+    elf.put(header + 32, table.len() as u64);
+    elf.bytes.extend(table);
+    let outcome = profile("folded", &Victim::start(&elf.write(&folder, "many"), &[]));
+    assert!(outcome.stdout.contains(";hot ") && outcome.stderr.is_empty(), "{outcome:#?}");
+}
+
+/// A program that runs code which it has made, and a perf map for it of this kind.
+fn jit(folder: &Folder, words: &[&str]) -> Victim {
+    let built = folder.path("jit");
+    if !built.exists() {
+        c_program(folder, "jit", JIT, &[]);
+    }
+    Victim::ready(&built, words)
+}
+
+#[test]
+fn root_a_perf_map_names_code_that_was_made() {
+    let folder = Folder::new();
+    let outcome = profile("folded", &jit(&folder, &["name", "made up"]));
+    assert!(outcome.stdout.contains(";made up ") && outcome.stderr.is_empty(), "{outcome:#?}");
+    // The same in memory that is shared, which has a path that is none (F20).
+    let outcome = profile("folded", &jit(&folder, &["shared", "in shared memory"]));
+    assert!(outcome.stdout.contains(";in shared memory "), "{outcome:#?}");
+    assert!(outcome.stdout.contains("main"), "the rest of the process has its names: {outcome:#?}");
+}
+
+/// F2, F16 and the cases of the review: what is no perf map of the process, and what is not what it was.
+#[test]
+fn root_what_is_no_perf_map_of_the_process_is_not_read() {
+    let folder = Folder::new();
+    // A list of functions that root wrote, which is not for this process.
+    let secret = folder.write("secret", "0 ffffffffffffffff secret\n");
+    let secret = secret.display().to_string();
+    for words in
+        [&["fifo"][..], &["sparse"], &["link", &secret], &["hardlink", &secret], &["socket"], &["device"]]
+    {
+        let victim = jit(&folder, words);
+        let outcome = profile("folded", &victim);
+        assert!(outcome.stdout.contains("[unknown]"), "{words:?}: {outcome:#?}");
+        let all = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(!all.contains("secret\n") && !all.contains("secret 1"), "{words:?}: {outcome:#?}");
+        assert!(outcome.stderr.lines().count() <= 1, "{words:?}: {outcome:#?}");
+    }
+}
+
+/// F2 to F4: cut off, changed and touched while it is read.
+#[test]
+fn root_a_perf_map_that_changes_costs_names_only() {
+    let folder = Folder::new();
+    for words in [["truncated", "1000000"], ["changed", "1000000"], ["touched", "1000000"]] {
+        let outcome = profile("folded", &jit(&folder, &words));
+        assert!(outcome.most_memory_kib.is_some_and(|most| most < 400 << 10), "{words:?}: {outcome:#?}");
+    }
+}
+
+/// F10 to F12: names that act on a terminal, break a picture, pretend or have no end.
+#[test]
+fn root_names_of_a_process_can_be_shown() {
+    let folder = Folder::new();
+    let name = "e\u{1b}]0;owned\u{7}\u{1b}[2Jx\u{202e}\u{2028}\u{ffff}\u{85}";
+    let outcome = profile("folded", &jit(&folder, &["name", name]));
+    assert!(
+        outcome.stdout.contains("e\\x1b]0:owned\\x07\\x1b[2Jx\\u{202e}\\u{2028}\\u{ffff}\\u{85}"),
+        "{outcome:#?}"
+    );
+    let picture = profile("flame", &jit(&folder, &["name", name]));
+    assert!(picture.stdout.contains("\\u{ffff}") && !picture.stdout.contains('\u{ffff}'), "{picture:#?}");
+    let outcome = profile("folded", &jit(&folder, &["name", "do_syscall_64_[k]"]));
+    assert!(outcome.stdout.contains(";do_syscall_64_\\[k] "), "{outcome:#?}");
+    // A line that is none, with what a terminal would do, is told by nobody.
+    let outcome = profile("folded", &jit(&folder, &["line", "zz\u{1b}[2J"]));
+    assert!(outcome.stderr.is_empty() && outcome.stdout.contains("[unknown]"), "{outcome:#?}");
+    // A name of a megabyte, in each of 127 frames.
+    let deep = profile("folded", &jit(&folder, &["deep", "1000000"]));
+    assert!(deep.stdout.lines().any(|line| line.contains("JJJJ")), "no names");
+    assert!(deep.stdout.lines().all(|line| line.len() < 64 << 10), "a line is too long");
+}
+
+/// F8: a file that is gone, and a FIFO of its name.
+#[test]
+fn root_a_fifo_in_the_place_of_a_file_is_not_opened() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let library = c_program(
+        &folder,
+        "code.so",
+        "void code(long n) { while (n--) __asm__ volatile(\"\"); }",
+        &["-shared", "-fPIC"],
+    );
+    let nm = finish(Command::new("nm").arg("-D").arg(&library));
+    let code = nm.stdout.lines().find(|line| line.ends_with(" T code")).expect("it is exported");
+    let offset = format!("0x{}", &code[..16]);
+    let built = c_program(&folder, "swaps", include_str!("observed/swaps.c"), &[]);
+    let library = library.display().to_string();
+    for how in ["ends", "stays"] {
+        let copy = format!("{library}.{how}");
+        fs::copy(&library, &copy).expect("there is room");
+        let victim = Victim::start(&built, &[&copy, how, &offset]);
+        let outcome = finish(profiler("folded", victim.id()).arg("--seconds=3"));
+        assert_eq!((outcome.code, outcome.signal), (0, None), "{how}: {outcome:#?}");
+        assert!(outcome.stdout.contains(&format!("code.so.{how}")), "{how}: {outcome:#?}");
+    }
+}
+
+/// F9: a process with many mappings of a long path, which is not observed, and its children.
+#[test]
+fn root_mappings_of_others_take_bounded_memory() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let spins = c_program(&folder, "spins", LOOP, &[]);
+    let forks = c_program(&folder, "forks", include_str!("observed/forks.c"), &[]);
+    let deep = folder.path("").display().to_string();
+    let others: Vec<Victim> = (0..6).map(|_| Victim::ready(&forks, &[&deep, "20000"])).collect();
+    let victim = Victim::start(&spins, &[]);
+    let outcome = profile("folded", &victim);
+    assert!(outcome.stdout.contains(";hot "), "{outcome:#?}");
+    assert!(outcome.most_memory_kib.is_some_and(|most| most < 400 << 10), "{:?}", outcome.most_memory_kib);
+    drop(others);
+}
+
+/// The second signal ends the command while it names functions, which takes as long as the process has made it.
+#[test]
+fn root_the_second_signal_ends_the_naming() {
+    let folder = Folder::new();
+    let slow = assembled(
+        &folder,
+        "slow",
+        &with_dwarf(0, 60_000, 100, false).replace(".quad 0,1", ".quad _start,_start+1"),
+    );
+    let many: Vec<Victim> = (0..1).map(|_| Victim::start(&slow, &[])).collect();
+    let mut host = profiler("folded", many[0].id());
+    let mut host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ks-host starts");
+    let id = Pid::from_raw(host.id() as i32);
+    let names = || children(host.id()).iter().any(|child| is_naming(*child));
+    if is_within(Duration::from_secs(20), names) {
+        kill(id, Signal::SIGTERM).and_then(|()| kill(id, Signal::SIGTERM)).expect("it is ours");
+    }
+    let child = children(host.id()).into_iter().find(|child| is_naming(*child));
+    wait_until(Duration::from_secs(5), "it ends", || host.try_wait().expect("it is ours").is_some());
+    if let Some(child) = child {
+        wait_until(Duration::from_secs(5), "the naming process ends with it", || !is_naming(child));
+    }
+}
+
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    listed
+        .flat_map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>())
+        .collect()
+}
+
+/// Whether a process is one that names.
+fn is_naming(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"--ks-host-naming-process\0"))
+}
+
+/// What the naming process has when it reads files of others: nothing.
+#[test]
+fn root_the_naming_process_has_no_rights() {
+    let folder = Folder::new();
+    let slow = c_program(&folder, "jit", JIT, &[]);
+    let victim = Victim::ready(&slow, &["name", "x"]);
+    let mut host = profiler("folded", victim.id());
+    let mut host = host.stdout(Stdio::null()).spawn().expect("ks-host starts");
+    let mut status = String::new();
+    let id = host.id();
+    let mut seen = || {
+        let child = children(id).into_iter().find(|child| is_naming(*child));
+        let text = child.and_then(|child| fs::read_to_string(format!("/proc/{child}/status")).ok());
+        status = text.filter(|text| text.contains("Seccomp:\t2")).unwrap_or_default();
+        !status.is_empty()
+    };
+    // It lives for some milliseconds only: what is not seen is not compared.
+    let was_seen = is_within(Duration::from_secs(10), || seen() || host.try_wait().expect("ours").is_some());
+    assert!(was_seen && host.wait().expect("it is ours").success());
+    for line in ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(status.is_empty() || status.contains(line), "{status}");
+    }
+}
+
+/// F13: what the owner of a folder has planted there is not written.
+#[test]
+fn root_output_files_follow_no_links_and_are_for_this_user() {
+    let folder = Folder::new();
+    let victim = Victim::start(&c_program(&folder, "spins", LOOP, &[]), &[]);
+    let planted = folder.write("planted", "before");
+    for form in ["folded", "flame", "pprof", "tree"] {
+        let link = folder.path(format!("link.{form}"));
+        std::os::unix::fs::symlink(&planted, &link).expect("it is ours");
+        let outcome = finish(&mut profiler(&format!("{form}={}", link.display()), victim.id()));
+        assert_eq!(outcome.code, 125, "{outcome:#?}");
+        assert!(
+            outcome.stderr.contains("link") && outcome.stderr.contains("name another file"),
+            "{outcome:#?}"
+        );
+        let file = folder.path(format!("new.{form}"));
+        let outcome = finish(&mut profiler(&format!("{form}={}", file.display()), victim.id()));
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+        let mode = fs::metadata(&file).expect("it was written").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{form}");
+    }
+    for option in ["--audit", "--record"] {
+        let link = folder.path(format!("link{option}"));
+        std::os::unix::fs::symlink(&planted, &link).expect("it is ours");
+        let script = repository().join("examples/perf/group.ks");
+        let outcome = finish(command("ks-host").arg(option).arg(&link).arg(script));
+        assert_eq!(outcome.code, 125, "{outcome:#?}");
+        assert!(outcome.stderr.contains("it is a link"), "{outcome:#?}");
+    }
+    assert_eq!(fs::read_to_string(&planted).expect("it is ours"), "before");
+}
+
+/// F21: a thread may call itself what it wants.
+#[test]
+fn root_ps_shows_no_process_that_only_calls_itself_a_plugin() {
+    let folder = Folder::new();
+    let text = "#include <sys/prctl.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+                int main(void) { prctl(PR_SET_NAME, \"ks:evil\\033[31m\"); puts(\"ready\"); fflush(stdout); pause(); }";
+    let victim = Victim::ready(&c_program(&folder, "named", text, &[]), &[]);
+    let outcome = finish(command("ks-host").args(["ps", "--seconds", "0.01"]));
+    assert!(outcome.code == 0 && !outcome.stdout.contains("ks:evil"), "{outcome:#?}");
+    assert!(!outcome.stdout.contains(&format!("process {} ", victim.id())), "{outcome:#?}");
+}
