@@ -66,6 +66,15 @@ enum NoNames {
     NoProcess,
 }
 
+/// Whose files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Root's.
+    First,
+    /// All others.
+    Later,
+}
+
 /// Where the code at an address comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin<'a> {
@@ -115,15 +124,15 @@ impl Namer {
         // Files of root first; of the others those with most places.
         let mut later = Vec::new();
         for group in &groups {
-            match self.program(group, process.as_ref(), wanted, true, &mut named) {
+            match self.program(group, process.as_ref(), wanted, Turn::First, &mut named) {
                 Some(NoNames::NoTime) => later.push(group),
-                Some(NoNames::NoProgram) => unnamed.extend(group.places.iter().map(|(place, _)| *place)),
-                _ => {}
+                Some(_) => unnamed.extend(group.places.iter().map(|(place, _)| *place)),
+                None => {}
             }
         }
         later.sort_by_key(|group| std::cmp::Reverse(group.places.len()));
         for group in later {
-            if self.program(group, process.as_ref(), wanted, false, &mut named) == Some(NoNames::NoProgram) {
+            if self.program(group, process.as_ref(), wanted, Turn::Later, &mut named).is_some() {
                 unnamed.extend(group.places.iter().map(|(place, _)| *place));
             }
         }
@@ -162,19 +171,20 @@ impl Namer {
         }
     }
 
-    /// Names the places of one file. With `only_root` a file of others is left for later (`NoTime`).
+    /// Names the places of one file, or says why they have none. In the first turn a file of others is left for later
+    /// (`NoTime`).
     fn program(
         &mut self,
         group: &Group<'_>,
         process: Option<&Process>,
         wanted: &Wanted,
-        only_root: bool,
+        turn: Turn,
         named: &mut Named,
     ) -> Option<NoNames> {
         let opened = open(group, process);
         self.tick();
         let (opened, build_id) = match opened {
-            Ok((opened, _)) if only_root && opened.owner != 0 => return Some(NoNames::NoTime),
+            Ok((opened, _)) if turn == Turn::First && opened.owner != 0 => return Some(NoNames::NoTime),
             Ok(opened) => opened,
             Err(reason) => return self.unnamed(group, wanted, reason, named),
         };

@@ -2,7 +2,7 @@
 //! them are another user's, who has no rights. Needs root, a C compiler and an assembler.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -328,25 +328,23 @@ fn root_a_program_of_many_symbols_has_names() {
     let mut elf = Elf::read(&built);
     let header = elf.header(".symtab");
     let (from, size) = (elf.number(header + 24, 8) as usize, elf.number(header + 32, 8) as usize);
-    let mut table = elf.bytes[from..from + size].to_vec();
-    let filler = {
-        // A function of one byte, somewhere else, with some name.
-        let mut symbol = vec![0; 24];
-        symbol[0] = 1;
-        (symbol[4], symbol[6]) = (2, 1);
-        symbol[16] = 1;
-        symbol
-    };
-    for number in 0..10_000_000_u64 {
-        let mut symbol = filler.clone();
-        symbol[8..16].copy_from_slice(&(0x10_0000_0000 + number * 2).to_le_bytes());
-        table.extend(symbol);
-    }
+    let table = elf.bytes[from..from + size].to_vec();
+    let number = 10_000_000_u64;
     let start = elf.bytes.len() as u64;
     elf.put(header + 24, start);
-    elf.put(header + 32, table.len() as u64);
-    elf.bytes.extend(table);
-    let outcome = profile("folded", &Victim::start(&elf.write(&folder, "many"), &[]));
+    elf.put(header + 32, table.len() as u64 + number * 24);
+    let path = elf.write(&folder, "many");
+    let mut file = BufWriter::new(fs::OpenOptions::new().append(true).open(&path).expect("it is ours"));
+    file.write_all(&table).expect("there is room");
+    for number in 0..number {
+        // A function of one byte, somewhere else, with some name.
+        let mut symbol = [0; 24];
+        (symbol[0], symbol[4], symbol[6], symbol[16]) = (1, 2, 1, 1);
+        symbol[8..16].copy_from_slice(&(0x10_0000_0000 + number * 2).to_le_bytes());
+        file.write_all(&symbol).expect("there is room");
+    }
+    drop(file);
+    let outcome = profile("folded", &Victim::start(&path, &[]));
     assert!(outcome.stdout.contains(";hot ") && outcome.stderr.is_empty(), "{outcome:#?}");
 }
 
@@ -473,8 +471,8 @@ fn root_the_second_signal_ends_the_naming() {
         "slow",
         &with_dwarf(0, 60_000, 100, false).replace(".quad 0,1", ".quad _start,_start+1"),
     );
-    let many: Vec<Victim> = (0..1).map(|_| Victim::start(&slow, &[])).collect();
-    let mut host = profiler("folded", many[0].id());
+    let victim = Victim::start(&slow, &[]);
+    let mut host = profiler("folded", victim.id());
     let mut host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("ks-host starts");
     let id = Pid::from_raw(host.id() as i32);
     let names = || children(host.id()).iter().any(|child| is_naming(*child));

@@ -15,7 +15,7 @@ int main(int count, char **words) {
     char *mapped = mmap(0, facts.st_size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
     void (*run)(long) = (void (*)(long))(mapped + strtol(words[3], 0, 0));
     time_t began = time(0);
-    while (time(0) - began < 3) run(10000000);
+    while (time(0) - began < 2) run(10000000);
     munmap(mapped, facts.st_size);
     unlink(words[1]);
     mkfifo(words[1], 0666);
