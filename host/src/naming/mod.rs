@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub use self::child::{NamingProcess, serve_if_asked};
-pub(crate) use self::protocol::MAX_TEXT_BYTES;
+pub(crate) use self::protocol::{MAX_PLACES, MAX_TEXT_BYTES};
 pub(crate) use self::reader::demangled;
 
 use self::namer::Namer;
@@ -71,7 +71,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Wanted {
     /// The process.
     pub(crate) pid: u32,
-    /// Addresses in it, in any order.
+    /// Addresses in it, in any order; at most [`MAX_PLACES`], so that what is known of them has a bounded size.
     pub(crate) places: Vec<WantedPlace>,
     /// Whether inlined functions, source lines and perf maps are wanted.
     pub(crate) in_detail: bool,
@@ -115,7 +115,7 @@ pub(crate) type NamedFrame = protocol::NamedFrame;
 #[derive(Debug, Clone)]
 pub(crate) struct PlaceInFile {
     /// Its path, as the process has it.
-    pub(crate) path: String,
+    pub(crate) path: Arc<str>,
     /// Into the file.
     pub(crate) offset: u64,
     /// The build id of a file that is not there any more.
@@ -166,5 +166,112 @@ impl Naming {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::LazyLock;
+
+    use super::*;
+    use crate::perf::Identity;
+
+    #[inline(never)]
+    fn marker() -> u64 {
+        std::hint::black_box(11)
+    }
+
+    fn address() -> u64 {
+        marker as fn() -> u64 as usize as u64
+    }
+
+    fn ask(place: WantedPlace, lives: bool, until: Option<Duration>) -> NamedPlace {
+        // One for all tests: it reads the test's own program once.
+        static NAMING: LazyLock<Naming> =
+            LazyLock::new(|| Naming::start(NamingProcess::in_a_thread()).expect("threads can be started"));
+        let wanted = Wanted { pid: std::process::id(), places: vec![place], in_detail: true, lives, until };
+        let mut named = NAMING.name(wanted).expect("it answers");
+        assert!(!named.denied && named.warnings.is_empty(), "{named:?}");
+        named.places.remove(0)
+    }
+
+    fn is_marker(place: &NamedPlace) -> bool {
+        place.frames.first().is_some_and(|frame| frame.function.contains("marker"))
+    }
+
+    /// What is recorded of this process at the address of a function of it.
+    fn recorded(path: &str, identity: impl Fn(&crate::maps::MapsEntry) -> Identity) -> Option<Mapping> {
+        let mut found = None;
+        let maps = std::fs::File::open("/proc/self/maps").expect("procfs is mounted");
+        crate::maps::each_line(maps, |line| {
+            let entry =
+                crate::maps::entry(line).filter(|entry| (entry.start..entry.end).contains(&address()));
+            found = entry.map(|entry| Mapping {
+                start: entry.start,
+                end: entry.end,
+                offset: entry.offset,
+                path: Path::new(path).into(),
+                identity: identity(&entry),
+            });
+            found.is_none()
+        })
+        .expect("they can be read");
+        found
+    }
+
+    #[test]
+    fn a_process_that_lives_is_asked_unless_it_is_another_one() {
+        let place = || WantedPlace { address: address(), recorded: None };
+        assert!(is_marker(&ask(place(), true, None)));
+        for (lives, until) in [(false, None), (true, Some(Duration::ZERO))] {
+            let found = ask(place(), lives, until);
+            assert!(found.frames.is_empty() && found.file.is_none(), "{found:?}");
+        }
+        assert_eq!(marker(), 11);
+    }
+
+    #[test]
+    fn of_a_process_that_has_ended_the_same_file_is_read_and_no_other() {
+        let own = std::env::current_exe().expect("a test knows its own path");
+        let own = own.to_str().expect("text");
+        let inode = |entry: &crate::maps::MapsEntry| Identity::Inode {
+            major: entry.major,
+            minor: entry.minor,
+            inode: entry.inode,
+        };
+        let other = |entry: &crate::maps::MapsEntry| Identity::Inode {
+            major: entry.major,
+            minor: entry.minor,
+            inode: entry.inode + 1,
+        };
+        let ask = |recorded| ask(WantedPlace { address: address(), recorded }, false, None);
+        assert!(is_marker(&ask(recorded(own, inode))));
+        let found = ask(recorded(own, other));
+        assert!(found.frames.is_empty() && found.file.is_some_and(|file| &*file.path == own));
+        let found = ask(recorded(own, |_| Identity::BuildId(vec![1, 2, 0xab])));
+        assert_eq!(found.file.and_then(|file| file.build_id).as_deref(), Some("0102ab"));
+        for path in ["/dev/zero", "/no/such/file", "/proc/self/exe", "/"] {
+            let found = ask(recorded(path, inode));
+            assert!(found.frames.is_empty() && found.file.is_some(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_code_of_the_kernel_in_each_process_has_names() {
+        let mut vdso = None;
+        let maps = std::fs::File::open("/proc/self/maps").expect("procfs is mounted");
+        crate::maps::each_line(maps, |line| {
+            vdso = crate::maps::entry(line).filter(|entry| entry.name == b"[vdso]");
+            vdso.is_none()
+        })
+        .expect("they can be read");
+        let Some(vdso) = vdso else { return };
+        // Some of it is code of functions, as a rule most of the first page behind the tables.
+        let named = (vdso.start..vdso.end).step_by(256).any(|address| {
+            let found = ask(WantedPlace { address, recorded: None }, true, None);
+            found.frames.first().is_some_and(|frame| frame.function.contains("vdso"))
+        });
+        assert!(named);
     }
 }

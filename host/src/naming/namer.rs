@@ -191,10 +191,11 @@ impl Namer {
         let offsets: Vec<u64> = group.places.iter().map(|(_, offset)| *offset).collect();
         match self.functions(&opened, &build_id, &offsets, group.path, wanted.in_detail) {
             Ok((frames, lost)) => {
+                let file = in_file(group, false);
                 for ((place, offset), frames) in group.places.iter().zip(frames) {
                     let place = &mut named.places[*place];
                     place.frames = frames;
-                    place.file = in_file(group, *offset, false);
+                    place.file = Some(PlaceInFile { offset: *offset, ..file.clone() });
                 }
                 if let Some(lost) = lost {
                     let line = "functions have the names of its symbol table, without source lines";
@@ -214,8 +215,9 @@ impl Namer {
         named: &mut Named,
     ) -> Option<NoNames> {
         let is_gone = matches!(reason, NoNames::OtherFile | NoNames::Refused(OpenRefusal::Missing));
+        let file = in_file(group, is_gone);
         for (place, offset) in &group.places {
-            named.places[*place].file = in_file(group, *offset, is_gone);
+            named.places[*place].file = Some(PlaceInFile { offset: *offset, ..file.clone() });
         }
         let shown = "its functions are shown as offsets";
         let because = match reason {
@@ -425,7 +427,7 @@ fn give_debug_file(
 }
 
 /// What a process has mapped at each place.
-fn live(process: &Process, wanted: &Wanted) -> Result<Vec<Option<MapsEntry>>, OpenRefusal> {
+fn live(process: &Process, wanted: &Wanted) -> Result<Vec<Option<Arc<MapsEntry>>>, OpenRefusal> {
     let mut order: Vec<usize> = (0..wanted.places.len()).collect();
     order.sort_by_key(|place| wanted.places[*place].address);
     let addresses: Vec<u64> = order.iter().map(|place| wanted.places[*place].address).collect();
@@ -438,11 +440,11 @@ fn live(process: &Process, wanted: &Wanted) -> Result<Vec<Option<MapsEntry>>, Op
 
 /// The places of each file. What was recorded says what was mapped while somebody looked; what the process has now is another
 /// way to the same file, or all that is known.
-fn groups<'a>(wanted: &'a Wanted, live: &'a [Option<MapsEntry>]) -> Vec<Group<'a>> {
+fn groups<'a>(wanted: &'a Wanted, live: &'a [Option<Arc<MapsEntry>>]) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<Origin<'a>, Group<'a>> = BTreeMap::new();
     let mut identities: Vec<&'a Identity> = Vec::new();
     for (place, (wanted, live)) in wanted.places.iter().zip(live).enumerate() {
-        let live = live.as_ref();
+        let live = live.as_deref();
         let live_offset = live.map(|live| wanted.address - live.start + live.offset);
         let recorded = wanted.recorded.as_ref();
         let recorded_offset = recorded
@@ -543,14 +545,14 @@ fn copied(mapping: &MapsEntry) -> std::io::Result<OpenedFile> {
     Ok(OpenedFile { file, key, owner: 0, links: 0 })
 }
 
-/// Where a place is in its file; with the build id if the file is gone.
-fn in_file(group: &Group<'_>, offset: u64, is_gone: bool) -> Option<PlaceInFile> {
+/// The start of a file; with the build id if the file is gone.
+fn in_file(group: &Group<'_>, is_gone: bool) -> PlaceInFile {
     let build_id = group.recorded.filter(|_| is_gone).and_then(|recorded| match &recorded.identity {
         Identity::BuildId(id) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
         Identity::Inode { .. } => None,
     });
     let path = OsStr::from_bytes(group.path).to_string_lossy();
-    Some(PlaceInFile { path: visible(&path, MAX_TEXT_BYTES).into_owned(), offset, build_id })
+    PlaceInFile { path: visible(&path, MAX_TEXT_BYTES).into(), offset: 0, build_id }
 }
 
 /// Frames whose texts can be shown. A function without a name is none, and neither is what is inlined into it.

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::fcntl::{OFlag, openat};
@@ -66,7 +67,7 @@ impl Process {
     }
 
     /// What it has mapped at each of the addresses, which ascend.
-    pub(super) fn mappings(&self, addresses: &[u64]) -> Result<Vec<Option<MapsEntry>>, OpenRefusal> {
+    pub(super) fn mappings(&self, addresses: &[u64]) -> Result<Vec<Option<Arc<MapsEntry>>>, OpenRefusal> {
         let mut found = vec![None; addresses.len()];
         let mut next = 0;
         maps::each_line(self.file("maps")?, |line| {
@@ -74,8 +75,9 @@ impl Process {
             while addresses.get(next).is_some_and(|address| *address < mapping.start) {
                 next += 1;
             }
+            let mapping = Arc::new(mapping);
             while addresses.get(next).is_some_and(|address| *address < mapping.end) {
-                found[next] = Some(mapping.clone());
+                found[next] = Some(Arc::clone(&mapping));
                 next += 1;
             }
             next < addresses.len()

@@ -5,11 +5,11 @@
 //! descriptor comes with the first byte of the length.
 
 /// Most bytes of a message to the naming process.
-pub(super) const MAX_REQUEST_BYTES: usize = 64 << 10;
+pub(super) const MAX_REQUEST_BYTES: usize = 128 << 10;
 /// Most bytes of an answer.
 pub(super) const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Most addresses of a request.
-pub(super) const MAX_PLACES: usize = 1024;
+pub(crate) const MAX_PLACES: usize = 8192;
 /// Most frames of one address: a function and what is inlined there.
 pub(super) const MAX_FRAMES: usize = 64;
 /// Most bytes of a name, or of a path of a source file.

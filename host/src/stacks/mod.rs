@@ -80,11 +80,11 @@ pub struct Counted {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame {
     /// The function; without one, the file and an offset into it, or the address.
-    pub function: String,
+    pub function: Arc<str>,
     /// The file or part of the kernel that it is in.
-    pub module: Option<String>,
+    pub module: Option<Arc<str>>,
     /// Its source file.
-    pub file: Option<String>,
+    pub file: Option<Arc<str>>,
     /// The line in it.
     pub line: Option<u32>,
     /// Where the CPU was.
@@ -201,7 +201,7 @@ impl Frame {
             FrameKind::Inlined => "_[i]",
             FrameKind::User | FrameKind::Note => "",
         };
-        let name = self.function.as_str();
+        let name = &*self.function;
         match name.len().checked_sub(4).and_then(|at| name.split_at_checked(at)) {
             Some((start, end)) if end.starts_with("_[") && end.ends_with(']') => {
                 format!("{start}_\\{}{mark}", &end[1..])

@@ -4,7 +4,7 @@
 //! What it does not have mapped any more, and all of one that has ended, is looked for in what was written down of its
 //! mappings; there a file of the same name counts only if it is the same file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use blazesym::symbolize::{Reason, Symbolized, Symbolizer};
 
 use super::{Addresses, CountedStack, Frame, FrameKind};
 use crate::naming::{
-    self, MAX_TEXT_BYTES, NamedFrame, NamedPlace, Naming, NamingProcess, PlaceInFile, Wanted, WantedPlace,
+    self, MAX_PLACES, MAX_TEXT_BYTES, NamedFrame, NamedPlace, Naming, NamingProcess, PlaceInFile, Wanted,
+    WantedPlace,
 };
 use crate::perf::Mappings;
 use crate::symbols::{self, SymbolError};
@@ -45,6 +46,12 @@ type Frames = Vec<Arc<Frame>>;
 /// Most warnings that are kept: one bad file may be mapped by every process.
 const MAX_WARNINGS: usize = 20;
 
+/// Most bytes of the names and frames of processes that are kept: a process chooses how many it has, and how long they are.
+const MAX_BYTES: usize = 256 << 20;
+
+/// Most frames of one stack with what is inlined; of callers beyond, what is inlined into them is left out.
+const MAX_FRAMES: usize = 1024;
+
 /// How many naming threads may be left behind, each waiting for a file system that does not answer.
 const MAX_STUCK: usize = 3;
 
@@ -56,6 +63,10 @@ pub struct Names {
     process: Option<NamingProcess>,
     naming: Option<Naming>,
     stuck: usize,
+    /// Texts that frames of processes share.
+    texts: HashSet<Arc<str>>,
+    /// Bytes of these texts and frames.
+    bytes: usize,
     /// By process; none: the kernel.
     known: BTreeMap<Option<u32>, BTreeMap<Place, Frames>>,
     /// What was mapped by processes that may have ended.
@@ -129,19 +140,24 @@ impl Names {
         let outermost_first: Vec<Place> = places(addresses).collect();
         for place in outermost_first.into_iter().rev() {
             match known.and_then(|known| known.get(&place)) {
+                Some(found) if frames.len() + found.len() > MAX_FRAMES => {
+                    frames.extend(found.first().cloned())
+                }
                 Some(found) => frames.extend(found.iter().cloned()),
                 None => frames.push(Arc::new(unknown(place.address, FrameKind::User))),
             }
         }
         // A row of addresses without names says no more than one.
-        frames.dedup_by(|next, last| next.function == UNKNOWN && last.function == UNKNOWN);
+        frames.dedup_by(|next, last| *next.function == *UNKNOWN && *last.function == *UNKNOWN);
     }
 
     /// The frames of each place.
     fn look_up(&mut self, process: Option<u32>, places: &[Place]) -> Vec<Frames> {
         let mut frames = match process {
             None => self.of_kernel(places),
-            Some(pid) => self.of_process(pid, places),
+            Some(pid) => {
+                places.chunks(MAX_PLACES).flat_map(|places| self.of_process(pid, places)).collect::<Vec<_>>()
+            }
         };
         let kind = if process.is_none() { FrameKind::Kernel } else { FrameKind::User };
         for (frames, place) in frames.iter_mut().zip(places) {
@@ -167,8 +183,7 @@ impl Names {
             .map(|(found, place)| match found {
                 Symbolized::Sym(symbol) if !symbols::is_far(&symbol) => {
                     let name = naming::demangled(&symbol.name);
-                    let function =
-                        visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES).into_owned();
+                    let function = visible(name.as_deref().unwrap_or(&symbol.name), MAX_TEXT_BYTES).into();
                     vec![Arc::new(Frame { function, ..unknown(place.address, FrameKind::Kernel) })]
                 }
                 _ => Vec::new(),
@@ -181,6 +196,13 @@ impl Names {
     }
 
     fn of_process(&mut self, pid: u32, places: &[Place]) -> Vec<Frames> {
+        if self.bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
+            self.warn(format!(
+                "names of functions of processes take more than {most} MiB: others are not shown"
+            ));
+            return vec![Vec::new(); places.len()];
+        }
         let id = i32::try_from(pid).unwrap_or_default();
         let wanted = Wanted {
             pid,
@@ -200,7 +222,7 @@ impl Names {
             self.warn(SymbolError::Denied(id).to_string());
         }
         found.warnings.into_iter().for_each(|warning| self.warn(warning));
-        places.iter().zip(found.places).map(|(place, found)| frames(found, place.address)).collect()
+        places.iter().zip(found.places).map(|(place, found)| self.frames_of(found, place.address)).collect()
     }
 
     /// What is known of a process; none if nobody can be asked, which is said.
@@ -226,32 +248,54 @@ impl Names {
         }
         answer
     }
-}
 
-/// The functions at an address; without one the file and the offset into it.
-fn frames(found: NamedPlace, address: u64) -> Frames {
-    let module = found.file.as_ref().map(|file| file.path.clone());
-    let frame = |named: NamedFrame| {
-        let kind = if named.inlined { FrameKind::Inlined } else { FrameKind::User };
-        let NamedFrame { function, file, line, .. } = named;
-        Arc::new(Frame { function, module: module.clone(), file, line, address, kind })
-    };
-    if found.frames.is_empty() {
-        return found.file.iter().map(|file| Arc::new(in_file(file, address))).collect();
+    /// The functions at an address; without one the file and the offset into it.
+    fn frames_of(&mut self, found: NamedPlace, address: u64) -> Frames {
+        let module = found.file.as_ref().map(|file| self.text(&file.path));
+        let frames: Frames = match (&found.file, found.frames.is_empty()) {
+            (Some(file), true) => {
+                let function = self.text(&in_file(file));
+                vec![Arc::new(Frame { function, module, ..unknown(address, FrameKind::User) })]
+            }
+            _ => {
+                let frame = |named: NamedFrame| {
+                    let kind = if named.inlined { FrameKind::Inlined } else { FrameKind::User };
+                    let function = self.text(&named.function);
+                    let file = named.file.map(|file| self.text(&file));
+                    Arc::new(Frame {
+                        function,
+                        module: module.clone(),
+                        file,
+                        line: named.line,
+                        address,
+                        kind,
+                    })
+                };
+                found.frames.into_iter().map(frame).collect()
+            }
+        };
+        self.bytes += frames.len() * size_of::<Frame>();
+        frames
     }
-    found.frames.into_iter().map(frame).collect()
+
+    /// The text, shared with all frames that have the same.
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.bytes += new.len() + size_of::<Arc<str>>();
+        self.texts.insert(Arc::clone(&new));
+        new
+    }
 }
 
 /// The offset into a file that has no symbol there; of one that is another now, or gone, with its build id.
-fn in_file(file: &PlaceInFile, address: u64) -> Frame {
+fn in_file(file: &PlaceInFile) -> String {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let build_id = file.build_id.as_ref().filter(|id| !id.is_empty());
     let build_id = build_id.map(|id| format!("[{id}]")).unwrap_or_default();
-    Frame {
-        function: format!("{name}{build_id}+{:#x}", file.offset),
-        module: Some(file.path.clone()),
-        ..unknown(address, FrameKind::User)
-    }
+    format!("{name}{build_id}+{:#x}", file.offset)
 }
 
 fn unknown(address: u64, kind: FrameKind) -> Frame {
@@ -286,7 +330,7 @@ mod tests {
         let stacks = vec![CountedStack { task, kernel, user, weight: 1 }];
         let profile = Counted { map: "seen".into(), stacks }
             .named(&mut Names::new(Mappings::default(), Some(NamingProcess::in_a_thread())));
-        profile.samples[0].frames.iter().map(|frame| frame.function.clone()).collect()
+        profile.samples[0].frames.iter().map(|frame| frame.function.to_string()).collect()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Functions of an ELF file: by its symbol tables, and by debug information of its own or of debug files.
 
 use std::io::Read as _;
+use std::ops::Range;
 
 use addr2line::gimli::{self, EndianSlice, RunTimeEndian};
 use flate2::read::ZlibDecoder;
@@ -52,6 +53,8 @@ struct Elf {
     build_id: Vec<u8>,
     segments: Vec<Segment>,
     sections: Vec<Section>,
+    /// The addresses of sections with code.
+    code: Vec<Range<u64>>,
     /// By address.
     symbols: Vec<Symbol>,
     /// Where the names of both tables are: of `.symtab`, and of `.dynsym`.
@@ -209,6 +212,7 @@ impl Elf {
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             segments: segments.collect(),
             sections: sections.collect(),
+            code: Vec::new(),
             symbols: Vec::new(),
             names: [None, None],
             link: None,
@@ -220,6 +224,17 @@ impl Elf {
             build_id: build_id.to_vec(),
             name: last_part(name),
         });
+        // By the numbers of sections; of others than code nothing.
+        let code: Vec<Range<u64>> = file
+            .elf_section_table()
+            .iter()
+            .map(|section| {
+                let start: u64 = section.sh_addr(file.endian()).into();
+                let size: u64 = section.sh_size(file.endian()).into();
+                let is_code = section.sh_flags(file.endian()).into() & u64::from(elf::SHF_EXECINSTR) != 0;
+                if is_code { start..start.saturating_add(size) } else { 0..0 }
+            })
+            .collect();
         let tables = [file.elf_symbol_table(), file.elf_dynamic_symbol_table()];
         let count = tables.iter().map(|table| table.len()).sum();
         elf.symbols.try_reserve_exact(count).ok()?;
@@ -228,10 +243,11 @@ impl Elf {
             let range = strings.and_then(|section| section.file_range(file.endian()));
             elf.names[place] = range.map(|(offset, size)| (offset, offset.saturating_add(size)));
             for symbol in table.iter() {
-                elf.symbols.extend(of_code(symbol, file.endian(), place));
+                elf.symbols.extend(of_code(symbol, file.endian(), place, &code));
             }
         }
         elf.symbols.sort_unstable();
+        elf.code = code.into_iter().filter(|code| !code.is_empty()).collect();
         Some(elf)
     }
 
@@ -252,11 +268,18 @@ impl Elf {
         let before = self.symbols[..together].iter().rev().take(NEIGHBOURS).filter(|symbol| symbol.size > 0);
         let covers = |symbol: &&Symbol| {
             let into = address - symbol.address;
-            // A symbol without a size goes on to the next one. In `.dynsym`, which lacks most, that says nothing.
-            into < symbol.size || symbol.size == 0 && (into == 0 || !symbol.is_dynamic())
+            // A symbol without a size goes on to the next one in its section. In `.dynsym`, which lacks most, that says
+            // nothing.
+            let is_open = symbol.size == 0 && (into == 0 || !symbol.is_dynamic());
+            into < symbol.size || is_open && self.are_together(symbol.address, address)
         };
         let candidates = self.symbols[together..above].iter().chain(before).filter(covers);
         candidates.filter_map(|symbol| Some((self.name(symbol)?, address - symbol.address))).next()
+    }
+
+    /// Whether two addresses are in one section of code.
+    fn are_together(&self, one: u64, other: u64) -> bool {
+        self.code.iter().any(|code| code.contains(&one) && code.contains(&other))
     }
 
     fn name(&self, symbol: &Symbol) -> Option<String> {
@@ -359,20 +382,25 @@ impl Symbol {
     }
 }
 
-/// A symbol that may be a function of this file.
-fn of_code<S: Sym<Endian = Endianness>>(symbol: &S, endian: Endianness, table: usize) -> Option<Symbol> {
+/// A symbol that may be a function of this file. `code` has the addresses of sections with code, by their numbers.
+fn of_code<S>(symbol: &S, endian: Endianness, table: usize, code: &[Range<u64>]) -> Option<Symbol>
+where
+    S: Sym<Endian = Endianness>,
+{
+    let address: u64 = symbol.st_value(endian).into();
+    let (section, name) = (symbol.st_shndx(endian), symbol.st_name(endian));
+    let is_in_code = code.get(usize::from(section)).is_some_and(|code| code.contains(&address));
     let rank = match symbol.st_type() {
-        elf::STT_FUNC | elf::STT_GNU_IFUNC => 0,
-        elf::STT_NOTYPE => 1,
+        // Numbers from here on are none of sections: there are too many for them.
+        elf::STT_FUNC | elf::STT_GNU_IFUNC if is_in_code || section >= elf::SHN_LORESERVE => 0,
+        elf::STT_NOTYPE if is_in_code => 1,
         _ => return None,
     };
-    let address: u64 = symbol.st_value(endian).into();
-    let is_here = symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_name(endian) != 0;
-    is_here.then(|| Symbol {
+    (name != 0).then(|| Symbol {
         address,
         rank: rank << 1 | table as u8,
         size: symbol.st_size(endian).into(),
-        name: symbol.st_name(endian),
+        name,
     })
 }
 
