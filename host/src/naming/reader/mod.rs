@@ -2,6 +2,7 @@
 
 mod data;
 mod demangle;
+mod elf;
 mod perf_map;
 mod program;
 
