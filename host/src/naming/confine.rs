@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use caps::CapSet;
 use nix::libc;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch, apply_filter,
@@ -74,7 +74,9 @@ pub(super) fn enter() -> Result<(), String> {
         (Resource::RLIMIT_FSIZE, 0),
         (Resource::RLIMIT_MEMLOCK, 0),
     ] {
-        setrlimit(limit, most, most).map_err(|errno| failed("setrlimit")(&errno))?;
+        // A lower limit of whoever started the host stays.
+        let hard = getrlimit(limit).map_or(most, |(_, hard)| hard.min(most));
+        setrlimit(limit, hard, hard).map_err(|errno| failed("setrlimit")(&errno))?;
     }
     for set in [CapSet::Ambient, CapSet::Effective, CapSet::Inheritable, CapSet::Permitted] {
         caps::clear(None, set).map_err(|error| failed("capset")(&error))?;

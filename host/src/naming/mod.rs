@@ -21,12 +21,12 @@
 //!
 //! - The host itself parses nothing of these files. It opens them, looks at what they are, and passes their descriptors on.
 //! - The naming process ([`NamingProcess`], `confine`) copies what it reads, so that nothing changes under it, and may fail:
-//!   when it ends, takes longer than [`FILE_TIME`] or makes no sense, another one is asked for the names of the symbol table
+//!   when it ends, takes longer than 10 s or makes no sense, another one is asked for the names of the symbol table
 //!   alone, and if that fails, too, the file has no names: frames are its name and the offset, with one line of warning.
-//! - All that is not root's has [`FOREIGN_TIME`] together. Files of root come first: names of the system's libraries do not
+//! - All that is not root's has 60 s together. Files of root come first: names of the system's libraries do not
 //!   depend on who else is observed.
 //! - A file system that does not answer (FUSE, NFS) keeps the thread waiting and nobody else: whoever asks stops waiting when
-//!   nothing happens for [`SILENCE`].
+//!   nothing happens for 15 s.
 //!
 //! Names of the kernel are not made here: `symbols` reads them from kallsyms.
 
@@ -122,10 +122,13 @@ pub(crate) struct PlaceInFile {
     pub(crate) build_id: Option<String>,
 }
 
+/// What is wanted, and where to say what is known.
+type Question = (Wanted, Sender<Named>);
+
 /// A thread that names for others, who may be confined. It ends when nobody can ask it any more.
 #[derive(Debug, Clone)]
 pub(crate) struct Naming {
-    requests: Arc<Mutex<Sender<(Wanted, Sender<Named>)>>>,
+    requests: Arc<Mutex<Sender<Question>>>,
     progress: Arc<AtomicU64>,
 }
 
@@ -135,7 +138,7 @@ impl Naming {
     /// # Errors
     /// Of starting a thread.
     pub(crate) fn start(process: NamingProcess) -> io::Result<Naming> {
-        let (requests, asked) = mpsc::channel::<(Wanted, Sender<Named>)>();
+        let (requests, asked) = mpsc::channel::<Question>();
         let progress = Arc::new(AtomicU64::new(0));
         let mut namer = Namer::new(process, Arc::clone(&progress));
         std::thread::Builder::new().name("ks-naming".into()).spawn(move || {
@@ -254,6 +257,24 @@ mod tests {
         for path in ["/dev/zero", "/no/such/file", "/proc/self/exe", "/"] {
             let found = ask(recorded(path, inode));
             assert!(found.frames.is_empty() && found.file.is_some(), "{path}");
+        }
+    }
+
+    /// What cannot be started, or does not name.
+    #[test]
+    fn without_a_process_that_names_there_are_offsets_and_a_warning() {
+        for program in ["/no/such/program", "/bin/true", "/bin/false"] {
+            let naming = Naming::start(NamingProcess::of(program)).expect("threads can be started");
+            for in_detail in [true, false] {
+                let places = vec![WantedPlace { address: address(), recorded: None }];
+                let wanted = Wanted { pid: std::process::id(), places, in_detail, lives: true, until: None };
+                let named = naming.name(wanted).expect("it answers");
+                assert!(named.places[0].frames.is_empty() && named.places[0].file.is_some(), "{named:?}");
+                assert!(
+                    named.warnings.len() == 1 && named.warnings[0].contains("naming process"),
+                    "{named:?}"
+                );
+            }
         }
     }
 

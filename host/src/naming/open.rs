@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn refused(answer: Result<OpenedFile, OpenRefusal>) -> OpenRefusal {
-        answer.err().expect("it is refused")
+        answer.expect_err("it is refused")
     }
 
     #[test]

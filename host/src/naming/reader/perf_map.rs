@@ -33,7 +33,7 @@ pub(super) fn functions(file: &File, addresses: &[u64]) -> Vec<Vec<NamedFrame>> 
             0 => Some(0),
             _ => piece.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1),
         };
-        piece.extend(rest.drain(..));
+        piece.append(&mut rest);
         rest = match line_starts {
             Some(from) => {
                 piece[from..].rsplit(|byte| *byte == b'\n').for_each(|line| found.add(line));
