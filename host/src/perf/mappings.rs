@@ -11,8 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -28,6 +27,9 @@ const PAGES: usize = 64;
 
 /// The time between two looks.
 const PERIOD: Duration = Duration::from_millis(50);
+
+/// How long the end waits for the last look: longer than it takes to read what runs already.
+const FINISH: Duration = Duration::from_secs(5);
 
 /// How long it may take to read what runs already.
 const BEGIN: Duration = Duration::from_secs(3);
@@ -231,7 +233,7 @@ fn running(line: &[u8]) -> Option<Mapping> {
 #[derive(Debug)]
 pub struct MappingRecorder {
     stop: Sender<()>,
-    thread: JoinHandle<Mappings>,
+    written: Receiver<Mappings>,
 }
 
 impl MappingRecorder {
@@ -243,6 +245,7 @@ impl MappingRecorder {
         let cpus = Sysfs::default().online_cpus();
         let mut rings = cpus.into_iter().map(Ring::open).collect::<Result<Vec<Ring>, Errno>>()?;
         let (stop, asked) = mpsc::channel();
+        let (to, written) = mpsc::channel();
         let body = move || {
             let mut mappings = Mappings::default();
             begin(&mut mappings, &mut rings);
@@ -250,20 +253,23 @@ impl MappingRecorder {
                 let ended = !matches!(asked.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout));
                 take(&mut mappings, &mut rings);
                 if ended {
-                    return mappings;
+                    // Whoever started this may have stopped waiting.
+                    let _ = to.send(mappings);
+                    return;
                 }
             }
         };
         let thread = std::thread::Builder::new().name("ks-mappings".into()).spawn(body);
-        let thread = thread.map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno::from_raw))?;
-        Ok(MappingRecorder { stop, thread })
+        thread.map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno::from_raw))?;
+        Ok(MappingRecorder { stop, written })
     }
 
-    /// Ends, and gives what was written down.
-    pub fn finish(self) -> Mappings {
+    /// Ends, and gives what was written down. None if the thread does not answer: a process can keep whoever reads its
+    /// mappings waiting, by memory of a file system that does not answer.
+    pub fn finish(self) -> Option<Mappings> {
         // The thread waits for this.
         let _ = self.stop.send(());
-        self.thread.join().unwrap_or_default()
+        self.written.recv_timeout(FINISH).ok()
     }
 }
 

@@ -116,7 +116,17 @@ impl Stacks {
     /// # Errors
     /// If it could not be read, or cannot be written.
     pub(crate) fn show(&self, plugin: &str, answer: Answer) -> anyhow::Result<()> {
-        let mappings = answer.mappings.map(MappingRecorder::finish).unwrap_or_default();
+        let mappings = answer.mappings.and_then(|recorder| {
+            let mappings = recorder.finish();
+            if mappings.is_none() {
+                eprintln!(
+                    "{plugin}: what processes map was not written down, because one of them does not let its mappings be \
+                     read: functions of those that have ended are not named"
+                );
+            }
+            mappings
+        });
+        let mappings = mappings.unwrap_or_default();
         let Ok(counted) = answer.counted.try_recv() else { return Ok(()) };
         let counted = counted.map_err(|error| anyhow!("--stacks: {error}"))?;
         let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
