@@ -8,7 +8,6 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-
 /// Writes events up to this level; nothing without `-v`.
 pub(crate) fn start(verbose: u8) {
     let level = match verbose {
