@@ -501,10 +501,10 @@ fn root_the_second_signal_ends_the_naming() {
 
 /// The processes that a process has started.
 fn children(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    listed
-        .flat_map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect::<Vec<u32>>())
+    let own = format!("PPid:\t{pid}\n");
+    let listed = fs::read_dir("/proc").expect("procfs is mounted").flatten();
+    let all = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    all.filter(|one| fs::read_to_string(format!("/proc/{one}/status")).is_ok_and(|text| text.contains(&own)))
         .collect()
 }
 
