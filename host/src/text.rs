@@ -6,8 +6,11 @@ use std::borrow::Cow;
 /// Most bytes of a name, a title, a target or a message that are shown. No path is longer (PATH_MAX).
 pub const MOST_BYTES: usize = 4096;
 
+/// Most bytes that say that a text was cut, behind those of it that are shown.
+pub const CUT_BYTES: usize = 32;
+
 /// The text with every character visible that would act instead of being seen, as Rust writes it (`\n`, `\u{1b}`), in at
-/// most so many bytes; a text that has more ends with the number of its own bytes.
+/// most so many bytes; behind a text that has more stands the number of its own bytes, in at most [`CUT_BYTES`].
 ///
 /// Visible are made control characters (C0, DEL, C1), separators of lines and paragraphs, format characters (those of the
 /// writing direction, of no width, tags), characters of private use and noncharacters. So the result is one line.

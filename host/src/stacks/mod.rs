@@ -18,7 +18,7 @@ pub use self::tree::tree;
 use std::sync::Arc;
 
 use crate::naming::MAX_TEXT_BYTES;
-use crate::text::visible;
+use crate::text::{CUT_BYTES, visible};
 
 /// Most bytes of the names in one stack, where they are written out for each: at full depth 250 for each frame. A process
 /// chooses the names of its functions, and whoever observes it counts thousands of stacks.
@@ -176,6 +176,7 @@ impl Sample {
             return words;
         }
         let share = MAX_STACK_BYTES / words.len().max(1);
+        let share = share.saturating_sub(CUT_BYTES);
         words.iter().map(|word| visible(word, share).into_owned()).collect()
     }
 }
@@ -264,7 +265,7 @@ mod tests {
         let task = Task { command: Some("\u{1b}[31mevil\n".into()), ..Task::default() };
         let frames = vec![frame("a\u{ffff}\u{202e}", FrameKind::User)];
         let sample = Sample { task, frames, weight: 1 };
-        assert_eq!(sample.words(), ["\\x1b[31mevil\\n", "a\\u{ffff}\\u{202e}"]);
+        assert_eq!(sample.words(), ["\\u{1b}[31mevil\\n", "a\\u{ffff}\\u{202e}"]);
     }
 
     #[test]
@@ -274,6 +275,6 @@ mod tests {
         let words = sample.words();
         assert_eq!(words.len(), MAX_DEPTH);
         assert!(words.iter().map(String::len).sum::<usize>() <= MAX_STACK_BYTES);
-        assert!(words.iter().all(|word| word.len() > 200 && word.ends_with('…')));
+        assert!(words.iter().all(|word| word.len() > 200 && word.ends_with(" bytes)")));
     }
 }

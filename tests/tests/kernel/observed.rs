@@ -404,7 +404,7 @@ fn root_names_of_a_process_can_be_shown() {
     let name = "e\u{1b}]0;owned\u{7}\u{1b}[2Jx\u{202e}\u{2028}\u{ffff}\u{85}";
     let outcome = profile("folded", &jit(&folder, &["name", name]));
     assert!(
-        outcome.stdout.contains("e\\x1b]0:owned\\x07\\x1b[2Jx\\u{202e}\\u{2028}\\u{ffff}\\u{85}"),
+        outcome.stdout.contains("e\\u{1b}]0:owned\\u{7}\\u{1b}[2Jx\\u{202e}\\u{2028}\\u{ffff}\\u{85}"),
         "{outcome:#?}"
     );
     let picture = profile("flame", &jit(&folder, &["name", name]));
