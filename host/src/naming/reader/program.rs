@@ -168,11 +168,16 @@ fn is_debug_of(file: &Elf, build_id: &[u8], crc: Option<u32>) -> bool {
 
 /// Reads debug information. None if it is broken, or too long.
 fn debug(elf: &Elf, shared: Option<&Elf>) -> Option<Box<Debug>> {
+    // Tools that merge debug information let many units share their abbreviations, which are parsed once then.
+    let shared_units = gimli::AbbreviationsCacheStrategy::Duplicates;
     let mut left = MAX_DEBUG_BYTES;
     let mut dwarf = gimli::Dwarf::load(|id| section(elf, id, &mut left)).ok()?;
     if let Some(shared) = shared {
-        dwarf.load_sup(|id| section(shared, id, &mut left)).ok()?;
+        let mut shared = gimli::Dwarf::load(|id| section(shared, id, &mut left)).ok()?;
+        shared.populate_abbreviations_cache(shared_units);
+        dwarf.set_sup(shared);
     }
+    dwarf.populate_abbreviations_cache(shared_units);
     addr2line::Context::from_dwarf(dwarf).ok().map(Box::new)
 }
 
