@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ks_tests::{Folder, Outcome, command, finish, repository, wait_until};
+use ks_tests::{Folder, Outcome, command, finish, repository, run_script, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -273,8 +273,16 @@ fn root_a_name_that_doubles_is_shown_as_it_is() {
     );
     let built = assembled(&folder, "mangled", &text);
     build(Command::new("strip").args(["-N", "_start"]).arg(&built));
-    let outcome = profile("folded", &Victim::start(&built, &[]));
+    let victim = Victim::start(&built, &[]);
+    let outcome = profile("folded", &victim);
     assert!(outcome.stdout.contains(&name) && outcome.stdout.len() < 1 << 20, "{outcome:#?}");
+    // The same for a plugin that asks while it runs, from a thread that may open nothing of others.
+    let start = Elf::read(&built).number(0x18, 8);
+    let words = ["--kernel=1".into(), format!("--task={}", victim.id()), format!("--own={start:#x}")];
+    let outcome = run_script("symbols", include_str!("scripts/symbols.ks"), &words);
+    // The script keeps the first 127 bytes of a text.
+    let shown = outcome.row("task")[1];
+    assert!(outcome.code == 0 && shown.len() > 100 && name.starts_with(shown), "{outcome:#?}");
 }
 
 /// F17 and F18: what a program says of its debug file leads nowhere, and waits for nothing.
