@@ -10,6 +10,7 @@ use super::functions::{
     helper_is_of_packets, helper_is_of_timers, helper_observes, helper_redirects, kfunc_observes,
 };
 use super::object::{ObjectError, ObjectSet, PluginObject};
+use crate::text::{MOST_BYTES, visible};
 
 /// One act that a plugin asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,12 +134,12 @@ fn of_calls(model: &Object) -> Vec<Need> {
 }
 
 fn need(class: Class, target: String, by: String) -> Need {
-    Need { class, target: Some(printable(&target)), by: printable(&by) }
+    Need { class, target: Some(shown(&target)), by: shown(&by) }
 }
 
-/// The names in a file are anybody's: on a terminal they do nothing.
-fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
+/// The names in a file are anybody's.
+fn shown(text: &str) -> String {
+    visible(text, MOST_BYTES).into_owned()
 }
 
 fn of_program(object: &PluginObject, program: &Program) -> Need {
@@ -159,11 +160,7 @@ fn of_program(object: &PluginObject, program: &Program) -> Need {
         }),
         _ => Some(section.target.to_string()),
     };
-    Need {
-        class,
-        target: target.as_deref().map(printable),
-        by: format!("program `{}`", program.name.as_str()),
-    }
+    Need { class, target: target.as_deref().map(shown), by: format!("program `{}`", program.name.as_str()) }
 }
 
 /// The class of a program.
