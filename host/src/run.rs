@@ -250,7 +250,11 @@ impl Asked {
                 audit.write(&entry).map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
             }
         }
-        let cpus = bpf::possible_cpus().map_err(|error| Outcome::Failed(format!("{name}: {error}")))?;
+        // Their number counts where a map has values for each of them.
+        let cpus = match request.objects().objects() {
+            [] => 1,
+            _ => bpf::possible_cpus().map_err(|error| Outcome::Failed(format!("{name}: {error}")))?,
+        };
         policy.admit(request, cpus).map_err(Outcome::Denied)
     }
 }

@@ -195,7 +195,8 @@ fn is_probe(type_: u32) -> bool {
             text.trim().parse().ok()
         })
     });
-    TYPES.contains(&Some(type_))
+    // Those that are numbered so begin behind the fixed ones (kernel/events/core.c, `perf_pmu_register`, v6.18).
+    type_ >= bindings::PERF_TYPE_MAX && TYPES.contains(&Some(type_))
 }
 
 /// Whether a structure has its size, and 0 in all fields for what nothing here asks for: data for signals, AUX buffers,

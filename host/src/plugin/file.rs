@@ -13,7 +13,7 @@ use ks_wit::section::{self, Arch, BpfRecord, SectionError};
 use serde::Deserialize;
 use wasmparser::{Encoding, Parser, Payload};
 
-use super::instances;
+use super::instances::Instances;
 use super::memory;
 use super::signature::{self, Signature, Signer};
 use crate::policy::{ObjectError, ObjectSet};
@@ -139,7 +139,6 @@ impl Plugin {
         }
         let mut found = Sections::default();
         found.collect(&bytes)?;
-        instances::check(&bytes)?;
         let Sections { objects, manifests, imports, lines, shares, signatures, .. } = found;
         let shared_bytes = if shares { memory::declared(&bytes)? } else { None };
         Ok(Plugin { bytes, objects, manifests, imports, lines, shared_bytes, signatures })
@@ -268,8 +267,11 @@ impl Sections {
         }
         // Only the imports of the outermost component are the plugin's; nested ones import from their neighbours.
         let mut depth = 0_usize;
+        let mut instances = Instances::default();
         for payload in Parser::new(0).parse_all(bytes) {
-            match payload.map_err(malformed)? {
+            let payload = payload.map_err(malformed)?;
+            instances.read(&payload)?;
+            match payload {
                 Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
                     return Err(PluginError::CoreModule);
                 }

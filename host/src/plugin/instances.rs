@@ -3,7 +3,7 @@
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
-    Encoding, Instance, Parser, Payload,
+    Encoding, Instance, Payload,
 };
 
 use super::file::{PluginError, malformed};
@@ -20,19 +20,24 @@ struct Level {
     made: u64,
 }
 
-/// Refuses a component that makes more instances than a thousand, or so many as only running it would tell.
-///
-/// Source: component-model, design/mvp/Binary.md (the index spaces, and what adds to them).
-///
-/// # Errors
-/// [`PluginError::Malformed`].
-pub(super) fn check(bytes: &[u8]) -> Result<(), PluginError> {
-    let mut levels: Vec<Level> = Vec::new();
-    for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(malformed)? {
+/// What is told of a file while its sections are read, from the first to the last.
+#[derive(Default)]
+pub(super) struct Instances(Vec<Level>);
+
+impl Instances {
+    /// Refuses a component that makes more instances than a thousand, or so many as only running it would tell.
+    ///
+    /// Source: component-model, design/mvp/Binary.md (the index spaces, and what adds to them).
+    ///
+    /// # Errors
+    /// [`PluginError::Malformed`].
+    pub(super) fn read(&mut self, payload: &Payload<'_>) -> Result<(), PluginError> {
+        let Instances(levels) = self;
+        match payload {
             Payload::Version { encoding, .. } => {
-                let is_module = encoding == Encoding::Module;
+                let is_module = *encoding == Encoding::Module;
                 levels.push(Level { is_module, components: Vec::new(), made: 0 });
+                Ok(())
             }
             Payload::End(_) => {
                 let ended = levels.pop();
@@ -40,25 +45,25 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), PluginError> {
                 {
                     around.components.push(Some(made.saturating_add(1)));
                 }
+                Ok(())
             }
-            payload => read(payload, &mut levels)?,
+            payload => read(payload, levels),
         }
     }
-    Ok(())
 }
 
 /// Reads a section that makes instances, or adds to the components that can be instantiated.
-fn read(payload: Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> {
+fn read(payload: &Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> {
     match payload {
         Payload::InstanceSection(section) => {
-            for instance in section {
+            for instance in section.clone() {
                 if let Instance::Instantiate { .. } = instance.map_err(malformed)? {
                     make(levels, 1)?;
                 }
             }
         }
         Payload::ComponentInstanceSection(section) => {
-            for instance in section {
+            for instance in section.clone() {
                 if let ComponentInstance::Instantiate { component_index, .. } = instance.map_err(malformed)? {
                     let made = component(levels, 0, component_index).ok_or_else(|| {
                         PluginError::Malformed(
@@ -70,7 +75,7 @@ fn read(payload: Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> {
             }
         }
         Payload::ComponentAliasSection(section) => {
-            for alias in section {
+            for alias in section.clone() {
                 let added = match alias.map_err(malformed)? {
                     ComponentAlias::Outer { kind: ComponentOuterAliasKind::Component, count, index } => {
                         component(levels, count, index)
@@ -82,7 +87,7 @@ fn read(payload: Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> {
             }
         }
         Payload::ComponentImportSection(section) => {
-            for import in section {
+            for import in section.clone() {
                 if let ComponentTypeRef::Component(_) = import.map_err(malformed)?.ty {
                     add(levels, None);
                 }
@@ -90,7 +95,7 @@ fn read(payload: Payload<'_>, levels: &mut [Level]) -> Result<(), PluginError> {
         }
         // What is exported is in the index space once more.
         Payload::ComponentExportSection(section) => {
-            for export in section {
+            for export in section.clone() {
                 let export = export.map_err(malformed)?;
                 if export.kind == ComponentExternalKind::Component {
                     let added = component(levels, 0, export.index);

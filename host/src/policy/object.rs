@@ -7,6 +7,8 @@
 //! Nothing else reads what a plugin file has as its objects, and nothing is loaded but what an [`Admitted`] has, which
 //! only [`super::Policy::admit`] makes.
 
+use std::sync::Arc;
+
 use ks_compiler::object::model::{DataSection, Memory, Pinning, Program};
 use ks_compiler::object::table::ProgramType;
 use ks_compiler::object::{self, Object, ReadError, WriteError};
@@ -76,7 +78,8 @@ pub enum ObjectError {
 pub struct PluginObject {
     name: String,
     arch: Arch,
-    model: Object,
+    /// Each run of a plugin has it anew.
+    model: Arc<Object>,
 }
 
 impl PluginObject {
@@ -108,7 +111,7 @@ impl PluginObject {
         if let Some(one) = model.struct_ops.iter().find(|one| !one.by_link) {
             return Err(ObjectError::NoLink { name: one.name.as_str().to_owned() });
         }
-        Ok(PluginObject { name: name.into(), arch, model })
+        Ok(PluginObject { name: name.into(), arch, model: Arc::new(model) })
     }
 
     /// Its name: that of its folder of pins.
