@@ -41,6 +41,7 @@
 
 #[cfg(feature = "plugins")]
 pub mod apart;
+#[cfg(feature = "plugins")]
 pub mod bpf;
 #[cfg(feature = "plugins")]
 pub mod command;
