@@ -69,7 +69,7 @@ pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError
     let acts = |object: &PluginObject| -> BTreeSet<(Class, Option<String>)> {
         let act = |need: Need| match need.class {
             Class::Helper | Class::Kfunc => (need.class, None),
-            class => (class, need.target),
+            class => (class, need.target.map(|target| same_everywhere(&target))),
         };
         of_object(object).into_iter().map(act).collect()
     };
@@ -84,6 +84,14 @@ pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError
         }
     }
     Ok(())
+}
+
+/// The target of another machine's object that is the same place: the kernel's functions of system calls are named after the
+/// machine. Source: `__SYSCALL_DEFINEx` of arch/x86/include/asm/syscall_wrapper.h and arch/arm64/include/asm/syscall_wrapper.h,
+/// v6.18.
+fn same_everywhere(target: &str) -> String {
+    let call = ["__x64_sys_", "__arm64_sys_"].into_iter().find_map(|prefix| target.strip_prefix(prefix));
+    call.map_or_else(|| target.to_owned(), |call| format!("sys_{call}"))
 }
 
 fn of_object(object: &PluginObject) -> Vec<Need> {

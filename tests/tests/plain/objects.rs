@@ -158,6 +158,9 @@ fn objects_of_one_file_are_judged_together() {
         let refused = objects(&[(Arch::X86_64, observes()), (Arch::Aarch64, second)]).expect_err(needed);
         assert!(refused.to_string().contains(&format!("for aarch64 needs {needed}")), "{refused}");
     }
+    // A system call has another function on each machine.
+    let call = |machine: &str| program(&format!("fentry/__{machine}_sys_openat"), &[]);
+    objects(&[(Arch::X86_64, call("x64")), (Arch::Aarch64, call("arm64"))]).expect("the same call");
     // Of one class, other kernels have other functions; all of them must be allowed.
     let other = program("tracepoint/sched/sched_switch", &[117]);
     let set = objects(&[(Arch::X86_64, another()), (Arch::Aarch64, other)]).expect("the same classes");
