@@ -627,7 +627,7 @@ typedef struct kernelscript_host_console_value_t {
 #define KERNELSCRIPT_HOST_CONSOLE_VALUE_BOOLEAN 8
 // One byte of text.
 #define KERNELSCRIPT_HOST_CONSOLE_VALUE_CHARACTER 9
-// Text, usually UTF-8; passed on byte for byte.
+// Text, usually UTF-8.
 #define KERNELSCRIPT_HOST_CONSOLE_VALUE_TEXT 10
 // An address; shown in hexadecimal with `0x`.
 #define KERNELSCRIPT_HOST_CONSOLE_VALUE_POINTER 11
@@ -1062,7 +1062,7 @@ extern bool kernelscript_host_perf_print_events(plugin_string_t *wildcard, uint3
 // The next entries, each the key and then, if the walk has values, what `lookup` gives for it; as many as fit `most`
 // bytes. Empty at the end.
 // 
-// Errors: `invalid` (an entry does not fit `most`), `kernel`.
+// Errors: `invalid` (an entry does not fit `most`), `limit` (the host keeps too much for the plugin), `kernel`.
 // Source: bpf(2), BPF_MAP_LOOKUP_BATCH; BPF_MAP_GET_NEXT_KEY where a kind has no batches.
 extern bool kernelscript_host_maps_method_cursor_next(kernelscript_host_maps_borrow_cursor_t self, uint32_t most, plugin_list_u8_t *ret, kernelscript_host_maps_error_t *err);
 // The map of this name in the plugin's object. Creates the plugin's maps if no program was loaded yet.
@@ -1077,7 +1077,7 @@ extern void kernelscript_host_maps_method_map_info(kernelscript_host_maps_borrow
 // The value at a key, or none if there is no entry. In per-CPU kinds: one value per possible CPU, in order,
 // one after the other (`value-size` bytes each, without the kernel's padding).
 // 
-// Errors: `invalid` (key of another size), `kernel`.
+// Errors: `invalid` (key of another size), `limit` (the host may not copy so much), `kernel`.
 // Source: bpf(2), BPF_MAP_LOOKUP_ELEM.
 extern bool kernelscript_host_maps_method_map_lookup(kernelscript_host_maps_borrow_map_t self, plugin_list_u8_t *key, plugin_option_list_u8_t *ret, kernelscript_host_maps_error_t *err);
 // Writes a value. In per-CPU kinds, `value` is one value, which goes to CPU 0 with zeros elsewhere, or one per
@@ -1143,7 +1143,7 @@ extern bool kernelscript_host_ring_poll(kernelscript_host_ring_list_borrow_ring_
 // Puts the end of the last batch of these rings back, from an entry on, for a plugin that leaves off within it: the
 // next `poll` gives these records first. The rings are those of that poll; others may have been polled since.
 // 
-// Errors: `invalid` (no entries of the last batch).
+// Errors: `invalid` (no entries of the last batch), `limit` (the host keeps too much for the plugin).
 extern bool kernelscript_host_ring_put_back(kernelscript_host_ring_list_borrow_ring_t *rings, plugin_list_u8_t *records, kernelscript_host_ring_error_t *err);
 
 // Imported Functions from `kernelscript:host/globals@0.1.0`
@@ -1168,8 +1168,8 @@ extern bool kernelscript_host_globals_method_variable_set(kernelscript_host_glob
 // mean the same.
 // Source: `array_map_mmap` of kernel/bpf/arraymap.c, v6.12.
 extern bool kernelscript_host_globals_method_variable_share(kernelscript_host_globals_borrow_variable_t self, uint32_t *ret);
-// Its bytes. A variable of more than 8 bytes is copied byte by byte: a program that writes it meanwhile may leave
-// a mixture.
+// Its bytes. A variable of more than 8 bytes is copied in pieces of at most 8: a program that writes it meanwhile may
+// leave a mixture. One that is larger than the host may copy (its limit `host_bytes`) is a trap.
 extern void kernelscript_host_globals_method_variable_read(kernelscript_host_globals_borrow_variable_t self, plugin_list_u8_t *ret);
 // Stores bytes from `offset` on.
 // 
@@ -1199,19 +1199,20 @@ extern bool kernelscript_host_layouts_of_type(plugin_string_t *name, kernelscrip
 // value in its natural form. Values beyond the last conversion are appended, each after a space (none at the start
 // of an empty line), before the line end if the text ends in one. A conversion without a value, or of an unknown
 // letter, is written as it stands. A line end is added unless the text ends in one. Fields are at most 4096 bytes
-// wide and a line has at most 1 MiB.
+// wide and a line has at most 1 MiB. Control characters but line feeds and tabs, and bytes that are not UTF-8, are
+// made visible, unless the person who runs the plugin wants them as they are.
 extern void kernelscript_host_console_print(plugin_list_u8_t *format, kernelscript_host_console_list_value_t *values);
 // Writes a histogram to standard output: a line with the title, and one for each slot from the first that is not empty
-// to the last, with its range, its count and a bar. The title is text, usually UTF-8. A step of 0 is as wide as all
+// to the last, with its range, its count and a bar. The title is text, usually UTF-8, of which 4 KiB are shown. A step of 0 is as wide as all
 // values. Slots that no value can be in are left out. More than 4096 slots are a trap.
 extern void kernelscript_host_console_histogram(plugin_list_u8_t *title, kernelscript_host_console_scale_t *scale, plugin_list_u64_t *counts);
 // Writes one line to standard error, after the plugin's name. The lines of the message are joined by `; `, so that
-// a warning stays one line for whoever searches a log.
+// a warning stays one line for whoever searches a log; control characters are made visible, and 4 KiB are shown.
 extern void kernelscript_host_console_warn(plugin_string_t *message);
 // Like `warn`, once for each pair of key and message in a run; later calls do nothing.
 extern void kernelscript_host_console_warn_once(uint64_t key, plugin_string_t *message);
-// Ends the plugin now as a trap does, with this message (which should name the script's file and line). Does not
-// return.
+// Ends the plugin now as a trap does, with this message (which should name the script's file and line), shown as
+// that of `warn`, but that lines which begin with two spaces stay lines. Does not return.
 extern void kernelscript_host_console_abort(plugin_string_t *message);
 
 // Imported Functions from `kernelscript:host/clock@0.1.0`
