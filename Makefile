@@ -33,16 +33,11 @@ COMPARED ?= startup perf_read map_read check
 # Benches that run anywhere; in a test each does so once.
 BENCHES := $(addprefix --bench ,perf_read map_read check startup rings sampling overhead scale)
 
-# The suites: those of emulated machines, those that this machine does not see, those that look at what it holds and counts.
-SUITES_EMULATED := emulated
-SUITES_APART := toolchains sdk cases compiler pmu
-SUITES_HERE := kernel network plain
-
 TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all run test test-emulated test-apart quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed mutants killed cycles \
+.PHONY: all run test quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed mutants killed cycles \
 	policy-cost sdk-cost bench bench-docs bench-compare packages test-packages clean
 
 all: packages
@@ -54,20 +49,11 @@ run: all
 	@$(RELEASE)/ks build examples/perf/page_faults.ks -o target/page_faults.wasm
 	@$(RELEASE)/ks-host target/page_faults.wasm
 
-# Every test, whatever fails before it. The kernel tests need root and say so. Emulated machines and tool chains keep nothing
-# but processors and the network busy, and run side by side; what looks at this machine runs after them.
+# Every test, whatever fails before it. The kernel tests need root and say so.
 test: test-packages
 	$(CARGO) build --release --workspace --all-targets
-	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line test-emulated test-apart
-	$(TEST) --no-fail-fast $(addprefix --test ,$(SUITES_HERE))
+	$(TEST) --no-fail-fast
 	$(TEST) $(BENCHES)
-
-test-emulated:
-	$(TEST) --no-fail-fast $(addprefix --test ,$(SUITES_EMULATED))
-
-test-apart:
-	$(TEST) --no-fail-fast --lib --bins $(addprefix --test ,$(SUITES_APART))
-	$(TEST) --no-fail-fast --doc
 
 # Every test that needs neither the kernel's privileges nor other tools.
 quick: packages

@@ -5,24 +5,6 @@ use std::process::Command;
 
 use ks_tests::{finish, repository};
 
-/// `make test` names the suites; one that it forgot would never run.
-#[test]
-fn every_suite_runs() {
-    let asked = ["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"];
-    let outcome = finish(Command::new(env!("CARGO")).current_dir(repository()).args(asked));
-    assert_eq!(outcome.code, 0, "{outcome:#?}");
-    let metadata: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("packages");
-    let targets = packages.iter().flat_map(|package| package["targets"].as_array().into_iter().flatten());
-    let suites = targets.filter(|target| target["kind"][0] == "test");
-    let suites: BTreeSet<String> =
-        suites.filter_map(|target| Some(target["name"].as_str()?.to_owned())).collect();
-    let makefile = std::fs::read_to_string(repository().join("Makefile")).expect("readable");
-    let named = makefile.lines().filter(|line| line.starts_with("SUITES_"));
-    let named = named.flat_map(|line| line.split_whitespace().skip(2).map(str::to_owned));
-    assert_eq!(suites, named.collect());
-}
-
 /// The features with which a build compiles each package, by its name and version. A package that build scripts use, too, may
 /// have others there.
 fn resolved(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
