@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use ks_compiler::kernel::{Cpu, Machine};
 use ks_compiler::object::model::KsymKind;
@@ -16,7 +17,7 @@ use ks_compiler::object::testing::{Mutator, Part};
 use ks_compiler::object::{Object, read, write};
 use ks_compiler_testing::random::Compiled;
 use ks_tests::guests::target_folder;
-use ks_tests::{finish, repository};
+use ks_tests::{finish, finish_within, repository};
 use ks_wit::section::Arch;
 
 /// Objects of clang and of rustc, whose sources lie beside them in the compiler's tests.
@@ -72,7 +73,7 @@ fn build(source: &Path, folder: &Path, program: &Path) {
     let include = |folder: PathBuf| format!("-I{}", folder.display());
     // Built beside and renamed: another run sees the whole program or none.
     let part = folder.join("loader.part");
-    let built = finish(
+    let built = finish_within(
         Command::new("cc")
             .args(["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"])
             .args(["-D_LARGEFILE64_SOURCE", "-D_FILE_OFFSET_BITS=64"])
@@ -81,6 +82,7 @@ fn build(source: &Path, folder: &Path, program: &Path) {
             .args(files)
             .args(["-lelf", "-lz", "-o"])
             .arg(&part),
+        Duration::from_secs(600),
     );
     assert_eq!(built.code, 0, "{built:#?}");
     fs::rename(part, program).expect("the folder is ours");
