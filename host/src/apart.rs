@@ -141,8 +141,8 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// The child: takes the two words behind its own and the input, of at most so many bytes, gives up its rights, and says what
-/// comes of it.
+/// The child: takes the two words behind its own and the input, of at most so many bytes, drops its rights, and sends back
+/// the answer.
 ///
 /// # Errors
 /// What it could not do; the parent only sees that there is no answer.
@@ -173,11 +173,11 @@ pub fn serve(
     out.flush()
 }
 
-/// Gives up everything but so much memory and time of the CPU, and what is open: for the rest of this process.
+/// Drops every right of this process but its open descriptors, and limits its memory and CPU time.
 ///
 /// # Errors
 /// What the kernel said.
-pub fn give_up_rights(memory: u64, seconds: u64) -> io::Result<()> {
+pub fn drop_rights(memory: u64, seconds: u64) -> io::Result<()> {
     bound(memory, seconds)?;
     become_nobody();
     Confinement::default().enter().map_err(io::Error::other)

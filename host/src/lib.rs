@@ -57,6 +57,7 @@ pub mod naming;
 mod near;
 #[cfg(feature = "plugins")]
 mod options;
+mod pattern;
 pub mod perf;
 #[cfg(feature = "plugins")]
 pub mod plugin;

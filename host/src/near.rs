@@ -28,37 +28,6 @@ pub(crate) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
-/// Whether a wildcard fits a whole name. `*`: any text, `?`: any character. Nothing is copied, and a wildcard that is
-/// longer than any name costs no more than to read it.
-pub(crate) fn matches(wildcard: &str, name: &str) -> bool {
-    let (mut wildcard, mut name) = (wildcard.chars(), name.chars());
-    // Where to go on when what follows the last `*` does not match: behind that `*`, and where what it takes ends.
-    let mut retry = None;
-    loop {
-        let (mut after, mut behind) = (wildcard.clone(), name.clone());
-        let (letter, wanted) = (behind.next(), after.next());
-        match (wanted, letter) {
-            (Some('*'), _) => {
-                retry = Some((after.clone(), name.clone()));
-                wildcard = after;
-            }
-            (Some(wanted), Some(letter)) if wanted == '?' || wanted == letter => {
-                (wildcard, name) = (after, behind);
-            }
-            (None, None) => return true,
-            _ => {
-                // What is left of the name cannot end sooner by taking more of it.
-                let Some((from, mut taken)) = retry else { return false };
-                if taken.next().is_none() {
-                    return false;
-                }
-                (wildcard, name) = (from.clone(), taken.clone());
-                retry = Some((from, taken));
-            }
-        }
-    }
-}
-
 /// The number of inserted, removed or replaced bytes between two words (Levenshtein).
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -89,26 +58,5 @@ mod tests {
         assert!(near("", names()).is_empty());
         let long = "x".repeat(1 << 20);
         assert!(near(&long, [long.clone()]).is_empty());
-    }
-
-    #[test]
-    fn wildcards_fit_whole_names() {
-        for (wildcard, name) in [
-            ("", ""),
-            ("*", ""),
-            ("*", "abc"),
-            ("a*c", "abbc"),
-            ("a?c", "abc"),
-            ("*a*a", "banana"),
-            ("?", "ä"),
-            ("**b**", "abc"),
-        ] {
-            assert!(matches(wildcard, name), "{wildcard} {name}");
-        }
-        for (wildcard, name) in
-            [("", "a"), ("?", ""), ("a", ""), ("a*c", "abcd"), ("a?c", "ac"), ("*a*a", "nab"), ("b*", "abc")]
-        {
-            assert!(!matches(wildcard, name), "{wildcard} {name}");
-        }
     }
 }

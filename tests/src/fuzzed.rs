@@ -90,7 +90,7 @@ pub fn mutated(corpus: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
 /// A file, and what is asked of it before it runs.
 pub fn sections(bytes: &[u8]) {
     let Ok(plugin) = Plugin::from_bytes(bytes) else { return };
-    let _ = (plugin.object_for_host(), plugin.tests().count(), plugin.shared_bytes());
+    let _ = (plugin.object_set().is_ok(), plugin.tests().count(), plugin.shared_bytes());
     let _ = ks_host::request(&plugin);
 }
 

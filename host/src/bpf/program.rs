@@ -167,11 +167,6 @@ impl Program<'_> {
         ProgramKind::with_timer(self.inner.prog_type() as u32, self.timer.is_some())
     }
 
-    /// Its section, as the object says.
-    pub fn section(&self) -> String {
-        self.inner.section().to_string_lossy().into_owned()
-    }
-
     /// What the kernel knows of it, now.
     ///
     /// # Errors

@@ -154,14 +154,7 @@ impl Plugin {
         &self.objects
     }
 
-    /// The BPF object for this machine: one of its own architecture, else one for any. `None` if the file has none.
-    ///
-    /// # Errors
-    /// [`PluginError::SeveralObjects`] if the choice is not clear.
-    pub fn object_for_host(&self) -> Result<Option<&BpfRecord>, PluginError> {
-        Ok(self.place_for_host()?.and_then(|place| self.objects.get(place)))
-    }
-
+    /// Which BPF object is for this machine: one of its own architecture, else one for any. None if the file has none.
     fn place_for_host(&self) -> Result<Option<usize>, PluginError> {
         let of = |arch: Option<Arch>| -> Vec<(usize, &BpfRecord)> {
             self.objects.iter().enumerate().filter(|(_, object)| Some(object.arch) == arch).collect()
@@ -406,11 +399,11 @@ mod tests {
         let own = Arch::HOST.expect("tests run on a supported machine");
         let file = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any), ("p", own)]));
         let plugin = Plugin::from_bytes(file).expect("well-formed");
-        assert_eq!(plugin.object_for_host().expect("clear").map(|object| object.arch), Some(own));
+        assert_eq!(plugin.place_for_host().expect("clear"), Some(1));
 
         let any = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any)]));
         let plugin = Plugin::from_bytes(any).expect("well-formed");
-        assert_eq!(plugin.object_for_host().expect("clear").map(|object| object.arch), Some(Arch::Any));
+        assert_eq!(plugin.place_for_host().expect("clear"), Some(0));
     }
 
     #[test]
@@ -418,7 +411,7 @@ mod tests {
         let sections = bpf_section(&[("one", Arch::Any), ("two", Arch::Any)]);
         let plugin =
             Plugin::from_bytes(with_section(EMPTY.to_vec(), section::BPF, &sections)).expect("well-formed");
-        let error = plugin.object_for_host().expect_err("two objects");
+        let error = plugin.place_for_host().expect_err("two objects");
         assert!(error.to_string().contains("one, two"), "{error}");
     }
 

@@ -15,7 +15,6 @@ mod functions;
 mod limits;
 mod needs;
 mod object;
-mod pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -29,8 +28,8 @@ pub(crate) use needs::class_of;
 pub use needs::{Need, Request};
 pub use object::{Admitted, ObjectError, ObjectSet, PluginObject};
 
+use crate::pattern::Pattern;
 use crate::plugin::{PublicKey, Signer};
-use pattern::Pattern;
 
 /// What one plugin may do: for each class of acts the targets, as patterns with `*` and `?`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -65,7 +65,10 @@ impl Request {
 /// Refuses an object that needs what the first one does not: people look at one of them. Other helpers and functions of the
 /// kernel are one class each: kernels and machines differ in those.
 pub(super) fn judge_together(objects: &[PluginObject]) -> Result<(), ObjectError> {
-    let Some((first, others)) = objects.split_first() else { return Ok(()) };
+    let [first, others @ ..] = objects else { return Ok(()) };
+    if others.is_empty() {
+        return Ok(());
+    }
     let acts = |object: &PluginObject| -> BTreeSet<(Class, Option<String>)> {
         let act = |need: Need| match need.class {
             Class::Helper | Class::Kfunc => (need.class, None),

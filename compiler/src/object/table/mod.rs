@@ -44,27 +44,3 @@ pub enum Class {
     /// Programs of a kind that is none of these.
     Other,
 }
-
-impl Class {
-    /// Its name in policies.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::PerfEvent => "perf_event",
-            Class::Tracepoint => "tracepoint",
-            Class::RawTracepoint => "raw_tracepoint",
-            Class::Kprobe => "kprobe",
-            Class::Uprobe => "uprobe",
-            Class::Tracing => "tracing",
-            Class::SocketFilter => "socket_filter",
-            Class::Xdp => "xdp",
-            Class::Tc => "tc",
-            Class::Cgroup => "cgroup",
-            Class::Lsm => "lsm",
-            Class::ModifyReturn => "modify_return",
-            Class::StructOps => "struct_ops",
-            Class::Redirect => "redirect",
-            Class::Other => "other",
-        }
-    }
-}

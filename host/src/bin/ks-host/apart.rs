@@ -62,8 +62,8 @@ fn read(plugin: Vec<u8>) -> Result<Vec<u8>, String> {
     serde_json::to_vec(&asks).map_err(|error| error.to_string())
 }
 
-/// Gives up the rights of this process before it reads what a stranger wrote.
-pub(crate) fn give_up_rights() -> anyhow::Result<()> {
-    apart::give_up_rights(READING.memory, READING.time.as_secs())
-        .context("cannot give up the rights of this process")
+/// Drops the rights of this process before it reads what a stranger wrote.
+pub(crate) fn drop_rights() -> anyhow::Result<()> {
+    apart::drop_rights(READING.memory, READING.time.as_secs())
+        .context("cannot drop the rights of this process")
 }

@@ -35,7 +35,7 @@ pub(crate) fn inspect(args: &Args) -> anyhow::Result<u8> {
         Ok(bytes) => bytes,
         Err(code) => return Ok(code),
     };
-    apart::give_up_rights()?;
+    apart::drop_rights()?;
     let plugin = match Plugin::from_bytes(bytes) {
         Ok(plugin) => plugin,
         Err(error) => return Ok(not_a_plugin(&args.plugin, &error)),

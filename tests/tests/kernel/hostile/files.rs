@@ -81,7 +81,7 @@ fn every_prefix_and_every_changed_byte_is_a_plugin_or_none() {
             let mut changed = file.clone();
             changed[at] = value;
             if let Ok(plugin) = Plugin::from_bytes(changed) {
-                let _ = plugin.object_for_host();
+                let _ = plugin.object_set();
             }
         }
     }

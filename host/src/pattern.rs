@@ -1,10 +1,10 @@
-//! Patterns of targets: `*` is any text, `?` any character, and a character after `\` is itself.
+//! Patterns of targets and of names of events: `*` is any text, `?` any character, and a character after `\` is itself.
 
 use std::fmt;
 
 /// A pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     parts: Vec<Part>,
 }
@@ -18,7 +18,7 @@ enum Part {
 
 impl Pattern {
     /// Reads a pattern. A `\` at the end is itself.
-    pub(super) fn new(text: &str) -> Pattern {
+    pub(crate) fn new(text: &str) -> Pattern {
         let (mut parts, mut chars) = (Vec::new(), text.chars());
         while let Some(char) = chars.next() {
             parts.push(match char {
@@ -34,7 +34,7 @@ impl Pattern {
     }
 
     /// The pattern that fits this text alone.
-    pub(super) fn exactly(text: &str) -> Pattern {
+    pub(crate) fn exactly(text: &str) -> Pattern {
         let escaped = text.chars().flat_map(|char| {
             let escape = matches!(char, '*' | '?' | '\\').then_some('\\');
             escape.into_iter().chain([char])
@@ -43,39 +43,45 @@ impl Pattern {
     }
 
     /// Whether it fits everything.
-    pub(super) fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.parts == [Part::Text]
     }
 
     /// The pattern as it was written.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it fits a whole text. In time by the product of both lengths.
-    pub(super) fn fits(&self, text: &str) -> bool {
-        let text: Vec<char> = text.chars().collect();
-        let (mut at, mut next) = (0, 0);
-        // Where to go on when what follows the last `*` does not fit: that `*`, and how much of the text it takes.
-        let mut retry: Option<(usize, usize)> = None;
-        while next < text.len() {
-            match self.parts.get(at) {
-                Some(Part::Text) => {
-                    retry = Some((at, next));
+    /// Whether it fits a whole text. The text is not copied, and a pattern that is longer than any text costs no more than
+    /// to read it.
+    pub(crate) fn fits(&self, text: &str) -> bool {
+        let (mut at, mut rest) = (0, text.chars());
+        // Where to go on when what follows the last `*` does not fit: behind that `*`, and where what it takes ends.
+        let mut retry = None;
+        loop {
+            let mut after = rest.clone();
+            let letter = after.next();
+            match (self.parts.get(at), letter) {
+                (Some(Part::Text), _) => {
                     at += 1;
+                    retry = Some((at, rest.clone()));
                 }
-                Some(Part::Character) => (at, next) = (at + 1, next + 1),
-                Some(Part::Exactly(char)) if text.get(next) == Some(char) => (at, next) = (at + 1, next + 1),
-                _ => match retry {
-                    Some((star, taken)) => {
-                        retry = Some((star, taken + 1));
-                        (at, next) = (star + 1, taken + 1);
+                (Some(Part::Character), Some(_)) => (at, rest) = (at + 1, after),
+                (Some(Part::Exactly(wanted)), Some(letter)) if *wanted == letter => {
+                    (at, rest) = (at + 1, after)
+                }
+                (None, None) => return true,
+                _ => {
+                    // What is left of the text cannot end sooner by taking more of it.
+                    let Some((from, mut taken)) = retry else { return false };
+                    if taken.next().is_none() {
+                        return false;
                     }
-                    None => return false,
-                },
+                    (at, rest) = (from, taken.clone());
+                    retry = Some((from, taken));
+                }
             }
         }
-        self.parts.iter().skip(at).all(|part| *part == Part::Text)
     }
 }
 
@@ -107,6 +113,24 @@ mod tests {
             (r"a\", r"a\", true),
             ("", "", true),
             ("", "a", false),
+            ("?", "", false),
+            ("?", "ä", true),
+            ("a", "", false),
+            ("a*c", "abbc", true),
+            ("a*c", "abcd", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*a*a", "banana", true),
+            ("*a*a", "nab", false),
+            ("**b**", "abc", true),
+            ("b*", "abc", false),
+            ("cache_*", "cache_misses", true),
+            ("cache_*", "cache-misses", false),
+            ("*misses", "cache_misses", true),
+            ("*a*b*", "xaxxbx", true),
+            ("?s", "cgs", false),
+            ("cache", "cache_misses", false),
+            ("sched/*", "sched/sched_switch", true),
         ] {
             assert_eq!(Pattern::new(pattern).fits(text), fits, "{pattern} {text}");
         }
