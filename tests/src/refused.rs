@@ -1,14 +1,16 @@
-//! A command of which one system call is refused: the kernel asks here about every call of some kinds (seccomp's
-//! notifications), and one of them gets an error for its answer. Nothing of the command is replaced.
+//! A command whose system calls of some kinds are looked at: the kernel asks here about each of them (seccomp's
+//! notifications), and one of them may get an error for its answer. Nothing of the command is replaced.
 //!
 //! Calls are counted from the start of the command's own `main` on; what the loader does before is not its.
 //!
 //! Source: seccomp_unotify(2); include/uapi/linux/seccomp.h, v6.12.
 #![expect(unsafe_code, reason = "seccomp(2), and what a child may do between fork and exec")]
 
+use std::fs::File;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -38,6 +40,27 @@ pub struct Refusal {
     pub errno: Errno,
 }
 
+/// A call that waits for its answer.
+pub struct Asked {
+    /// Its place among the kinds that are watched.
+    pub kind: usize,
+    /// Its arguments.
+    pub args: [u64; 6],
+    thread: u32,
+}
+
+impl Asked {
+    /// Bytes of the caller's memory.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn memory(&self, address: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        File::open(format!("/proc/{}/mem", self.thread))?.read_exact_at(&mut bytes, address)?;
+        Ok(bytes)
+    }
+}
+
 /// Runs a command to its end while these kinds of calls are watched. Gives how many it made of each, in their order.
 ///
 /// # Errors
@@ -47,16 +70,34 @@ pub fn run(
     watched: &[Call],
     refusal: Option<Refusal>,
 ) -> io::Result<(Outcome, Vec<usize>)> {
+    let mut counts = vec![0; watched.len()];
+    let outcome = observe(command, watched, |asked| {
+        let nth = counts[asked.kind];
+        counts[asked.kind] += 1;
+        refusal.filter(|one| one.call == watched[asked.kind] && one.nth == nth).map(|one| one.errno)
+    })?;
+    Ok((outcome, counts))
+}
+
+/// Runs a command to its end, and looks at each call of these kinds before the kernel does; it may answer with an error.
+///
+/// # Errors
+/// If the kernel has no notifications, which it has since 5.9.
+pub fn observe(
+    command: &mut Command,
+    watched: &[Call],
+    look: impl FnMut(&Asked) -> Option<Errno> + Send,
+) -> io::Result<Outcome> {
     let (ours, theirs) = UnixDatagram::pair()?;
     let filter = filter(watched);
     let socket = theirs.as_raw_fd();
     // SAFETY: the closure makes only system calls, on what was allocated before the fork.
     unsafe { command.pre_exec(move || watch(&filter, socket)) };
     std::thread::scope(|scope| {
-        let supervisor = scope.spawn(|| supervise(&ours, watched, refusal));
+        let supervisor = scope.spawn(|| supervise(&ours, watched, look));
         let outcome = finish(command);
-        let counts = supervisor.join().map_err(|_| io::Error::other("the supervisor panicked"))??;
-        Ok((outcome, counts))
+        supervisor.join().map_err(|_| io::Error::other("the supervisor panicked"))??;
+        Ok(outcome)
     })
 }
 
@@ -101,26 +142,26 @@ fn watch(filter: &[libc::sock_filter], socket: RawFd) -> io::Result<()> {
     if done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn supervise(socket: &UnixDatagram, watched: &[Call], refusal: Option<Refusal>) -> io::Result<Vec<usize>> {
+fn supervise(
+    socket: &UnixDatagram,
+    watched: &[Call],
+    mut look: impl FnMut(&Asked) -> Option<Errno>,
+) -> io::Result<()> {
     let mut told = [0; 8];
     socket.recv(&mut told)?;
     let number = |bytes: &[u8]| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let listener = taken(number(&told[..4]), number(&told[4..]))?;
     socket.send(&[1])?;
-    let mut counts = vec![0; watched.len()];
     let mut started = false;
     while let Some(asked) = next(&listener)? {
         let kind = watched.iter().position(|call| call.number == libc::c_long::from(asked.data.nr));
         started |= libc::c_long::from(asked.data.nr) == MARK;
-        let mut errno = None;
-        if let (Some(kind), true) = (kind, started) {
-            let refused = |one: &Refusal| one.call == watched[kind] && one.nth == counts[kind];
-            errno = refusal.filter(refused).map(|one| one.errno);
-            counts[kind] += 1;
-        }
+        let errno = kind
+            .filter(|_| started)
+            .and_then(|kind| look(&Asked { kind, args: asked.data.args, thread: asked.pid }));
         answer(&listener, asked.id, errno)?;
     }
-    Ok(counts)
+    Ok(())
 }
 
 /// A descriptor of another process, as one of ours.

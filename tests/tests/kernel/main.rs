@@ -13,6 +13,7 @@ mod examples;
 mod groups;
 mod halves;
 mod hostile;
+mod loaded;
 mod many;
 mod map_memory;
 mod maps;

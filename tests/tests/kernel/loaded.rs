@@ -1,0 +1,286 @@
+//! What reaches the kernel is what the policy allows: objects with any programs, calls and maps under any policy, run by the
+//! command while every bpf(2) and perf_event_open(2) of it is looked at before the kernel sees it. What a policy must say for
+//! a kind of program or a function stands here once more, by the names of bpf-helpers(7).
+//!
+//! `PROPTEST_CASES=5000` runs as many.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use ks_compiler::btf::{Btf, Type as KernelType, TypeId};
+use ks_compiler::object::model::{Callee, Instruction, Ksym, KsymId, KsymKind, Presence, Type, Types};
+use ks_compiler::object::table::MapKind;
+use ks_compiler::object::{Object, write};
+use ks_host::policy::Policy;
+use ks_tests::plugins::models::{map, name, program};
+use ks_tests::plugins::{component, with_object};
+use ks_tests::refused::{Asked, Call, observe};
+use ks_tests::{Folder, binary};
+use nix::libc;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Sections, the number of their type in `enum bpf_prog_type`, and the word that allows them.
+const SECTIONS: [(&str, u32, &str); 10] = [
+    ("socket", 1, "socket_filter"),
+    ("kprobe/vfs_read", 2, "kprobe=vfs_read"),
+    ("tc", 3, "tc"),
+    ("tracepoint/sched/sched_switch", 5, "tracepoint=sched/sched_switch"),
+    ("xdp", 6, "xdp"),
+    ("perf_event", 7, "perf_event"),
+    ("cgroup_skb/egress", 8, "cgroup"),
+    ("sockops", 13, "other=sockops"),
+    ("raw_tp/sched_switch", 17, "raw_tracepoint=sched_switch"),
+    ("fmod_ret/vfs_read", 26, "modify_return=vfs_read"),
+];
+
+/// Helpers, their numbers in `enum bpf_func_id`, and the word that allows them; none for those that only read.
+const HELPERS: [(u32, Option<&str>); 20] = [
+    (5, None),               // ktime_get_ns
+    (14, None),              // get_current_pid_tgid
+    (16, None),              // get_current_comm
+    (112, None),             // probe_read_user
+    (27, None),              // get_stackid
+    (13, Some("redirect")),  // clone_redirect
+    (23, Some("redirect")),  // redirect
+    (51, Some("redirect")),  // redirect_map
+    (155, Some("redirect")), // redirect_peer
+    (36, Some("helper=probe_write_user")),
+    (58, Some("helper=override_return")),
+    (109, Some("helper=send_signal")),
+    (117, Some("helper=send_signal_thread")),
+    (166, Some("helper=sys_bpf")),
+    (168, Some("helper=sys_close")),
+    (49, Some("helper=setsockopt")),
+    (64, Some("helper=bind")),
+    (179, Some("helper=kallsyms_lookup_name")),
+    (171, Some("timer")), // timer_start
+    (169, Some("timer")), // timer_init
+];
+
+/// Functions of the kernel without parameters and result, and the word that allows them.
+const KFUNCS: [(&str, Option<&str>); 4] = [
+    ("bpf_rcu_read_lock", None),
+    ("bpf_rcu_read_unlock", None),
+    ("bpf_preempt_disable", Some("kfunc=bpf_preempt_disable")),
+    ("bpf_preempt_enable", Some("kfunc=bpf_preempt_enable")),
+];
+
+/// Kinds of maps, their numbers in `enum bpf_map_type`, and the word that allows them.
+const MAPS: [(MapKind, u32, Option<&str>); 5] = [
+    (MapKind::Hash, 1, None),
+    (MapKind::Array, 2, None),
+    (MapKind::PerCpuArray, 6, None),
+    (MapKind::DevMap, 14, Some("redirect")),
+    (MapKind::XskMap, 17, Some("redirect")),
+];
+
+/// What a test's plugin has: places in the tables above.
+#[derive(Debug, Clone)]
+struct Plan {
+    programs: Vec<(usize, Vec<usize>, Vec<usize>)>,
+    maps: Vec<(usize, u32)>,
+    /// Words that are left out of the policy; all others are in it.
+    left_out: BTreeSet<&'static str>,
+    map_bytes: u64,
+}
+
+/// What was handed to the kernel.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The type, the helpers and the functions of the kernel of each program of the object.
+    programs: Vec<(u32, Vec<u32>, Vec<u32>)>,
+    /// The kind and the bytes of the values of each map of the object.
+    maps: Vec<(u32, u64)>,
+    events: usize,
+}
+
+fn words() -> Vec<&'static str> {
+    let helpers = HELPERS.iter().filter_map(|one| one.1);
+    let kfuncs = KFUNCS.iter().filter_map(|one| one.1);
+    let all: BTreeSet<_> = SECTIONS.iter().map(|one| one.2).chain(helpers).chain(kfuncs).collect();
+    all.into_iter().collect()
+}
+
+impl Plan {
+    fn object(&self) -> Object {
+        let kfunc = |text: &str| Ksym {
+            name: name(text),
+            kind: KsymKind::Function(TypeId(1)),
+            presence: Presence::Required,
+        };
+        let programs = self.programs.iter().zip(["one", "two", "three"]);
+        let programs = programs.map(|((section, helpers, kfuncs), called)| {
+            let helpers: Vec<u32> = helpers.iter().map(|place| HELPERS[*place].0).collect();
+            let mut made = program(SECTIONS[*section].0, &helpers).programs.swap_remove(0);
+            made.name = name(called);
+            let calls = kfuncs.iter().map(|place| Instruction::Call(Callee::Kfunc(KsymId(*place as u32))));
+            made.body.code.splice(0..0, calls);
+            made
+        });
+        let maps = self.maps.iter().zip(["a", "b", "c"]);
+        Object {
+            license: Some("GPL".into()),
+            programs: programs.collect(),
+            maps: maps.map(|((kind, entries), called)| map(called, MAPS[*kind].0, 4, *entries)).collect(),
+            ksyms: KFUNCS.iter().map(|one| kfunc(one.0)).collect(),
+            types: Types {
+                list: vec![Type::Signature { result: TypeId(0), params: Vec::new() }],
+                notes: Vec::new(),
+            },
+            ..Object::default()
+        }
+    }
+
+    /// The words that a policy must have. An extern that nothing calls is asked about, too.
+    fn needed(&self) -> BTreeSet<&'static str> {
+        let mut needed: BTreeSet<_> = KFUNCS.iter().filter_map(|one| one.1).collect();
+        for (section, helpers, _) in &self.programs {
+            needed.insert(SECTIONS[*section].2);
+            needed.extend(helpers.iter().filter_map(|place| HELPERS[*place].1));
+        }
+        needed.extend(self.maps.iter().filter_map(|(kind, _)| MAPS[*kind].2));
+        needed
+    }
+
+    fn policy(&self) -> Policy {
+        let mut policy = Policy::nothing();
+        let words = words();
+        let allowed = words.iter().filter(|word| !self.left_out.contains(*word));
+        for word in allowed.chain(&["import"]) {
+            policy.allow_word(word).expect("a class");
+        }
+        policy.limit_word(&format!("map_bytes={}", self.map_bytes)).expect("a limit");
+        policy
+    }
+}
+
+/// A guest that loads the object, whatever comes of it.
+fn guest() -> Vec<u8> {
+    component(
+        r#"(data (i32.const 512) "one")
+        (func (export "run") (result i32) (call $load (i32.const 512) (i32.const 3) (i32.const 1024)) (i32.const 0))"#,
+    )
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |four| u32::from_le_bytes(four.try_into().expect("four bytes")))
+}
+
+fn text(bytes: &[u8], at: usize) -> String {
+    let name = bytes.get(at..).unwrap_or_default().iter().take(16).take_while(|byte| **byte != 0);
+    name.map(|byte| char::from(*byte)).collect()
+}
+
+/// Source: `union bpf_attr` of include/uapi/linux/bpf.h, v6.18. What has no name of the object's is a question of libbpf's
+/// about the kernel.
+fn look(asked: &Asked, seen: &mut Seen) {
+    const MAP_CREATE: u64 = 0;
+    const PROG_LOAD: u64 = 5;
+    const CALL: u8 = 0x85;
+    if asked.kind == 1 {
+        seen.events += 1;
+        return;
+    }
+    let attr = asked.memory(asked.args[1], asked.args[2].min(256) as usize).expect("the caller's attributes");
+    match asked.args[0] {
+        MAP_CREATE if ["a", "b", "c"].contains(&&*text(&attr, 28)) => {
+            seen.maps.push((word(&attr, 0), u64::from(word(&attr, 8)) * u64::from(word(&attr, 12))));
+        }
+        PROG_LOAD if ["one", "two", "three"].contains(&&*text(&attr, 48)) => {
+            let address = u64::from(word(&attr, 8)) | u64::from(word(&attr, 12)) << 32;
+            let code = asked.memory(address, word(&attr, 4) as usize * 8).expect("the instructions");
+            let called = |kind: u8| {
+                let calls = code.chunks_exact(8).filter(move |insn| insn[0] == CALL && insn[1] >> 4 == kind);
+                calls.map(|insn| word(insn, 4)).collect::<Vec<_>>()
+            };
+            seen.programs.push((word(&attr, 0), called(0), called(2)));
+        }
+        _ => {}
+    }
+}
+
+fn check(plan: &Plan, kernel: &Btf, totals: &Mutex<(usize, usize)>) -> Result<(), TestCaseError> {
+    let elf = write(&plan.object()).expect("a sound object");
+    let folder = Folder::new();
+    let file = folder.write("loaded.wasm", with_object(guest(), elf));
+    let policy = folder.write("policy.toml", plan.policy().to_toml());
+    let watched = [
+        Call { name: "bpf", number: libc::SYS_bpf },
+        Call { name: "perf_event_open", number: libc::SYS_perf_event_open },
+    ];
+    let mut seen = Seen::default();
+    let mut command = std::process::Command::new(binary("ks-host"));
+    command.arg("--policy").arg(&policy).arg(&file);
+    let outcome = observe(&mut command, &watched, |asked| {
+        look(asked, &mut seen);
+        None
+    })
+    .expect("the kernel has notifications");
+    let lacking: Vec<_> = plan.needed().intersection(&plan.left_out).copied().collect();
+    let bytes: u64 = plan.maps.iter().map(|(_, entries)| u64::from(*entries) * 4).sum();
+    if !lacking.is_empty() || bytes > plan.map_bytes {
+        prop_assert_eq!(outcome.code, 126, "without {:?}: {:?}", lacking, outcome);
+        prop_assert!(seen.programs.is_empty() && seen.maps.is_empty(), "without {:?}: {:?}", lacking, seen);
+        totals.lock().expect("nobody panics").1 += 1;
+        return Ok(());
+    }
+    prop_assert_eq!(seen.events, 0);
+    let has = plan.object();
+    for (kind, helpers, kfuncs) in &seen.programs {
+        let known = SECTIONS.iter().find(|one| one.1 == *kind);
+        prop_assert!(known.is_some_and(|one| !plan.left_out.contains(one.2)), "program of type {}", kind);
+        for helper in helpers {
+            let known = HELPERS.iter().find(|one| one.0 == *helper);
+            let allowed = known.is_some_and(|one| one.1.is_none_or(|word| !plan.left_out.contains(word)));
+            prop_assert!(allowed, "helper {}", helper);
+        }
+        for id in kfuncs {
+            let Ok(KernelType::Func { name, .. }) = kernel.get(TypeId(*id)) else {
+                return Err(TestCaseError::fail(format!("a call of type {id}")));
+            };
+            let known = KFUNCS.iter().find(|one| one.0 == name);
+            let allowed = known.is_some_and(|one| one.1.is_none_or(|word| !plan.left_out.contains(word)));
+            prop_assert!(allowed, "function {}", name);
+        }
+    }
+    for (kind, _) in &seen.maps {
+        prop_assert!(plan.maps.iter().any(|(place, _)| MAPS[*place].1 == *kind), "map of type {}", kind);
+    }
+    prop_assert!(seen.maps.iter().map(|(_, bytes)| bytes).sum::<u64>() <= plan.map_bytes);
+    prop_assert!(seen.programs.len() <= has.programs.len() && seen.maps.len() <= has.maps.len());
+    // The verifier refuses calls without arguments: what it was given is what counts.
+    totals.lock().expect("nobody panics").0 += seen.programs.len();
+    Ok(())
+}
+
+#[test]
+fn root_the_kernel_is_given_what_the_policy_allows() {
+    let calls = |len: usize| prop::collection::vec(0..len, 0..4);
+    let programs =
+        prop::collection::vec((0..SECTIONS.len(), calls(HELPERS.len()), calls(KFUNCS.len())), 1..4);
+    let entries = prop_oneof![Just(1_u32), Just(100), Just(20_000)];
+    let maps = prop::collection::vec((0..MAPS.len(), entries), 0..4);
+    let left_out = prop_oneof![
+        Just(BTreeSet::new()),
+        prop::collection::btree_set(prop::sample::select(words()), 1..3),
+        prop::collection::btree_set(prop::sample::select(words()), 1..9),
+    ];
+    let map_bytes = prop_oneof![1 => Just(50_000_u64), 3 => Just(64 << 20)];
+    let plan = (programs, maps, left_out, map_bytes).prop_map(|(programs, maps, left_out, map_bytes)| Plan {
+        programs,
+        maps,
+        left_out,
+        map_bytes,
+    });
+    let kernel = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has its types");
+    let kernel = Btf::parse(kernel).expect("the kernel's types");
+    let totals = Mutex::new((0, 0));
+    let cases = std::env::var("PROPTEST_CASES").map_or(60, |text| text.parse().expect("a number"));
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let result = TestRunner::new(config).run(&plan, |plan| check(&plan, &kernel, &totals));
+    result.unwrap_or_else(|error| panic!("{error}"));
+    let (loaded, denied) = totals.into_inner().expect("nobody panics");
+    eprintln!("{cases} plugins: {loaded} programs were given to the kernel, {denied} plugins denied");
+    assert!(loaded > 0 && denied > 0);
+}
