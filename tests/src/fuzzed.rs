@@ -1,13 +1,17 @@
-//! Bodies for any bytes: what reads a plugin's file, a policy, a BPF object, and what a guest calls. Each must give an
-//! answer; a panic is a finding, and so is what the host calls its own defect.
+//! Bodies for any bytes: what reads a plugin's file, a policy, a BPF object, types, a record, a signature, and what a guest
+//! calls. Each must give an answer; a panic is a finding, and so is what the host calls its own defect.
 //!
-//! [`mutated`] changes inputs by chance; it does not see which code they reach.
+//! [`mutated`] changes inputs by chance; it does not see which code they reach. The targets of `fuzz/` have the same bodies
+//! and do.
 
 mod calls;
 
+use ks_compiler::btf::{Btf, Type, TypeId};
+use ks_compiler::object;
 use ks_host::bpf::Object;
-use ks_host::plugin::Plugin;
+use ks_host::plugin::{Plugin, PublicKey};
 use ks_host::policy::Policy;
+use ks_host::record::Record;
 use ks_wit::section;
 
 use crate::guest::core_module;
@@ -25,11 +29,15 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "sections", body: sections, seeds: plugins },
     Target { name: "manifest", body: manifest, seeds: manifests },
     Target { name: "policy", body: policy, seeds: policies },
     Target { name: "object", body: object, seeds: elves },
+    Target { name: "model", body: model, seeds: elves },
+    Target { name: "btf", body: btf, seeds: types },
+    Target { name: "record", body: record, seeds: records },
+    Target { name: "signature", body: signature, seeds: signatures },
     Target { name: "calls", body: calls::run, seeds: calls::sequences },
 ];
 
@@ -176,6 +184,74 @@ pub fn object(bytes: &[u8]) {
     }
 }
 
+/// A BPF object: what is read is written, read again unchanged, and written the same again.
+pub fn model(bytes: &[u8]) {
+    object::testing::check(bytes).expect("what is read is written and read again unchanged");
+}
+
+/// BTF: every type, what it is made of, and what is looked up in it.
+pub fn btf(bytes: &[u8]) {
+    let Ok(btf) = Btf::parse(bytes) else { return };
+    let _ = (btf.find_struct("Seen"), btf.find_enum("xdp_action"), btf.find_function("p").is_ok());
+    for id in (0..=btf.len()).map(TypeId) {
+        let _ = (btf.size_of(id).is_ok(), btf.resolve(id).is_ok(), btf.field(id, "number").is_ok());
+        match btf.get(id) {
+            Ok(Type::Struct { members, .. } | Type::Union { members, .. }) => drop(members.count()),
+            Ok(Type::Enum { values, .. }) => drop(values.count()),
+            Ok(Type::FuncProto { params, .. }) => drop(params.count()),
+            Ok(Type::Datasec { entries, .. }) => drop(entries.count()),
+            _ => {}
+        }
+    }
+}
+
+fn types() -> Vec<Vec<u8>> {
+    let section = |elf: Vec<u8>| {
+        use ::object::{Object as _, ObjectSection as _};
+        let file = ::object::File::parse(&*elf).expect("an ELF file");
+        file.section_by_name(".BTF").expect("types").data().expect("in the file").to_vec()
+    };
+    elves().into_iter().map(section).collect()
+}
+
+/// A record of a run.
+pub fn record(bytes: &[u8]) {
+    let _ = Record::read(bytes).is_ok();
+}
+
+fn records() -> Vec<Vec<u8>> {
+    let header = format!("{{\"ks-record\":1,\"contract\":\"{}\",\"plugin\":\"x.wasm\"}}\n", ks_wit::CONTRACT);
+    let calls = "{\"call\":\"console.print\",\"args\":[\"a\"]}\n{\"host\":\"stderr\",\"text\":{\"hex\":\"00ff\"}}\n\
+                 {\"call\":\"clock.now\",\"args\":[],\"answer\":7}\n";
+    let ends = [
+        "{\"end\":\"returned\",\"code\":-1}\n",
+        "{\"call\":\"clock.now\",\"args\":[],\"trap\":\"x\"}\n{\"end\":\"trapped\",\"reason\":\"x\"}\n",
+        "{\"end\":\"timed-out\"}\n",
+    ];
+    ends.map(|end| format!("{header}{calls}{end}").into_bytes()).to_vec()
+}
+
+/// A signature in an otherwise empty component, and the text of a key.
+pub fn signature(bytes: &[u8]) {
+    let _ = std::str::from_utf8(bytes).map(|text| PublicKey::read(text).is_ok());
+    let Ok(plugin) = Plugin::from_bytes(with_section(&EMPTY, section::SIGNATURE, bytes)) else { return };
+    assert!(plugin.signers().len() <= plugin.signatures().len());
+}
+
+fn signatures() -> Vec<Vec<u8>> {
+    let plugin = Plugin::from_bytes(EMPTY).expect("a plugin");
+    // For tests alone, by RFC 8410.
+    let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIFYwJBkM1y+aFqsrAdqNgDygp2TU3CQi/LJUKNZHiPyJ\n\
+               -----END PRIVATE KEY-----\n";
+    let signed = ks_host::plugin::sign(&plugin, "somebody", key).expect("it can be signed");
+    let signed = Plugin::from_bytes(signed).expect("a plugin");
+    assert_eq!(signed.signers().len(), 1);
+    let record = signed.signatures().iter().map(|one| serde_json::to_vec(one).expect("JSON"));
+    let public = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAXfXcjGpUHRH7k7+PCpelAbES2GC5Fnz9z4G2SZS/Qcw=\n\
+                  -----END PUBLIC KEY-----\n";
+    record.chain([public.as_bytes().to_vec(), "5d".repeat(32).into_bytes()]).collect()
+}
+
 fn elves() -> Vec<Vec<u8>> {
     let scripts = [
         "var n : u64 = 0\nvar m : hash<u32, u64>(8)\nstruct Seen { number: u64 }\nvar r : ringbuf<Seen>(4096)\n@perf_event fn p(ctx: *bpf_perf_event_data) \
@@ -183,5 +259,11 @@ fn elves() -> Vec<Vec<u8>> {
         "pin var m : array<u32, u64>(8)\n@xdp fn p(ctx: *xdp_md) -> xdp_action { m[1] = 2\n return XDP_PASS }\n\
          fn main() -> i32 {\n load(p)\n return 0\n}\n",
     ];
-    scripts.iter().map(|script| compile("fuzz", script).records().swap_remove(0).elf).collect()
+    let foreign: [&[u8]; 3] = [
+        include_bytes!("../../compiler/src/object/tests/objects/aya.o"),
+        include_bytes!("../../compiler/src/object/tests/objects/features.o"),
+        include_bytes!("../../compiler/src/object/tests/objects/struct_ops.o"),
+    ];
+    let ours = scripts.iter().map(|script| compile("fuzz", script).records().swap_remove(0).elf);
+    ours.chain(foreign.map(<[u8]>::to_vec)).collect()
 }

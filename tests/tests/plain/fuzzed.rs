@@ -1,9 +1,11 @@
 //! Any bytes against what reads them, for a second each; inputs are changed by chance from a seed that is printed, and those
 //! that once went wrong are kept in `tests/tests/plain/fuzzed`, in a folder for each target.
 //!
-//! The large run: `make fuzzed SECONDS=300`. Root is needed for calls that open events.
+//! The large run: `make fuzzed SECONDS=300`; `make fuzz SECONDS=300` is guided by the code that an input reaches, and has
+//! these inputs to begin with (`KS_FUZZ_CORPUS`). Root is needed for calls that open events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ks_tests::fuzzed::{Chance, TARGETS, mutated};
@@ -17,6 +19,13 @@ fn run(name: &str) {
         corpus.push(std::fs::read(entry.expect("readable").path()).expect("readable"));
     }
     corpus.iter().for_each(|input| (target.body)(input));
+    if let Some(folder) = std::env::var_os("KS_FUZZ_CORPUS") {
+        let folder = Path::new(&folder).join(name);
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        for (number, input) in corpus.iter().enumerate() {
+            std::fs::write(folder.join(format!("seed-{number}")), input).expect("the folder is writable");
+        }
+    }
     let seed = number("KS_FUZZ_SEED", u64::from(std::process::id()));
     let limit = Duration::from_secs(number("KS_FUZZ_SECONDS", 1));
     let (mut chance, start, mut runs) = (Chance::new(seed), Instant::now(), 0_u64);
@@ -51,6 +60,38 @@ fn policy() {
 #[test]
 fn object() {
     run("object");
+}
+
+#[test]
+fn model() {
+    run("model");
+}
+
+#[test]
+fn btf() {
+    run("btf");
+}
+
+#[test]
+fn record() {
+    run("record");
+}
+
+#[test]
+fn signature() {
+    run("signature");
+}
+
+/// Those of `fuzz/` that have a body here.
+#[test]
+fn cargo_fuzz_has_each_target_of_a_reader() {
+    let folder = repository().join("fuzz/fuzz_targets");
+    let manifest = std::fs::read_to_string(repository().join("fuzz/Cargo.toml")).expect("readable");
+    // Its bytes are calls, which need the privileges of the host.
+    for target in TARGETS.iter().filter(|target| target.name != "calls") {
+        assert!(folder.join(format!("{}.rs", target.name)).exists(), "{} is no target of fuzz/", target.name);
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
+    }
 }
 
 #[test]
