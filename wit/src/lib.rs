@@ -4,6 +4,7 @@
 //! The compiler writes what is defined here, the host reads it; neither knows the other. Not here: any logic about
 //! programs, events or policy.
 
+pub mod helper;
 pub mod lines;
 pub mod manifest;
 pub mod object;

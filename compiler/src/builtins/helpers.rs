@@ -49,8 +49,6 @@ pub struct Helper {
     pub params: &'static [HelperType],
     /// Its result.
     pub ret: HelperType,
-    /// It changes what the kernel or a task does, so the plugin must be allowed to steer.
-    pub steers: bool,
     kinds: Kinds,
 }
 
@@ -163,16 +161,7 @@ const SOCKETS: Kinds = SKB.and(Kinds::of(&[
 ]));
 
 const fn row(name: &'static str, params: &'static [HelperType], ret: HelperType, kinds: Kinds) -> Helper {
-    Helper { name, params, ret, steers: false, kinds }
-}
-
-const fn steering(
-    name: &'static str,
-    params: &'static [HelperType],
-    ret: HelperType,
-    kinds: Kinds,
-) -> Helper {
-    Helper { name, params, ret, steers: true, kinds }
+    Helper { name, params, ret, kinds }
 }
 
 /// Helpers whose parameters a script can give: no maps, no callbacks, no objects of the kernel.
@@ -210,20 +199,20 @@ pub const HELPERS: &[Helper] = &[
     row("bpf_get_branch_snapshot", &[Memory, U32, U64], I64, TRACING_METHODS),
     row("bpf_perf_prog_read_value", &[PerfContext, Memory, U32], I64, PERF),
     row("bpf_read_branch_records", &[PerfContext, Memory, U32, U64], I64, PERF),
-    steering("bpf_probe_write_user", &[Memory, Memory, U32], I64, TRACING),
-    steering("bpf_send_signal", &[U32], I64, TRACING_METHODS),
-    steering("bpf_send_signal_thread", &[U32], I64, TRACING_METHODS),
-    steering("bpf_override_return", &[Registers, U64], I64, PROBES),
+    row("bpf_probe_write_user", &[Memory, Memory, U32], I64, TRACING),
+    row("bpf_send_signal", &[U32], I64, TRACING_METHODS),
+    row("bpf_send_signal_thread", &[U32], I64, TRACING_METHODS),
+    row("bpf_override_return", &[Registers, U64], I64, PROBES),
     row("bpf_xdp_adjust_head", &[Xdp, I32], I64, XDP),
     row("bpf_xdp_adjust_tail", &[Xdp, I32], I64, XDP),
     row("bpf_xdp_adjust_meta", &[Xdp, I32], I64, XDP),
     row("bpf_xdp_get_buff_len", &[Xdp], U64, XDP),
     row("bpf_xdp_load_bytes", &[Xdp, U32, Memory, U32], I64, XDP),
     row("bpf_xdp_store_bytes", &[Xdp, U32, Memory, U32], I64, XDP),
-    steering("bpf_redirect", &[U32, U64], I64, PACKET),
-    steering("bpf_redirect_peer", &[U32, U64], I64, TC),
-    steering("bpf_redirect_neigh", &[U32, Memory, I32, U64], I64, TC),
-    steering("bpf_clone_redirect", &[Skb, U32, U64], I64, TC),
+    row("bpf_redirect", &[U32, U64], I64, PACKET),
+    row("bpf_redirect_peer", &[U32, U64], I64, TC),
+    row("bpf_redirect_neigh", &[U32, Memory, I32, U64], I64, TC),
+    row("bpf_clone_redirect", &[Skb, U32, U64], I64, TC),
     row("bpf_fib_lookup", &[Memory, Memory, I32, U32], I64, PACKET),
     row("bpf_check_mtu", &[Memory, U32, Memory, I32, U64], I64, PACKET),
     row("bpf_csum_diff", &[Memory, U32, Memory, U32, U32], I64, PACKET),
@@ -255,7 +244,7 @@ pub const HELPERS: &[Helper] = &[
     row("bpf_get_socket_cookie", &[Memory], U64, SOCKETS),
     row("bpf_get_socket_uid", &[Skb], U32, SKB),
     row("bpf_get_retval", &[], I32, CGROUP),
-    steering("bpf_set_retval", &[I32], I32, CGROUP),
+    row("bpf_set_retval", &[I32], I32, CGROUP),
 ];
 
 /// A helper by name, such as `bpf_ktime_get_ns`.
@@ -319,11 +308,6 @@ pub fn later(number: u32, caller: Caller) -> Option<KernelVersion> {
     row.map(|(.., since)| *since)
 }
 
-/// Whether a helper changes what the kernel or a task does.
-pub fn steers(number: u32) -> bool {
-    numbered(number).is_some_and(|helper| helper.steers)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,12 +357,5 @@ mod tests {
         let later = |name: &str, caller| later(helper_number(name).expect(name), caller);
         assert_eq!(later("bpf_get_current_comm", Caller::Method), Some(KernelVersion::new(6, 16)));
         assert_eq!(later("bpf_get_current_comm", Caller::Program(ProgramKind::Probe)), None);
-    }
-
-    #[test]
-    fn what_writes_elsewhere_steers() {
-        let steers = |name: &str| steers(helper_number(name).expect(name));
-        assert!(steers("bpf_probe_write_user") && steers("bpf_override_return"));
-        assert!(!steers("bpf_probe_read_user"));
     }
 }

@@ -1,57 +1,10 @@
 //! Since when kernels have what plugins ask for.
 //!
 //! Source: the tags that contain the commits which added the numbers to include/uapi/linux/bpf.h (`enum bpf_prog_type`,
-//! `enum bpf_map_type`, `___BPF_FUNC_MAPPER`), and the links to kernel/bpf/syscall.c, net/core/dev.c and
+//! `enum bpf_map_type`), and the links to kernel/bpf/syscall.c, net/core/dev.c and
 //! kernel/bpf/bpf_struct_ops.c.
 
-/// A kernel's version, `(6, 12)`.
-pub(super) type Version = (u32, u32);
-
-/// The last helper of a version, by number. Numbers are given in order, so those up to it came with it or before.
-const HELPERS: &[(u32, Version)] = &[
-    (3, (3, 19)),
-    (11, (4, 1)),
-    (16, (4, 2)),
-    (22, (4, 3)),
-    (25, (4, 4)),
-    (26, (4, 5)),
-    (30, (4, 6)),
-    (36, (4, 8)),
-    (41, (4, 9)),
-    (44, (4, 10)),
-    (45, (4, 11)),
-    (47, (4, 12)),
-    (50, (4, 13)),
-    (53, (4, 14)),
-    (57, (4, 15)),
-    (59, (4, 16)),
-    (64, (4, 17)),
-    (80, (4, 18)),
-    (83, (4, 19)),
-    (90, (4, 20)),
-    (92, (5, 0)),
-    (98, (5, 1)),
-    (108, (5, 2)),
-    (110, (5, 3)),
-    (115, (5, 5)),
-    (119, (5, 6)),
-    (124, (5, 7)),
-    (135, (5, 8)),
-    (141, (5, 9)),
-    (155, (5, 10)),
-    (162, (5, 11)),
-    (163, (5, 12)),
-    (165, (5, 13)),
-    (168, (5, 14)),
-    (175, (5, 15)),
-    (179, (5, 16)),
-    (185, (5, 17)),
-    (193, (5, 18)),
-    (203, (5, 19)),
-    (207, (6, 0)),
-    (209, (6, 1)),
-    (211, (6, 2)),
-];
+pub(super) use ks_wit::helper::Version;
 
 /// Helpers that some programs have not had as long as others: tasks' numbers, groups, users and names, cookies, stacks
 /// and signals, and the storage of tasks and sockets.
@@ -99,10 +52,10 @@ pub(super) fn helper(number: u32, section: &str) -> Option<Version> {
     if let Some((.., since)) = later {
         return Some(*since);
     }
-    HELPERS.iter().find(|(last, _)| number <= *last).map(|(_, since)| *since)
+    ks_wit::helper::numbered(number).map(|helper| helper.since)
 }
 
-/// The last kind of map of a version, by number, as for helpers.
+/// The last kind of map of a version, by number. Numbers are given in order, so those up to it came with it or before.
 const MAPS: &[(u32, Version)] = &[
     (2, (3, 19)),
     (3, (4, 2)),
@@ -192,9 +145,7 @@ mod tests {
 
     #[test]
     fn numbers_and_versions_grow_together() {
-        for table in [HELPERS, MAPS] {
-            assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
-        }
+        assert!(MAPS.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
     }
 
     #[test]

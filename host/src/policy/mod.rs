@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use ks_wit::helper::{self, HelperClass};
+
 use class::COUNTING_FAMILIES;
 pub use class::Class;
 pub use file::PolicyError;
@@ -73,6 +75,11 @@ impl Policy {
             policy.add(class, Pattern::exactly(""));
         }
         policy
+    }
+
+    /// Allows every family of events that do nothing but count.
+    pub fn allow_counting(&mut self) {
+        COUNTING_FAMILIES.iter().for_each(|family| self.add(Class::Event, Pattern::exactly(family)));
     }
 
     /// Demands that the plugin is signed by this identity with this key, or by another one that is demanded so.
@@ -154,7 +161,8 @@ impl Policy {
     pub fn limit_word(&mut self, word: &str) -> Result<(), PolicyError> {
         let (name, number) = word.split_once('=').unwrap_or((word, ""));
         let limit = Limit::named(name)?;
-        let number = number.parse().map_err(|_| PolicyError::NoNumber { name: name.into() })?;
+        let number =
+            limit.number(number).map_err(|reason| PolicyError::NoNumber { name: name.into(), reason })?;
         self.set_limit(limit, number);
         Ok(())
     }
@@ -201,6 +209,14 @@ impl Policy {
             true => Ok(()),
             false => Err(Denied { class, target: None }),
         }
+    }
+
+    /// Whether some event of a family may be allowed: the family is, or events are by their own names, which do not tell
+    /// the family.
+    pub(crate) fn may_open(&self, family: &str) -> bool {
+        let patterns = self.allowed.get(&Class::Event).map(Vec::as_slice).unwrap_or_default();
+        let is_of_families = |pattern: &Pattern| COUNTING_FAMILIES.iter().any(|one| pattern.fits(one));
+        patterns.iter().any(|pattern| pattern.fits(family) || !is_of_families(pattern))
     }
 
     /// Whether one act that a plugin asks for is allowed.
@@ -268,7 +284,12 @@ impl std::fmt::Display for Denied {
             Some(target) => write!(f, " for `{target}`: --allow {class}={target} would"),
             None => write!(f, ": --allow {class}={} would", self.class.targets()),
         }?;
-        write!(f, ", if you trust the plugin to {}", self.class.act())
+        let helper = self.target.as_deref().filter(|_| self.class == Class::Helper).and_then(helper::named);
+        let act = match helper.map(|(_, helper)| helper.class) {
+            Some(HelperClass::Steers(act)) => act,
+            _ => self.class.act(),
+        };
+        write!(f, ", if you trust the plugin to {act}")
     }
 }
 

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use ks_compiler::object::model::{Callee, Instruction, Object, Program};
 use ks_compiler::object::table::{self, Target};
+use ks_wit::helper::{self, HelperClass};
 
 use super::Class;
-use super::functions::{
-    helper_is_of_packets, helper_is_of_timers, helper_observes, helper_redirects, kfunc_observes,
-};
+use super::functions::kfunc_observes;
 use super::object::{ObjectError, ObjectSet, PluginObject};
 use crate::text::{MOST_BYTES, visible};
 
@@ -126,18 +125,20 @@ fn of_calls(model: &Object) -> Vec<Need> {
     let (mut seen, mut needs) = (BTreeSet::new(), Vec::new());
     for (function, body) in functions {
         for instruction in &body.code {
-            let Instruction::Call(Callee::Helper(helper)) = *instruction else { continue };
-            if !seen.insert(helper) {
+            let Instruction::Call(Callee::Helper(called)) = *instruction else { continue };
+            if !seen.insert(called) {
                 continue;
             }
-            let (number, by) = (helper.number(), format!("program `{function}`"));
-            if helper_is_of_timers(number) {
-                needs.push(Need { class: Class::Timer, target: None, by });
-            } else if helper_redirects(number) {
-                needs.push(Need { class: Class::Redirect, target: None, by });
-            } else if !helper_observes(number) && !helper_is_of_packets(number) {
-                let name = helper.name();
-                needs.push(need(Class::Helper, name.strip_prefix("bpf_").unwrap_or(name).to_owned(), by));
+            let by = format!("program `{function}`");
+            match helper::numbered(called.number()).map(|known| (known.class, known.short_name())) {
+                Some((HelperClass::Observes | HelperClass::Packets, _)) => {}
+                Some((HelperClass::Timers, _)) => needs.push(Need { class: Class::Timer, target: None, by }),
+                Some((HelperClass::Redirects, _)) => {
+                    needs.push(Need { class: Class::Redirect, target: None, by });
+                }
+                Some((HelperClass::Steers(_), name)) => needs.push(need(Class::Helper, name.to_owned(), by)),
+                // The reader knows none of these.
+                None => needs.push(need(Class::Helper, called.number().to_string(), by)),
             }
         }
     }

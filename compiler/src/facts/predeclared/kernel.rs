@@ -1,5 +1,7 @@
 //! Definitions of the kernel half that have tables of their own: contexts, registers, helpers.
 
+use ks_wit::helper::HelperClass;
+
 use crate::builtins::context::REGISTERS;
 use crate::builtins::context_members::{Access, ContextField, MemberType, STRUCTS};
 use crate::builtins::helpers::{HELPERS, Helper, HelperType};
@@ -91,7 +93,11 @@ fn registers(facts: &mut Facts) {
 fn define_helper(facts: &mut Facts, helper: &Helper) {
     let params: Vec<String> = helper.params.iter().map(|ty| helper_type(*ty).to_string()).collect();
     let ret = helper_type(helper.ret);
-    let steers = if helper.steers { " It changes what the kernel or a task does." } else { "" };
+    let steers = match ks_wit::helper::named(helper.name).map(|(_, known)| known.class) {
+        Some(HelperClass::Steers(act)) => format!(" With it a program can {act}."),
+        Some(HelperClass::Redirects) => " With it a program can send packets anywhere.".to_owned(),
+        _ => String::new(),
+    };
     facts.define(|| Definition {
         detail: format!("{}({}) -> {ret}", helper.name, params.join(", ")),
         docs: format!("A helper of BPF, see bpf-helpers(7).{steers}\n\nCallable in: kernel half."),
