@@ -18,8 +18,9 @@ SCRIPTS ?= 500
 SEED ?=
 # Guests of `make generated`.
 GUESTS ?= 10000
-# Seconds for each target of `make fuzzed`.
+# Seconds for each target of `make fuzzed` and `make fuzz`, and the targets of the latter.
 SECONDS ?= 300
+TARGETS ?= object model btf policy record signature sections manifest check fmt
 # Objects of `make mutants`.
 MUTANTS ?= 1000000
 # Moments at which `make killed` kills a host, for each kind of program.
@@ -37,8 +38,8 @@ TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all run test quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed mutants killed cycles \
-	policy-cost sdk-cost bench bench-docs bench-compare packages test-packages clean
+.PHONY: all run test quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed fuzz mutants killed cycles \
+	policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs guest-tools clean
 
 all: packages
 	$(CARGO) build --release --workspace --bin ks
@@ -49,15 +50,18 @@ run: all
 	@$(RELEASE)/ks build examples/perf/page_faults.ks -o target/page_faults.wasm
 	@$(RELEASE)/ks-host target/page_faults.wasm
 
-# Every test, whatever fails before it. The kernel tests need root and say so.
-test: test-packages
-	$(CARGO) build --release --workspace --all-targets
+# Every test, whatever fails before it. The kernel tests need root and say so. The tools of other languages are fetched and
+# built meanwhile.
+test: test-programs
+	@$(MAKE) --no-print-directory guest-tools & tools=$$!; \
+		$(CARGO) build --release --workspace --all-targets && wait $$tools
 	$(TEST) --no-fail-fast
 	$(TEST) $(BENCHES)
 
 # Every test that needs neither the kernel's privileges nor other tools.
 quick: packages
-	$(TEST) --no-fail-fast --lib --bins --test compiler --test cases --test plain -- --skip root_
+	$(TEST) --no-fail-fast --lib --bins --test compiler-units --test host-units --test compiler --test cases --test plain \
+		-- --skip root_
 
 # Formatting, lints, the documentation of the libraries, and what the documents, the manifests and generated files promise; a
 # warning is an error.
@@ -100,6 +104,17 @@ generated: test-packages
 # The large run of tests/tests/plain/fuzzed.rs: any bytes against what reads them, so many seconds for each target.
 fuzzed: test-packages
 	KS_FUZZ_SECONDS=$(SECONDS) $(call ONE,plain,fuzzed:: --test-threads=1)
+
+# The same bodies, and those of the compiler's front end, under libFuzzer, which looks for inputs that reach more code; see
+# fuzz/Cargo.toml. Sanitizers need a compiler of today with features of tomorrow's, which the variable allows.
+fuzz: test-packages
+	@[ -x target/tools/bin/cargo-fuzz ] || $(CARGO) install --quiet --locked --root target/tools cargo-fuzz
+	KS_FUZZ_SECONDS=0 KS_FUZZ_CORPUS="$(CURDIR)/fuzz/corpus" $(call ONE,plain,fuzzed:: --skip root_)
+	fuzz/seed.sh
+	cd fuzz && for target in $(TARGETS); do \
+		RUSTC_BOOTSTRAP=1 ../target/tools/bin/cargo-fuzz run $$target -- -max_total_time=$(SECONDS) -timeout=10 \
+			-rss_limit_mb=4096 || exit 1; \
+	done
 
 # The large run of tests/tests/toolchains/mutants: changed objects through reader, writer and a libbpf with sanitizers. Needs
 # root.
@@ -162,12 +177,16 @@ bench-compare: packages
 packages:
 	@scripts/packages cc pkg-config libelf zlib
 
-test-packages:
+test-packages: test-programs guest-tools
+
+test-programs:
 	@scripts/packages cc pkg-config libelf zlib bpftool ip protoc emulator emulator-arm64 cc-arm64 module clang-wasm python node
 	@scripts/packages perf || echo "without perf what is compared with it is left out"
-	@scripts/guest-cargo --version >/dev/null
+
+guest-tools:
 	@scripts/guest-tools python >/dev/null
 	@scripts/guest-tools javascript >/dev/null
+	@scripts/guest-cargo --version >/dev/null
 
 clean:
 	$(CARGO) clean

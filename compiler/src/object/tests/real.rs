@@ -27,7 +27,7 @@ fn object(name: &str) -> Object {
 /// The kernel half of every n-th case of the compiler's tests. Here the compiler is slow; with the kernel's verifier all
 /// cases go through reader and writer in tests/kernel/load.rs.
 pub fn own(cpu: Cpu, nth: usize) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernel");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compiler/tests/cases/kernel");
     let entries = std::fs::read_dir(folder).expect("the cases are there");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("a case is readable").path()).collect();
     paths.sort();

@@ -119,7 +119,7 @@ fn oracle(cases: &[Case]) -> Vec<Vec<u8>> {
     let built = Command::new("cc")
         .args(["-O1", "-w", "-o"])
         .arg(&program)
-        .arg(source.join("src/world/format/printf.c"))
+        .arg(source.join("../host/src/world/format/printf.c"))
         .status()
         .expect("a C compiler is there: `scripts/packages cc` installs one");
     assert!(built.success(), "the oracle does not compile");
