@@ -38,6 +38,8 @@
 //! # Ok(()) }
 //! ```
 #![deny(unsafe_code)]
+// They panic where a stream is full or closed, and a panic there ends the whole process.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "plugins")]
 pub mod apart;
@@ -54,7 +56,7 @@ pub mod host_bytes;
 mod maps;
 #[cfg(feature = "plugins")]
 pub mod naming;
-mod near;
+pub mod near;
 #[cfg(feature = "plugins")]
 mod options;
 mod pattern;
@@ -64,6 +66,8 @@ pub mod plugin;
 #[cfg(feature = "plugins")]
 pub mod policy;
 mod probed;
+#[cfg(feature = "plugins")]
+pub mod quantity;
 #[cfg(feature = "plugins")]
 pub mod record;
 #[cfg(feature = "plugins")]
@@ -81,6 +85,8 @@ pub mod tracefs;
 #[cfg(feature = "plugins")]
 pub mod world;
 
+#[cfg(feature = "plugins")]
+pub use command::ExecStatus;
 #[cfg(feature = "plugins")]
 pub use options::RunOptions;
 #[cfg(feature = "plugins")]

@@ -5,7 +5,7 @@
 const MAX_WORD_BYTES: usize = 256;
 
 /// Of `names` those that are near to `wanted`, the nearest first, at most three. Case, `-` and `_` make no difference.
-pub(crate) fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
+pub fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     if wanted.len() > MAX_WORD_BYTES {
         return Vec::new();
     }
@@ -15,7 +15,8 @@ pub(crate) fn near(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec
         .into_iter()
         // A word cannot be nearer than the lengths differ, which is cheap to tell.
         .filter(|candidate| candidate.len().abs_diff(wanted.len()) <= most_edits)
-        .map(|candidate| (edits(&wanted, &normal(&candidate)), candidate))
+        // Two neighbours that changed places are one mistake.
+        .map(|candidate| (strsim::osa_distance(&wanted, &normal(&candidate)), candidate))
         .filter(|(distance, _)| *distance <= most_edits)
         .collect();
     candidates.sort();
@@ -28,23 +29,6 @@ pub(crate) fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
-/// The number of inserted, removed or replaced bytes between two words (Levenshtein).
-fn edits(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.bytes().enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        let mut left = i + 1;
-        next.push(left);
-        for (pair, b) in row.windows(2).zip(to.bytes()) {
-            let &[diagonal, above] = pair else { continue };
-            left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +38,7 @@ mod tests {
         let names = || ["cache_misses", "cache_references", "page_faults"].map(str::to_owned);
         assert_eq!(near("cache_miss", names()), ["cache_misses"]);
         assert_eq!(near("Page-Fault", names()), ["page_faults"]);
+        assert_eq!(near("xpd", ["xdp", "tc"].map(str::to_owned)), ["xdp"]);
         assert!(near("elephants", names()).is_empty());
         assert!(near("", names()).is_empty());
         let long = "x".repeat(1 << 20);

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use crate::command::ExecStatus;
 use crate::naming::NamingProcess;
 use crate::perf::Catalog;
 use crate::plugin::{GRACE, StopHandle};
@@ -38,6 +39,8 @@ pub struct RunOptions {
     pub catalog: Catalog,
     /// A command to observe, program and arguments; empty: none. It runs when the plugin waits for the first time.
     pub exec: Vec<OsString>,
+    /// Where it is told how that command ended.
+    pub exec_status: ExecStatus,
     /// Whether a plugin stays when it is done and returned 0, but has something registered and never waited: until it is
     /// asked to stop.
     pub linger: bool,
@@ -77,6 +80,7 @@ impl RunOptions {
             policy: Policy::observing(),
             catalog: Catalog::default(),
             exec: Vec::new(),
+            exec_status: ExecStatus::default(),
             linger: true,
             stacks: None,
             share_memory: true,

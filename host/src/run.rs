@@ -271,7 +271,8 @@ fn instantiate(
     let admitted = asked.allowed(&options)?;
     let confinement = confine.map(|functions| {
         let object = admitted.as_ref().map(Admitted::object);
-        Confinement::of(object, &functions, !options.exec.is_empty(), options.stacks.is_some())
+        let (command, stacks) = (!options.exec.is_empty(), options.stacks.is_some());
+        Confinement::of(object, &functions, &options.policy, command, stacks)
     });
     let mut object = admitted.map(Object::open);
     if let Some(Ok(object)) = &mut object {
@@ -284,9 +285,9 @@ fn instantiate(
     }
     let command = match options.exec.as_slice() {
         [] => None,
-        exec => Some(Command::start(exec, options.stop.clone()).map_err(|error| {
-            Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy()))
-        })?),
+        exec => Some(Command::start(exec, options.stop.clone(), options.exec_status.clone()).map_err(
+            |error| Outcome::Failed(format!("cannot start `{}`: {error}", exec[0].to_string_lossy())),
+        )?),
     };
     // A thread of its own, which may open files and start the naming process. Without one functions of processes have no
     // names, and that is said when one is asked for.

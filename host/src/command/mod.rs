@@ -9,9 +9,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::process::{self, Child};
+use std::process::{self, Child, ExitStatus};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
@@ -21,6 +21,17 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Pid, pipe2, write};
 
 use crate::plugin::{StopHandle, StopReason};
+
+/// How a command ended, when it has.
+#[derive(Debug, Clone, Default)]
+pub struct ExecStatus(Arc<OnceLock<ExitStatus>>);
+
+impl ExecStatus {
+    /// How it ended; none if it never ran, or runs still.
+    pub fn get(&self) -> Option<ExitStatus> {
+        self.0.get().copied()
+    }
+}
 
 /// A command. Its drop asks it to end; one that waits yet never runs.
 #[derive(Debug)]
@@ -36,11 +47,11 @@ pub struct Command {
 
 impl Command {
     /// Starts a process that waits before the exec of these words: a program, searched in `PATH`, and its arguments. It
-    /// has the terminal, the environment and the folder of the host. When it ends, `stop` is asked.
+    /// has the terminal, the environment and the folder of the host. When it ends, `status` has how, and `stop` is asked.
     ///
     /// # Errors
     /// Of fork(2) and pipe(2); `InvalidInput` without words.
-    pub fn start(words: &[OsString], stop: StopHandle) -> io::Result<Command> {
+    pub fn start(words: &[OsString], stop: StopHandle, status: ExecStatus) -> io::Result<Command> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (pid_reader, pid_writer) = pipe2(OFlag::O_CLOEXEC)?;
         let (gate_reader, gate_writer) = pipe2(OFlag::O_CLOEXEC)?;
@@ -59,7 +70,7 @@ impl Command {
                 Ok(child) => {
                     // Nobody listens if the plugin has ended.
                     let _ = tell.send(Ok(()));
-                    wait_for(child, &has_ended);
+                    wait_for(child, &has_ended, &status);
                     stop.ask(StopReason::CommandEnded);
                 }
                 Err(error) => drop(tell.send(Err(error))),
@@ -119,13 +130,15 @@ impl Drop for Command {
 }
 
 /// Waits for the end of the command. Its number stays its own until `ended` is true.
-fn wait_for(mut child: Child, ended: &Mutex<bool>) {
+fn wait_for(mut child: Child, ended: &Mutex<bool>, status: &ExecStatus) {
     let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return };
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while waitid(Id::Pid(pid), flags) == Err(nix::errno::Errno::EINTR) {}
     *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    // It has ended: this takes its status off the kernel, which nobody asks for.
-    let _ = child.wait();
+    // It has ended: this takes its status off the kernel. A command is started once, so nobody has set another.
+    if let Ok(ended) = child.wait() {
+        let _ = status.0.set(ended);
+    }
 }
 
 #[cfg(test)]
@@ -143,25 +156,30 @@ mod tests {
 
     #[test]
     fn a_command_waits_until_it_may_run_and_asks_the_plugin_to_stop_when_it_ends() {
-        let stop = StopHandle::new();
-        let mut command = Command::start(&words(&["true"]), stop.clone()).unwrap();
+        let (stop, status) = (StopHandle::new(), ExecStatus::default());
+        let mut command =
+            Command::start(&words(&["sh", "-c", "exit 7"]), stop.clone(), status.clone()).unwrap();
         assert!(exists(command.pid()) && command.is_waiting() && !stop.stopping());
         assert!(command.release().unwrap());
         assert!(stop.wait(std::time::Duration::MAX));
+        assert_eq!(status.get().and_then(|status| status.code()), Some(7));
         assert!(!command.release().unwrap());
     }
 
     #[test]
     fn a_program_that_does_not_exist_is_told_when_it_should_run() {
-        let mut command = Command::start(&words(&["ks-no-such-program"]), StopHandle::new()).unwrap();
+        let mut command =
+            Command::start(&words(&["ks-no-such-program"]), StopHandle::new(), ExecStatus::default())
+                .unwrap();
         assert_eq!(command.release().unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(Command::start(&[], StopHandle::new()).is_err());
+        assert!(Command::start(&[], StopHandle::new(), ExecStatus::default()).is_err());
     }
 
     #[test]
     fn what_is_dropped_does_not_stay() {
         for run in [false, true] {
-            let mut command = Command::start(&words(&["sleep", "1000"]), StopHandle::new()).unwrap();
+            let mut command =
+                Command::start(&words(&["sleep", "1000"]), StopHandle::new(), ExecStatus::default()).unwrap();
             if run {
                 command.release().unwrap();
             }

@@ -20,13 +20,13 @@ pub(super) fn needed(confinement: Confinement) -> CapsHashSet {
         // Buffers of events beyond `kernel.perf_event_mlock_kb`; memory of maps before 5.11.
         (acts, Capability::CAP_IPC_LOCK),
         // Files of tracefs, programs of other users that probes are put into.
-        (acts || confinement.symbols, Capability::CAP_DAC_READ_SEARCH),
+        (acts, Capability::CAP_DAC_READ_SEARCH),
         (confinement.network, Capability::CAP_NET_ADMIN),
         (confinement.packets, Capability::CAP_NET_RAW),
-        // Addresses in /proc/kallsyms, memory maps and files of other processes.
+        // Addresses in /proc/kallsyms. Functions of processes are named by another thread (`naming`).
         (acts || confinement.symbols, Capability::CAP_SYSLOG),
-        (acts || confinement.symbols, Capability::CAP_SYS_PTRACE),
-        (confinement.symbols, Capability::CAP_CHECKPOINT_RESTORE),
+        // The mappings of processes that are sampled.
+        (acts, Capability::CAP_SYS_PTRACE),
         // A folder in the BPF file system that another user made.
         (confinement.pins, Capability::CAP_DAC_OVERRIDE),
         (administers, Capability::CAP_SYS_ADMIN),

@@ -1,7 +1,7 @@
 //! Least privilege: what the thread of a plugin gives up before the plugin's first instruction.
 //!
 //! ```text
-//! admitted object, imported functions -> Confinement -> enter, on the plugin's own thread
+//! admitted object, imported functions, policy -> Confinement -> enter, on the plugin's own thread
 //!                                          |- capabilities that no later act of this plugin needs are dropped
 //!                                          |- no_new_privs
 //!                                          \- a filter of system calls (seccomp): what the host does for plugins, no more
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use ks_compiler::object::model::Program;
 use ks_compiler::object::table::ProgramType;
 
-use crate::policy::{self, PluginObject};
+use crate::policy::{self, Class, PluginObject, Policy};
 
 /// What a plugin's thread must be able to do after its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,15 +60,17 @@ pub enum ConfineError {
 }
 
 impl Confinement {
-    /// For a plugin with this object, that imports these functions (`perf.[static]event.named`), and may observe a
-    /// command, and whose stacks somebody wants named.
+    /// For a plugin with this object, that imports these functions (`perf.[static]event.named`), under this policy, and may
+    /// observe a command, and whose stacks somebody wants named. For what the policy denies in any case nothing is kept.
     pub fn of(
         object: Option<&PluginObject>,
         functions: &BTreeSet<String>,
+        policy: &Policy,
         command: bool,
         stacks: bool,
     ) -> Confinement {
         let has = |part: &str| functions.iter().any(|function| function.starts_with(part));
+        let opens = |family| policy.may_open(family);
         let programs: Vec<(&PluginObject, &Program)> = object
             .iter()
             .flat_map(|one| one.model().programs.iter().map(move |program| (*one, program)))
@@ -88,9 +90,9 @@ impl Confinement {
         };
         let steers = |one: &PluginObject, program: &Program| !observes(program) && !one.is_timer(program);
         Confinement {
-            events: has("perf."),
-            breakpoints: has("perf.[static]event.breakpoint"),
-            user_probes: has("perf.[static]event.uprobe") || is_of(policy::Class::Uprobe),
+            events: has("perf.") && policy.check_class(Class::Event).is_ok(),
+            breakpoints: has("perf.[static]event.breakpoint") && opens("breakpoint"),
+            user_probes: has("perf.[static]event.uprobe") && opens("uprobe") || is_of(Class::Uprobe),
             object: object.is_some_and(|object| {
                 let model = object.model();
                 !model.programs.is_empty()
@@ -99,9 +101,9 @@ impl Confinement {
                     || !model.struct_ops.is_empty()
             }),
             network: programs.iter().any(|(one, program)| steers(one, program)),
-            packets: is_of(policy::Class::SocketFilter),
+            packets: is_of(Class::SocketFilter),
             pins: object.is_some_and(|object| object.pins().next().is_some()),
-            symbols: stacks || has("symbols."),
+            symbols: stacks || has("symbols.") && policy.check_class(Class::Symbols).is_ok(),
             command,
         }
     }

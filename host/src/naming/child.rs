@@ -1,7 +1,7 @@
 //! The naming process as the host sees it: started when it is needed, asked with a deadline, ended when it fails.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -64,7 +64,8 @@ pub fn serve_if_asked() {
         }
         // Nobody reads its standard error unless a person starts it.
         Err(reason) => {
-            eprintln!("the naming process cannot be confined: {reason}");
+            // Whoever asked sees that it has ended.
+            let _ = writeln!(io::stderr(), "the naming process cannot be confined: {reason}");
             1
         }
     };

@@ -73,10 +73,12 @@ pub enum PolicyError {
         name: String,
     },
     /// A limit that is no number.
-    #[error("the limit `{name}` is not a number, such as {name} = 16")]
+    #[error("the limit `{name}` is not a number, such as {name} = 16: {reason}")]
     NoNumber {
         /// The limit.
         name: String,
+        /// What is wrong with it.
+        reason: String,
     },
 }
 
@@ -125,8 +127,12 @@ fn allow(policy: &mut Policy, classes: &Table) -> Result<(), PolicyError> {
 fn limit(policy: &mut Policy, limits: &Table) -> Result<(), PolicyError> {
     for (name, number) in limits {
         let limit = Limit::named(name)?;
-        let number = number.as_integer().and_then(|number| u64::try_from(number).ok());
-        let number = number.ok_or_else(|| PolicyError::NoNumber { name: name.clone() })?;
+        let read = match number {
+            Value::Integer(number) => u64::try_from(*number).map_err(|_| "it is below 0".to_owned()),
+            Value::String(text) => limit.number(text),
+            other => Err(format!("it is of the type {}", other.type_str())),
+        };
+        let number = read.map_err(|reason| PolicyError::NoNumber { name: name.clone(), reason })?;
         policy.set_limit(limit, number);
     }
     Ok(())

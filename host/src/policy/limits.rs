@@ -5,6 +5,7 @@ use ks_compiler::object::model::Memory;
 use super::Policy;
 use super::file::PolicyError;
 use crate::near::near;
+use crate::quantity;
 
 /// Something of which a plugin may take a limited amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,6 +118,20 @@ impl Limit {
             Limit::CompileBytes => 4 << 30,
             // Whoever started it knows how long.
             Limit::RunMs => u64::MAX,
+        }
+    }
+
+    /// Reads how much is allowed: of bytes also as a size (`16M`), of milliseconds as a time (`2s`).
+    pub(super) fn number(self, text: &str) -> Result<u64, String> {
+        let name = self.name();
+        match text.parse() {
+            Ok(number) => Ok(number),
+            Err(_) if name.contains("_bytes") => quantity::bytes(text),
+            Err(_) if name.ends_with("_ms") => {
+                let time = quantity::duration(text)?;
+                u64::try_from(time.as_millis()).map_err(|error| error.to_string())
+            }
+            Err(_) => Err(format!("`{text}` is no number")),
         }
     }
 

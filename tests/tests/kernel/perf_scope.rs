@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::perf_support::{named, own_thread};
-use ks_host::command::Command;
+use ks_host::command::{Command, ExecStatus};
 use ks_host::perf::{
     Attachments, Catalog, ErrorKind, Event, Notice, Options, PerfError, Refusal, State, Sysfs,
 };
@@ -163,14 +163,14 @@ fn root_new_threads_count_with_follow_and_new_processes_do_not() {
 
 fn command(script: &str) -> Command {
     let words = ["sh", "-c", script].map(OsString::from);
-    Command::start(&words, StopHandle::new()).unwrap()
+    Command::start(&words, StopHandle::new(), ExecStatus::default()).unwrap()
 }
 
 #[test]
 fn root_a_command_is_counted_from_its_exec() {
     let stop = StopHandle::new();
     let words = ["sh", "-c", &format!("{KILLS}; sh -c '{}'", KILLS.replace("$$", "1"))].map(OsString::from);
-    let mut command = Command::start(&words, stop.clone()).unwrap();
+    let mut command = Command::start(&words, stop.clone(), ExecStatus::default()).unwrap();
     let mut attachments = Attachments::new();
     attachments.set_command(command.pid());
     let options = Options { command: true, cpu: -1, ..Options::default() };

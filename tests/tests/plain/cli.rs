@@ -143,6 +143,35 @@ fn the_second_ctrl_c_ends_the_plugin_with_130() {
     assert_eq!(status.code(), Some(130));
 }
 
+/// Whether the host has taken the signals that were sent to it.
+fn has_taken_signals(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is not reaped");
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap_or("0");
+    pending.trim().bytes().all(|digit| digit == b'0')
+}
+
+/// As `timeout -s INT` sends it: to its child, and at once to the child's group.
+#[test]
+fn a_signal_right_behind_the_same_one_is_no_second_wish() {
+    // Computes for some time when it was asked to stop.
+    let sleeps = TempFile::new(
+        "same",
+        &ready_then(
+            "(local $turns i32) (call $sleep (i64.const 3600000000000) (i32.const 1024))
+             (loop $again (br_if $again (i32.lt_u (local.tee $turns (i32.add (local.get $turns) (i32.const 1)))
+             (i32.const 100000000)))) (i32.const 9)",
+        ),
+    );
+    let (mut child, _stdout) = start(&sleeps);
+    for _ in 0..2 {
+        signal(&child, Signal::SIGINT);
+        while !has_taken_signals(&child) {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(child.wait().expect("it ends").code(), Some(9));
+}
+
 #[test]
 fn a_reader_that_goes_away_asks_the_plugin_to_stop() {
     // Prints until it is asked to stop.

@@ -121,3 +121,80 @@ fn lf_126_what_ks_init_starts_compiles_as_it_is() {
         assert_eq!(built.code, 0, "{kind}: {built:#?}");
     }
 }
+
+/// What is wrong with a size, a time, the name of a command or of a class is said with what it should be.
+#[test]
+fn what_is_nearly_right_is_named() {
+    let folder = Folder::new();
+    let script = folder.write("script.ks", SCRIPT);
+    let ran = |words: &[&str]| finish(command("ks-host").args(words).arg(&script));
+    for words in [
+        &["--timeout", "2m"][..],
+        &["--timeout", "300ms"],
+        &["--limit", "map_bytes=1M"],
+        &["--limit", "run_ms=10s"],
+    ] {
+        assert_eq!(ran(words).code, 0, "{words:?}: {:#?}", ran(words));
+    }
+    for (words, wanted) in [
+        (&["--timeout", "soon"][..], "300ms"),
+        (&["--limit", "map_bytes=1X"], "64K, 16M, 1G"),
+        (&["--allow", "xpd=eth0"], "did you mean `xdp`?"),
+        (&["--limit", "map_byte=1"], "did you mean `map_bytes`?"),
+        (&["ispect"], "did you mean the command `ks-host inspect`?"),
+    ] {
+        let outcome = ran(words);
+        assert!(outcome.code != 0 && outcome.stderr.contains(wanted), "{words:?}: {outcome:#?}");
+    }
+    let file = folder.write("policy.toml", "[limits]\nmap_bytes = \"16M\"\nrun_ms = \"2m\"\n");
+    let with = finish(command("ks-host").arg("--policy").args([&file, &script]));
+    assert_eq!((with.code, with.stderr.as_str()), (0, ""), "{with:#?}");
+}
+
+#[test]
+fn a_plugin_goes_to_standard_output_and_never_under_a_misleading_name() {
+    let folder = Folder::new();
+    folder.write("script.ks", SCRIPT);
+    let build = |words: &[&str]| {
+        let mut ks = command("ks");
+        ks.current_dir(folder.path("")).args(["build", "script.ks"]).args(words).output().expect("ks starts")
+    };
+    let piped = build(&["-o", "-"]);
+    assert!(piped.status.success() && piped.stdout.starts_with(b"\0asm"), "{piped:?}");
+    let elf = build(&["--emit", "bpf", "-o", "x.o"]);
+    let said = String::from_utf8_lossy(&elf.stderr);
+    assert!(!elf.status.success() && said.contains("--emit elf=x.o"), "{said}");
+    let both = build(&["--emit", "hir", "-o", "-"]);
+    let said = String::from_utf8_lossy(&both.stderr);
+    assert!(!both.status.success() && said.contains("--emit hir=FILE"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path("")).expect("it is there").count(), 1, "nothing was written");
+}
+
+/// What a command of `--exec` prints and what the plugin prints are told apart, and its exit code is not lost.
+#[test]
+fn the_observed_command_keeps_its_output_and_its_exit_code() {
+    let folder = Folder::new();
+    let script = folder.write("waits.ks", include_str!("scripts/commands_waits.ks"));
+    let report = folder.path("report");
+    let exec = |options: &[&str], line: &str| {
+        let mut host = command("ks-host");
+        host.args(options).arg("--output").args([&report, &script]).args(["--exec", "sh", "-c", line]);
+        finish(&mut host)
+    };
+    let well = exec(&["--json"], "echo from the command");
+    assert_eq!((well.code, well.stdout.as_str(), well.stderr.as_str()), (0, "from the command\n", ""));
+    let lines = std::fs::read_to_string(&report).expect("it was written");
+    let line: serde_json::Value = serde_json::from_str(lines.trim_end()).expect("one line of JSON");
+    assert_eq!(line["line"], "the command has ended", "{line}");
+
+    let fails = exec(&[], "exit 7");
+    assert_eq!(
+        (fails.code, fails.stderr.as_str()),
+        (0, "ks-host: `sh` ended with exit code 7\n"),
+        "{fails:#?}"
+    );
+    assert_eq!(exec(&["--exec-code"], "exit 7").code, 7);
+    let killed = exec(&["--exec-code"], "kill -9 $$");
+    assert_eq!(killed.code, 137, "{killed:#?}");
+    assert!(killed.stderr.contains("was ended by the signal SIGKILL"), "{killed:#?}");
+}

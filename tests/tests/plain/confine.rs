@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use ks_host::confine::Confinement;
 use ks_host::plugin::{Engine, Plugin};
-use ks_host::policy::PluginObject;
+use ks_host::policy::{PluginObject, Policy};
 use ks_tests::binary;
 use ks_tests::plugins::models::program;
 use ks_tests::plugins::{OWN_EVENT, component, elf, with_object};
@@ -18,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// On a thread of its own, as a plugin that needs nothing.
 fn confined<R: Send + 'static>(act: impl FnOnce() -> R + Send + 'static) -> R {
-    let confinement = Confinement::of(None, &BTreeSet::new(), false, false);
+    let confinement = Confinement::of(None, &BTreeSet::new(), &Policy::everything(), false, false);
     let thread = std::thread::spawn(move || {
         confinement.enter().expect("every kernel of the tests has seccomp");
         act()
@@ -166,13 +166,29 @@ fn what_is_kept_follows_the_object_and_the_imports() {
     let functions = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     let of = |section: &str, names: &[&str]| {
         let object = PluginObject::new("test", Arch::Any, program(section, &[])).expect("a sound object");
-        Confinement::of(Some(&object), &functions(names), false, false)
+        Confinement::of(Some(&object), &functions(names), &Policy::everything(), false, false)
     };
     let observes = of("tracepoint/sched/sched_switch", &[]);
     assert_ne!(observes, of("xdp", &[]));
     assert_eq!(observes, of("lsm/file_open", &["clock.now"]));
     assert_ne!(observes, of("lsm/file_open", &["symbols.kernel"]));
     assert_ne!(of("kprobe/vfs_read", &[]), of("uprobe//bin/true:main+0", &[]));
-    let without = |name| Confinement::of(None, &functions(&[name]), false, false);
+    let with = |policy: &Policy, name| Confinement::of(None, &functions(&[name]), policy, false, false);
+    let without = |name| with(&Policy::everything(), name);
     assert_ne!(without("perf.[static]event.named"), without("perf.[static]event.breakpoint"));
+
+    // What the policy denies needs no rights.
+    let mut policy = Policy::nothing();
+    let nothing = with(&policy, "clock.now");
+    for import in ["perf.open", "perf.[static]event.breakpoint", "symbols.kernel"] {
+        assert_ne!(without(import), nothing, "{import}");
+        assert_eq!(with(&policy, import), nothing, "{import}");
+    }
+    policy.allow_word("event=software").expect("a class");
+    let software = with(&policy, "perf.open");
+    assert_eq!(software, without("perf.open"));
+    assert_eq!(with(&policy, "perf.[static]event.breakpoint"), software);
+    assert_eq!(with(&policy, "perf.[static]event.uprobe"), software);
+    policy.allow_word("event=uprobe:/bin/true:*").expect("a class");
+    assert_ne!(with(&policy, "perf.[static]event.uprobe"), software);
 }

@@ -20,6 +20,7 @@ mod policy_rules;
 mod running;
 mod settings;
 mod signatures;
+mod streams;
 mod testing;
 mod traps;
 mod wasi;

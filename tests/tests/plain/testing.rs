@@ -115,6 +115,10 @@ fn root_a_filter_chooses_and_json_is_for_tools() {
     let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!((&object["test"], &object["passed"]), (&"writes_the_map".into(), &true.into()), "{object}");
     assert!(object["time_ns"].as_u64().is_some_and(|time| time > 0), "{object}");
+    let none = test(&["nosuchtest"], "chosen.ks", TESTS);
+    assert_eq!((none.code, none.stdout.as_str()), (1, ""), "{none:#?}");
+    assert!(none.stderr.contains("has `nosuchtest` in its name"), "{none:#?}");
+    assert!(none.stderr.contains("its tests are ") && none.stderr.contains("writes_the_map"), "{none:#?}");
 }
 
 #[test]

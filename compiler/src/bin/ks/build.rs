@@ -1,6 +1,6 @@
 //! `ks build`: a plugin file, and on request what the stages made on the way.
 
-use std::io::Write;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -14,13 +14,13 @@ use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
 use crate::files::{ScriptArgs, write_whole};
-use crate::report;
+use crate::{output, report};
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     script: ScriptArgs,
-    /// The plugin file; by default the script's name with `.wasm`, in this folder
+    /// The plugin file, `-` for standard output; by default the script's name with `.wasm`, in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// A component that another language's tool made for the world `kernelscript:host/plugin`: the kernel half is put into
@@ -166,12 +166,18 @@ fn known_pass(name: &str) -> Result<&'static str, String> {
 }
 
 impl Emit {
+    /// The stage, as it is written on the command line.
+    fn name(&self) -> &'static str {
+        let named = STAGES.iter().find(|(_, stage)| *stage == self.stage);
+        named.map_or("mir:PASS", |(name, _)| *name)
+    }
+
     fn write(&self, bytes: &[u8]) -> Result<()> {
         match &self.file {
-            Some(file) => {
+            Some(file) if !is_standard_output(file) => {
                 std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))
             }
-            None => std::io::stdout().write_all(bytes).context("cannot write to standard output"),
+            _ => output::show(bytes),
         }
     }
 }
@@ -180,6 +186,7 @@ impl Emit {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let project = args.script.project()?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{project}.wasm")));
+    check_output(&output, &args.emit)?;
     if same_file(&output, &args.script.file) {
         bail!("{} is the script itself: name another file with --output", output.display());
     }
@@ -194,15 +201,54 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     emit_built(args, &built)?;
     emit_passes(args, &checked, &built)?;
     match &args.into {
-        None => write_whole(&output, &built.plugin)?,
+        None => write_plugin(&output, &built.plugin)?,
         Some(file) => {
             let shown = file.display();
             let component = std::fs::read(file).with_context(|| format!("cannot read {shown}"))?;
             let plugin = plugin::assemble_around(component, &built.records(), &built.manifest);
-            write_whole(&output, &plugin.with_context(|| format!("cannot use {shown}"))?)?;
+            write_plugin(&output, &plugin.with_context(|| format!("cannot use {shown}"))?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file's name means standard output.
+fn is_standard_output(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// Endings of what a stage makes: a plugin of such a name would be taken for that.
+const OTHER_ENDINGS: [&str; 9] = ["bpf", "c", "elf", "h", "ks", "mir", "o", "s", "wat"];
+
+/// Refuses names under which a plugin would mislead, and a plugin where it would harm.
+fn check_output(output: &Path, emit: &[Emit]) -> Result<()> {
+    if is_standard_output(output) {
+        if let Some(emit) = emit.iter().find(|one| one.file.as_deref().is_none_or(is_standard_output)) {
+            bail!(
+                "the plugin and the stage `{}` cannot both go to standard output: --emit {0}=FILE writes the stage to a file",
+                emit.name()
+            );
+        }
+        if std::io::stdout().is_terminal() {
+            bail!(
+                "a plugin is no text for a terminal: send it on (`| ks-host inspect /dev/stdin`), or to a file (-o FILE)"
+            );
+        }
+        return Ok(());
+    }
+    let ending = output.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if OTHER_ENDINGS.contains(&ending.to_ascii_lowercase().as_str()) {
+        let shown = output.display();
+        bail!(
+            "-o names the plugin, a WebAssembly component, and {shown} is the name of something else: -o NAME.wasm; the BPF object \
+             alone is written by --emit elf={shown}"
+        );
+    }
+    Ok(())
+}
+
+fn write_plugin(file: &Path, plugin: &[u8]) -> Result<()> {
+    if is_standard_output(file) { output::show(plugin) } else { write_whole(file, plugin) }
 }
 
 /// Whether two paths lead to one file that exists.

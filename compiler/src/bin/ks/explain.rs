@@ -1,11 +1,12 @@
 //! `ks explain`: the page of a code, or the list of all.
 
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ks_compiler::diag::codes::{self, Example, Page};
 use ks_compiler::diag::nears;
+
+use crate::output;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,11 +26,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             if args.json { format!("{}\n", json(page)) } else { shown(page) }
         }
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // The reader has seen enough: `ks explain | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        written => written.context("cannot write to standard output")?,
-    }
+    output::show(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

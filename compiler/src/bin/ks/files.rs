@@ -1,5 +1,8 @@
 //! Where scripts and the facts about a kernel lie on this machine, and files that are written whole.
 
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use ks_compiler::kernel_types::KernelTypes;
 use ks_compiler::pipeline::{self, Options, Parsed};
 use ks_compiler::source::Disk;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 /// The running kernel's own BTF.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -122,10 +126,30 @@ pub fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = file.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
     name.push(format!(".{}.part", std::process::id()));
     let part = file.with_file_name(name);
-    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, file));
+    let written = write_part(&part, bytes).and_then(|()| std::fs::rename(&part, file));
     if written.is_err() {
         // Nothing half-written stays behind; the first error is the one to tell.
         let _ = std::fs::remove_file(&part);
     }
     written.with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Writes a new file that has its name only when it is whole, so that who is killed on the way leaves none. On file systems
+/// without such files (NFS) the name is there from the start.
+///
+/// Source: open(2), `O_TMPFILE`, and its example with linkat(2).
+fn write_part(part: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = part.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let Ok(unnamed) = rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) else {
+        return std::fs::write(part, bytes);
+    };
+    let mut unnamed = File::from(unnamed);
+    unnamed.write_all(bytes)?;
+    let path = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
+    match rustix::fs::linkat(CWD, path, CWD, part, AtFlags::SYMLINK_FOLLOW) {
+        Ok(()) => Ok(()),
+        // There is no /proc, or an earlier process of this number was killed here.
+        Err(_) => std::fs::write(part, bytes),
+    }
 }

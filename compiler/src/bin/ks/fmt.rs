@@ -1,6 +1,6 @@
 //! `ks fmt`: scripts in the one style.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use ks_compiler::diag::Diagnostics;
 use ks_compiler::source::SourceMap;
 use ks_compiler::{fmt, lex, parse};
 
-use crate::report;
+use crate::{output, report};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -41,12 +41,12 @@ fn run_one(file: &Path, args: &Args) -> Result<bool> {
     let changed = formatted != text;
     if args.check {
         if changed {
-            println!("{name}");
+            output::show(format!("{name}\n").as_bytes())?;
         }
         return Ok(!changed);
     }
     if stdin {
-        std::io::stdout().write_all(&formatted).context("cannot write to standard output")?;
+        output::show(&formatted)?;
     } else if changed {
         std::fs::write(file, formatted).with_context(|| format!("cannot write {name}"))?;
     }

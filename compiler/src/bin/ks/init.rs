@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ks_compiler::init::{self, KINDS, Options};
 
 use crate::files::KernelArgs;
+use crate::output;
 
 #[derive(clap::Args)]
 #[command(after_help = kinds_help())]
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             made.with_context(|| format!("cannot make the folder {}", inside.display()))?;
         }
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("{}", path.display());
+        output::show(format!("{}\n", path.display()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

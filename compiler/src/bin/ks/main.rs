@@ -1,5 +1,8 @@
 //! `ks`, the KernelScript compiler.
 
+// They panic where a stream is full or closed, and a panic there ends the whole process.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod build;
 mod check;
 mod explain;
@@ -7,6 +10,7 @@ mod files;
 mod fmt;
 mod init;
 mod lsp;
+mod output;
 mod report;
 mod share;
 mod test;
@@ -79,7 +83,7 @@ fn main() -> ExitCode {
         Command::Lsp(args) => lsp::run(&args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("ks: {error:#}");
+        output::say(format_args!("ks: {error:#}"));
         ExitCode::FAILURE
     })
 }

@@ -8,7 +8,8 @@ use ks_host::Host;
 use ks_host::plugin::{Cache, CacheError, CodeOrigin};
 use ks_host::policy::{Limit, Policy};
 
-use crate::{apart, output, prepare};
+use crate::output::{self, say};
+use crate::{apart, prepare};
 
 /// The host with the cache in this folder, by default this user's. A plugin runs without one, too: why there is none is
 /// said aloud only if a folder was named.
@@ -16,7 +17,7 @@ pub(crate) fn use_in(host: Host, folder: Option<&Path>) -> Host {
     match open(folder) {
         Some(Ok(cache)) => host.with_cache(cache),
         Some(Err(error)) if folder.is_some() => {
-            eprintln!("ks-host: {error}");
+            say(format_args!("ks-host: {error}"));
             host
         }
         Some(Err(error)) => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ks_host::explain::check::{Need, Registers, State, What, check, missing};
 
-use crate::output::{self, printable};
+use crate::output::{self, printable, say};
 use crate::{Entry, apart, read_bytes};
 
 /// Exit code where something is missing.
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let asks = match apart::asks(&args.plugin, bytes) {
         Ok(asks) => asks,
         Err(error) => {
-            eprintln!("ks-host: {error:#}");
+            say(format_args!("ks-host: {error:#}"));
             return Ok(crate::NOT_A_PLUGIN);
         }
     };

@@ -1,11 +1,15 @@
 //! What a person is told when the host itself has a defect, and what they should tell its maintainers.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write as _};
 use std::panic::{self, PanicHookInfo};
 
 /// From now on a panic of any thread says what to report, in place of the standard library's words.
 pub(crate) fn tell_panics() {
-    panic::set_hook(Box::new(|info| eprint!("{}", told(info))));
+    panic::set_hook(Box::new(|info| {
+        // What cannot be written must not panic in turn, which would end all plugins.
+        let _ = io::stderr().write_all(told(info).as_bytes());
+    }));
 }
 
 /// Runs it; a panic, which was told then, is a failure of the host.

@@ -7,7 +7,8 @@ use ks_host::perf::{Catalog, Family, Listed};
 use ks_host::tracefs;
 use serde::Serialize;
 
-use crate::{output, run};
+use crate::output::{self, say};
+use crate::run;
 
 /// Which events, and how to show them.
 #[derive(Debug, clap::Args)]
@@ -49,7 +50,7 @@ pub(crate) fn events(args: &Args) -> anyhow::Result<u8> {
     let catalog = run::catalog(&args.event_table)?;
     let listed = catalog.list(&args.glob);
     if let Err(error) = tracefs::tracepoints() {
-        eprintln!("ks-host: tracepoints are left out: {error}");
+        say(format_args!("ks-host: tracepoints are left out: {error}"));
     }
     if listed.is_empty() {
         bail!("no event matches `{}`{}", args.glob, suggestion(&catalog.near(&args.glob)));

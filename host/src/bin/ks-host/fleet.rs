@@ -2,8 +2,11 @@
 //! file on SIGHUP.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ks_host::naming::NamingProcess;
@@ -11,9 +14,10 @@ use ks_host::perf::Catalog;
 use ks_host::plugin::{Outcome, StopHandle, StopReason};
 use ks_host::policy::{Limit, Policy};
 use ks_host::world::{Audit, Calls, Form, Share};
-use ks_host::{Host, RunOptions};
+use ks_host::{ExecStatus, Host, RunOptions};
+use nix::sys::signal::Signal;
 
-use crate::output;
+use crate::output::{self, say};
 use crate::prepare::{self, Prepared};
 use crate::replay;
 use crate::stacks::Stacks;
@@ -49,6 +53,8 @@ pub(crate) struct Member {
     pub(crate) config: Vec<String>,
     /// The command that it observes; empty: none.
     pub(crate) exec: Vec<OsString>,
+    /// Whether the exit code of that command is the plugin's, if that has none of its own.
+    pub(crate) exec_code: bool,
     /// Whether it stays for what it registered.
     pub(crate) linger: bool,
     /// Whether variables and maps are mapped into its memory.
@@ -73,6 +79,8 @@ pub(crate) struct Member {
     pub(crate) stacks: Option<Stacks>,
     /// The form of its prints.
     pub(crate) form: Form,
+    /// Where they go; standard output without it.
+    pub(crate) output: Option<Arc<File>>,
     /// Whether their control characters stay as they are.
     pub(crate) raw: bool,
 }
@@ -135,7 +143,7 @@ impl Fleet {
                     let keeper = std::thread::Builder::new().stack_size(KEEPER_STACK_BYTES);
                     let keeper = keeper.spawn_scoped(scope, move || self.keep(place, member));
                     keeper.map_err(|error| {
-                        eprintln!("ks-host: cannot start a thread for {name}: {error}");
+                        say(format_args!("ks-host: cannot start a thread for {name}: {error}"));
                         crate::HOST_FAILURE
                     })
                 })
@@ -168,13 +176,15 @@ impl Fleet {
                 None => Calls::Answered,
                 Some(Ok(recording)) => Calls::Recorded(recording),
                 Some(Err(error)) => {
-                    eprintln!("ks-host: {}: {error:#}", member.name);
+                    say(format_args!("ks-host: {}: {error:#}", member.name));
                     self.lock().slots[place].ended = true;
                     return crate::HOST_FAILURE;
                 }
             };
             let (request, answer) = member.stacks.as_ref().map(Stacks::request).unzip();
+            let exec_status = ExecStatus::default();
             let options = RunOptions {
+                exec_status: exec_status.clone(),
                 stacks: request,
                 words: member.words.clone(),
                 settings,
@@ -187,6 +197,10 @@ impl Fleet {
                 calls,
                 catalog: member.catalog.clone(),
                 policy: member.policy.clone(),
+                stdout: match &member.output {
+                    Some(file) => Box::new(Arc::clone(file)),
+                    None => Box::new(io::stdout()),
+                },
                 form: member.form,
                 raw: member.raw,
                 stop: stop.clone(),
@@ -204,6 +218,7 @@ impl Fleet {
                 continue;
             }
             tell(&member, &outcome);
+            let exec_code = told_exec(&member, &exec_status);
             let unshown = match shown {
                 Some(Err(error)) => {
                     output::tell(&format!("ks-host: {}", member.name), &format!("{error:#}"));
@@ -217,13 +232,13 @@ impl Fleet {
             let again = member.restart == Restart::OnFailure && failed(&outcome) && !stop.stopping();
             if !again {
                 self.lock().slots[place].ended = true;
-                return if unshown && outcome.exit_code() == 0 {
-                    crate::HOST_FAILURE
-                } else {
-                    outcome.exit_code()
+                return match outcome.exit_code() {
+                    0 if unshown => crate::HOST_FAILURE,
+                    0 if member.exec_code => exec_code.unwrap_or(0),
+                    code => code,
                 };
             }
-            eprintln!("ks-host: {} starts again in {:.1} s", member.name, pause.as_secs_f64());
+            say(format_args!("ks-host: {} starts again in {:.1} s", member.name, pause.as_secs_f64()));
             if self.wait_for_restart(place, pause) {
                 return outcome.exit_code();
             }
@@ -289,7 +304,7 @@ impl Fleet {
             match prepare::changed(host, &path, digest) {
                 Ok(Some(next)) => self.replace(place, next),
                 Ok(None) => {}
-                Err(_) => eprintln!("ks-host: {} runs on as it was", path.display()),
+                Err(_) => say(format_args!("ks-host: {} runs on as it was", path.display())),
             }
         }
     }
@@ -297,7 +312,7 @@ impl Fleet {
     fn replace(&self, place: usize, next: Prepared) {
         let mut slots = self.lock();
         let slot = &mut slots.slots[place];
-        eprintln!("ks-host: {} has changed and is started again", slot.name);
+        say(format_args!("ks-host: {} has changed and is started again", slot.name));
         slot.digest = next.digest;
         slot.next = Some(next);
         slot.stop.ask(StopReason::Asked);
@@ -322,10 +337,31 @@ fn tell(member: &Member, outcome: &Outcome) {
         Outcome::Trapped(reason) => output::tell_among_others(name, reason),
         Outcome::Failed(reason) => output::tell("ks-host", reason),
         Outcome::Denied(reason) => output::tell_among_others(&format!("ks-host: {name}"), reason),
-        Outcome::TimedOut => eprintln!("{name}: stopped after the time limit: {}", time_limit(member)),
-        Outcome::Killed => eprintln!("{name}: ended"),
+        Outcome::TimedOut => {
+            say(format_args!("{name}: stopped after the time limit: {}", time_limit(member)))
+        }
+        Outcome::Killed => say(format_args!("{name}: ended")),
         Outcome::Returned(_) | Outcome::Exited(_) => {}
     }
+}
+
+/// Says how the command that was observed ended, unless it was well, and gives its exit code; of one that a signal ended it is
+/// 128 and the signal's number, as in a shell. None if it never ran, or runs still.
+fn told_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
+    let status = status.get()?;
+    let command = member.exec.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let (how, code) = match (status.code(), status.signal()) {
+        (Some(0), _) => return Some(0),
+        (Some(code), _) => (format!("ended with exit code {code}"), code),
+        (None, Some(number)) => {
+            let name =
+                Signal::try_from(number).map_or_else(|_| number.to_string(), |signal| signal.to_string());
+            (format!("was ended by the signal {name}"), 128 + number)
+        }
+        (None, None) => return None,
+    };
+    output::tell("ks-host", &format!("`{command}` {how}"));
+    u8::try_from(code).ok()
 }
 
 /// Which limit ended it, and with which word it is set.

@@ -1,5 +1,8 @@
 //! `ks-host`: runs plugins, and shows what they ask for before they run.
 
+// They panic where a stream is full or closed, and a panic there ends the whole process.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod apart;
 mod cache;
 mod check;
@@ -33,6 +36,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use ks_host::plugin::{Plugin, PluginError};
 use ks_host::text;
+
+use crate::output::say;
 
 /// Exit code of a host that failed; also of a plugin that trapped.
 const HOST_FAILURE: u8 = 125;
@@ -184,7 +189,7 @@ fn answer() -> u8 {
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
-        eprintln!("ks-host: {}", text::lines(&format!("{error:#}")));
+        say(format_args!("ks-host: {}", text::lines(&format!("{error:#}"))));
         HOST_FAILURE
     })
 }
@@ -252,7 +257,7 @@ fn read_bytes(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
 #[cfg(feature = "script")]
 fn read_script(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
     script::compile(path, entry).map_err(|error| {
-        eprintln!("ks-host: {error:#}");
+        say(format_args!("ks-host: {error:#}"));
         NOT_A_PLUGIN
     })
 }
@@ -260,21 +265,32 @@ fn read_script(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
 #[cfg(not(feature = "script"))]
 fn read_script(path: &Path, _: Entry) -> Result<Vec<u8>, u8> {
     let script = path.display();
-    eprintln!(
+    say(format_args!(
         "ks-host: {script} is a script, and this ks-host was built without the compiler: ks build {script}"
-    );
+    ));
     Err(NOT_A_PLUGIN)
 }
 
 /// Says why a file is not a plugin, and gives the exit code for it.
 fn not_a_plugin(path: &Path, error: &PluginError) -> u8 {
-    let path = path.display();
+    let shown = path.display();
     // Path and reason may name what somebody else has made.
     let message = match error {
-        PluginError::Io(error) => format!("cannot read {path}: {error}"),
-        PluginError::CompileTime(_) => format!("{path} is not started: {error}"),
-        _ => format!("{path} is not a plugin: {error}"),
+        PluginError::Io(error) => format!("cannot read {shown}: {error}{}", meant(path)),
+        PluginError::CompileTime(_) => format!("{shown} is not started: {error}"),
+        _ => format!("{shown} is not a plugin: {error}"),
     };
     output::tell("ks-host", &message);
     NOT_A_PLUGIN
+}
+
+/// The command that was meant by what is no file.
+fn meant(path: &Path) -> String {
+    let commands = Cli::command();
+    let names = commands.get_subcommands().map(|command| command.get_name().to_owned());
+    let word = path.to_str().unwrap_or_default();
+    match ks_host::near::near(word, names).first() {
+        Some(name) => format!("\n  do: did you mean the command `ks-host {name}`?"),
+        None => String::new(),
+    }
 }

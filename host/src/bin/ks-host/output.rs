@@ -1,10 +1,16 @@
 //! What commands show on standard output, and say on standard error.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Context;
 use ks_host::text::{MOST_BYTES, visible};
 use serde::Serialize;
+
+/// Says something on standard error, a line or more. If that cannot be written there is no further place to report to.
+pub(crate) fn say(message: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
+}
 
 /// Says something of a plugin on standard error, after this name. No text of the plugin can make another line, or act on a
 /// terminal.
@@ -32,7 +38,8 @@ fn tell_lines(name: &str, message: &str, following: &str) {
 
 /// Writes what a command shows. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
         _ => Ok(()),
     }

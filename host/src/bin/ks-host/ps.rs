@@ -17,14 +17,15 @@ use ks_host::plugin::THREAD_PREFIX;
 use ks_host::text::visible;
 use serde::Serialize;
 
-use crate::{output, progress, run};
+use crate::output::{self, say};
+use crate::{progress, run};
 
 /// How to look.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ks-host ps\n  ks-host ps --json --seconds 0.2")]
 pub(crate) struct Args {
     /// Counts the programs' runs for so long: the kernel does not count them all the time.
-    #[arg(long, value_name = "SECONDS", value_parser = run::seconds, default_value = "1")]
+    #[arg(long, value_name = "TIME", value_parser = run::time, default_value = "1")]
     seconds: Duration,
     /// Writes JSON, for tools.
     #[arg(long)]
@@ -94,7 +95,7 @@ fn count(ids: &BTreeSet<u32>, seconds: Duration) -> BTreeMap<u32, (Counted, Coun
     let statistics = match Statistics::enable() {
         Ok(statistics) => statistics,
         Err(error) => {
-            eprintln!("ks-host: runs are not counted: {error}; it takes CAP_SYS_ADMIN");
+            say(format_args!("ks-host: runs are not counted: {error}; it takes CAP_SYS_ADMIN"));
             return BTreeMap::new();
         }
     };

@@ -1,7 +1,7 @@
 //! `ks-host [run] PLUGIN..`: runs plugins in the foreground, each on a thread of its own.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use anyhow::{Context, ensure};
 use ks_host::bpf::statistics::Statistics;
 use ks_host::perf::{Catalog, EventTable, Sysfs};
 use ks_host::policy::{Limit, Policy};
+use ks_host::quantity;
 use ks_host::text::{MOST_BYTES, visible};
 use ks_host::world::{Audit, Form, Share};
 
@@ -24,12 +25,15 @@ pub(crate) struct Args {
     /// Plugin files, or scripts (`.ks`); several run side by side, and one that ends does not end the others.
     #[arg(required = true, value_name = "PLUGIN")]
     plugins: Vec<PathBuf>,
-    /// Asks the plugins to stop after so many seconds; the exit code is then 124.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Asks the plugins to stop after this time, seconds or `300ms`, `2m`; the exit code is then 124.
+    #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
     /// Prints as JSON, one object a line: `time`, `plugin` and `line`.
     #[arg(long)]
     json: bool,
+    /// Writes what the plugins print to this file, not to standard output, which a command of `--exec` writes to as well.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Lets control characters of what plugins print reach standard output as they are: for output that is meant for a
     /// terminal. Without this they are made visible, but for line feeds and tabs.
     #[arg(long)]
@@ -82,6 +86,10 @@ pub(crate) struct Args {
     /// its end asks the plugin to stop.
     #[arg(long, value_name = "COMMAND", num_args = 1..)]
     pub(crate) exec: Vec<OsString>,
+    /// Ends with the exit code of the command of `--exec`, if the plugin's own is 0; 128 and the signal's number if a signal
+    /// ended it.
+    #[arg(long)]
+    exec_code: bool,
     /// Lets a plugin end that is done but has something registered with the kernel. Without this it stays, and what it
     /// registered with it, until it is asked to stop.
     #[arg(long)]
@@ -118,6 +126,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     for (given, what) in [
         (!args.words.is_empty(), "words after `--` are"),
         (!args.exec.is_empty(), "`--exec` is"),
+        (args.exec_code, "`--exec-code` is"),
         (!args.stacks.is_empty(), "`--stacks` is"),
         (args.record.is_some(), "`--record` is"),
     ] {
@@ -131,6 +140,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
     let policy = policy::of(args.policy.as_deref(), Policy::observing(), &args.allow, &args.limit)?;
     let policy = sign::demanding(policy, &args.signer)?;
     let audit = args.audit.as_deref().map(audit_to).transpose()?;
+    let output = args.output.as_deref().map(output_to).transpose()?;
     // Counts as long as the plugins run.
     let _statistics = match args.max_bpf_share {
         Some(_) => Some(Statistics::enable().context(
@@ -168,6 +178,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         words: args.words.clone(),
         config,
         exec: args.exec.clone(),
+        exec_code: args.exec_code,
         linger: !args.no_wait,
         share_memory: !args.no_shared_memory,
         confine: !args.unconfined,
@@ -180,6 +191,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
         restart: args.restart,
         stacks: stacks.clone(),
         form,
+        output: output.clone(),
         raw: args.raw,
     });
     Ok(fleet.run(host, members.collect()).into_iter().find(|code| *code != 0).unwrap_or(0))
@@ -189,6 +201,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<u8> {
 fn audit_to(file: &Path) -> anyhow::Result<Audit> {
     let opened = output_file::append(file);
     opened.map(Audit::new).with_context(|| format!("cannot write the audit {}", file.display()))
+}
+
+/// What plugins print, in this file, which only this user can read if it is new.
+fn output_to(file: &Path) -> anyhow::Result<Arc<File>> {
+    let opened = output_file::create(file);
+    opened.map(Arc::new).with_context(|| format!("--output: cannot write {}", file.display()))
 }
 
 /// This machine's events, and those of the tables.
@@ -226,10 +244,9 @@ fn names_of(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-/// A positive number of seconds, with a fraction or without.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+/// A time that is more than 0.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let duration = quantity::duration(text)?;
     if duration.is_zero() { Err("must be more than 0".into()) } else { Ok(duration) }
 }
 

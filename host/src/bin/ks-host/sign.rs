@@ -9,7 +9,7 @@ use anyhow::Context;
 use ks_host::plugin::{Plugin, PublicKey, hex, key_pair, sign as signed};
 use ks_host::policy::Policy;
 
-use crate::output::{self, printable};
+use crate::output::{self, printable, say};
 use crate::{not_a_plugin, output_file, policy};
 
 /// What to sign, and as whom.
@@ -74,7 +74,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<u8> {
     match policy.judge_signers(&plugin.signers()) {
         Ok(()) => Ok(0),
         Err(reason) => {
-            eprintln!("ks-host: {}: {reason}", args.plugin.display());
+            say(format_args!("ks-host: {}: {reason}", args.plugin.display()));
             Ok(crate::DENIED)
         }
     }

@@ -1,13 +1,19 @@
-//! Ctrl-C and SIGTERM: the first asks the plugins to stop, the second ends them. SIGHUP: changed plugin files are read
+//! Ctrl-C and SIGTERM: the first asks the plugins to stop, the second ends them, but for one right behind the first. SIGHUP: changed plugin files are read
 //! again, unless the terminal has gone.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::fleet::Fleet;
+use crate::output::say;
+
+/// A signal that comes again within this time is the same wish: timeout(1) sends one to its child and one to the child's
+/// group, and a terminal sends Ctrl-C to all of the group while a parent passes it on.
+const SAME: Duration = Duration::from_millis(200);
 
 /// Blocks the signals in the calling thread, and so in all that it starts, and waits for them on a thread of its own:
 /// no code runs in a signal handler.
@@ -17,12 +23,14 @@ pub(crate) fn handle(fleet: Arc<Fleet>) -> anyhow::Result<()> {
     let terminals = terminals();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut reloader = None;
+        let mut last: Option<(Signal, Instant)> = None;
         // The set holds valid signals only, so waiting does not fail.
         while let Ok(signal) = signals.wait() {
             // A shell passes a hang-up on as if somebody had sent it: what tells is that a terminal is none any more.
             if signal == Signal::SIGHUP && terminals == self::terminals() {
                 reload(&mut reloader, &fleet);
-            } else {
+            } else if last.is_none_or(|(before, at)| before != signal || at.elapsed() > SAME) {
+                last = Some((signal, Instant::now()));
                 fleet.stop();
             }
         }
@@ -48,9 +56,9 @@ fn reload(reloader: &mut Option<SyncSender<()>>, fleet: &Arc<Fleet>) {
     match started {
         Ok(_) => *reloader = Some(again),
         Err(error) => {
-            eprintln!(
+            say(format_args!(
                 "ks-host: cannot start the thread that reads plugins again: {error}; they run on as they were"
-            );
+            ));
         }
     }
 }

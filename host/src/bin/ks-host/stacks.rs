@@ -13,7 +13,8 @@ use ks_host::stacks::{self, Counted, Names, Profile};
 use ks_host::text::visible;
 use ks_host::world::{StackMap, StackRequest};
 
-use crate::{output, output_file};
+use crate::output::{self, say};
+use crate::output_file;
 
 /// Most bytes of a warning that is shown.
 const MAX_WARNING_BYTES: usize = 1024;
@@ -103,10 +104,10 @@ impl Stacks {
     pub(crate) fn request(&self) -> (StackRequest, Answer) {
         let (to, counted) = mpsc::channel();
         let mappings = MappingRecorder::start().inspect_err(|errno| {
-            eprintln!(
+            say(format_args!(
                 "ks-host: --stacks: what processes map cannot be written down ({errno}): functions of those that end are \
                  not named; give ks-host CAP_PERFMON"
-            );
+            ));
         });
         (StackRequest { map: self.map.clone(), to }, Answer { counted, mappings: mappings.ok() })
     }
@@ -119,10 +120,10 @@ impl Stacks {
         let mappings = answer.mappings.and_then(|recorder| {
             let mappings = recorder.finish();
             if mappings.is_none() {
-                eprintln!(
+                say(format_args!(
                     "{plugin}: what processes map was not written down, because one of them does not let its mappings be \
                      read: functions of those that have ended are not named"
-                );
+                ));
             }
             mappings
         });
@@ -131,15 +132,15 @@ impl Stacks {
         let counted = counted.map_err(|error| anyhow!("--stacks: {error}"))?;
         let (lost, forgotten) = (mappings.lost(), mappings.forgotten());
         if lost > 0 {
-            eprintln!(
+            say(format_args!(
                 "{plugin}: {lost} mappings of processes were too many to be written down: some names may be missing"
-            );
+            ));
         }
         if forgotten > 0 {
-            eprintln!(
+            say(format_args!(
                 "{plugin}: the mappings of {forgotten} processes were forgotten, because all together took too much memory: \
                  some names may be missing"
-            );
+            ));
         }
         let mut names = Names::new(mappings, Some(NamingProcess::of_this_program()));
         let profile = counted.named(&mut names);

@@ -12,7 +12,7 @@ use ks_host::{PreparedPlugin, RunOptions};
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
-use crate::output::{self, printable};
+use crate::output::{self, printable, say};
 use crate::{Entry, apart, cache, not_a_plugin, policy, progress, read, run};
 
 /// The interface that every network namespace has.
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     /// `run_ms`. May be given several times.
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
-    /// Ends a test after so many seconds: it has failed then.
-    #[arg(long, value_name = "SECONDS", value_parser = run::seconds, default_value = "60")]
+    /// Ends a test after this time, seconds or `300ms`, `2m`: it has failed then.
+    #[arg(long, value_name = "TIME", value_parser = run::time, default_value = "60")]
     timeout: Duration,
 }
 
@@ -61,7 +61,7 @@ struct Result<'a> {
     stderr: String,
 }
 
-/// Runs the tests. Exit code 0 if all passed, 1 if one failed, 127 if the file holds no tests.
+/// Runs the tests. Exit code 0 if all passed, 1 if one failed or none is meant, 127 if the file holds no tests.
 pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     let mut testing = Policy::testing();
     // Before any thread starts: those have the namespace of the one that starts them.
@@ -79,13 +79,13 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     };
     let name = plugin.project().map_or_else(|| args.plugin.display().to_string(), printable);
     if plugin.tests().next().is_none() {
-        eprintln!("ks-host: {name} holds no tests: compile the script with `ks build --test`");
+        say(format_args!("ks-host: {name} holds no tests: compile the script with `ks build --test`"));
         return Ok(crate::NOT_A_PLUGIN);
     }
     if !is_apart && !plugin.objects().is_empty() {
-        eprintln!(
+        say(format_args!(
             "ks-host: the tests see this machine's network: making a network namespace takes CAP_SYS_ADMIN"
-        );
+        ));
     }
     let host = apart::host(policy.compile_time(), policy.limit(Limit::CompileBytes))?;
     let host = cache::use_in(host, None);
@@ -95,6 +95,12 @@ pub(crate) fn test(args: &Args) -> anyhow::Result<u8> {
     };
     let wanted = |test: &str| args.filter.as_deref().is_none_or(|filter| test.contains(filter));
     let tests: Vec<_> = plugin.tests().filter(|test| wanted(&test.name)).collect();
+    if let (Some(filter), []) = (&args.filter, &tests[..]) {
+        let all = plugin.tests().map(|test| printable(&test.name)).collect::<Vec<_>>().join(", ");
+        let filter = printable(filter);
+        say(format_args!("ks-host: no test of {name} has `{filter}` in its name\n  do: its tests are {all}"));
+        return Ok(1);
+    }
     if !args.json {
         output::show(&format!("running {} of {name}\n", count(tests.len(), "test")))?;
     }

@@ -8,6 +8,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::output::say;
+
 /// Writes events up to this level; nothing without `-v`.
 pub(crate) fn start(verbose: u8) {
     let level = match verbose {
@@ -40,7 +42,7 @@ impl Subscriber for Stderr {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        eprintln!("[{}]{}", event.metadata().target(), text::lines(&line.0));
+        say(format_args!("[{}]{}", event.metadata().target(), text::lines(&line.0)));
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

@@ -1,0 +1,182 @@
+//! Standard output and standard error that cannot be written: full, closed, or a pipe whose reader is gone. Every command has
+//! an end that its exit code tells, and what it was asked to show is not lost without a word.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use ks_tests::{Folder, Outcome, binary, is_within};
+use std::os::unix::process::CommandExt as _;
+
+/// What a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Whole,
+    Full,
+    Closed,
+    Broken,
+}
+
+impl Stream {
+    fn end(self) -> Stdio {
+        match self {
+            Stream::Whole => Stdio::piped(),
+            Stream::Full => File::options().write(true).open("/dev/full").expect("it is there").into(),
+            // What is closed in the child is this.
+            Stream::Closed => Stdio::null(),
+            Stream::Broken => {
+                let (reader, writer) = std::io::pipe().expect("a pipe");
+                drop(reader);
+                OwnedFd::from(writer).into()
+            }
+        }
+    }
+}
+
+/// Runs a command of this build with these streams.
+fn run(words: &[&str], folder: &Folder, stdout: Stream, stderr: Stream) -> Outcome {
+    let mut command = match (stdout, stderr) {
+        (Stream::Closed, _) => closing(">&-"),
+        (_, Stream::Closed) => closing("2>&-"),
+        _ => {
+            let mut command = Command::new("sh");
+            command.args(["-c", "exec \"$0\" \"$@\""]);
+            command
+        }
+    };
+    command.arg(binary(words[0])).args(&words[1..]).current_dir(folder.path("")).stdin(Stdio::null());
+    // Nothing of the environment hides or adds a message.
+    command.env_remove("RUST_BACKTRACE").process_group(0);
+    let mut child = command.stdout(stdout.end()).stderr(stderr.end()).spawn().expect("the shell starts");
+    let status = ended(&mut child, words);
+    let mut texts = [Vec::new(), Vec::new()];
+    // What a command of this test says fits into a pipe.
+    if let Some(mut pipe) = child.stdout.take() {
+        std::io::Read::read_to_end(&mut pipe, &mut texts[0]).expect("readable");
+    }
+    if let Some(mut pipe) = child.stderr.take() {
+        std::io::Read::read_to_end(&mut pipe, &mut texts[1]).expect("readable");
+    }
+    Outcome::of(status, String::from_utf8_lossy(&texts[0]).into_owned(), &texts[1])
+}
+
+fn closing(redirected: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("exec \"$0\" \"$@\" {redirected}"));
+    command
+}
+
+fn ended(child: &mut Child, words: &[&str]) -> ExitStatus {
+    let mut status = None;
+    let is_over = is_within(Duration::from_secs(60), || {
+        status = child.try_wait().expect("it is ours");
+        status.is_some()
+    });
+    if !is_over {
+        // It may have ended just now.
+        let _ = child.kill();
+        panic!("{words:?} does not end");
+    }
+    status.expect("it has ended")
+}
+
+/// Commands that end by themselves without privileges, and whether they show something that was asked for.
+const COMMANDS: [(&[&str], bool); 31] = [
+    (&["ks", "--version"], false),
+    (&["ks", "build", "--help"], false),
+    (&["ks", "build", "good.ks", "-o", "out.wasm"], false),
+    (&["ks", "build", "warns.ks", "-o", "out.wasm"], false),
+    (&["ks", "build", "wrong.ks"], false),
+    (&["ks", "build", "absent.ks"], false),
+    (&["ks", "build", "good.ks", "--emit", "mir", "-o", "out.wasm"], true),
+    (&["ks", "check", "wrong.ks"], false),
+    (&["ks", "check", "--json", "warns.ks"], true),
+    (&["ks", "fmt", "--check", "unformatted.ks"], true),
+    (&["ks", "fmt", "wrong.ks"], false),
+    (&["ks", "explain"], true),
+    (&["ks", "explain", "KS0301"], true),
+    (&["ks", "explain", "--json", "KS0301"], true),
+    (&["ks", "explain", "KS9999"], false),
+    (&["ks", "init", "rust", "made"], true),
+    (&["ks", "share", "absent.wasm"], false),
+    (&["ks-host", "--version"], false),
+    (&["ks-host", "absent.wasm"], false),
+    (&["ks-host", "--no-cache", "good.wasm"], false),
+    (&["ks-host", "--no-cache", "--json", "good.wasm"], false),
+    (&["ks-host", "--no-cache", "trap.wasm"], false),
+    (&["ks-host", "--no-cache", "trap.wasm", "good.wasm"], false),
+    (&["ks-host", "inspect", "good.wasm"], true),
+    (&["ks-host", "inspect", "--json", "good.wasm"], true),
+    (&["ks-host", "test", "good.wasm"], false),
+    (&["ks-host", "verify", "good.wasm"], false),
+    (&["ks-host", "events"], true),
+    (&["ks-host", "doctor"], true),
+    (&["ks-host", "completions", "bash"], true),
+    (&["ks-host", "man"], true),
+];
+
+/// Scripts of the test, one without faults, one that traps, and others that are not as they should be.
+fn prepared() -> Folder {
+    let folder = Folder::new();
+    folder.write("good.ks", include_str!("scripts/streams_good.ks"));
+    folder.write("trap.ks", include_str!("scripts/streams_trap.ks"));
+    folder.write("warns.ks", include_str!("scripts/streams_warns.ks"));
+    folder.write("wrong.ks", "fn main() -> i32 {\n    return missing\n}\n");
+    folder.write("unformatted.ks", "fn main()   -> i32 {\n return 0 }\n");
+    for name in ["good", "trap"] {
+        let words = ["ks", "build", &format!("{name}.ks"), "-o", &format!("{name}.wasm")];
+        let outcome = run(&words, &folder, Stream::Whole, Stream::Whole);
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+    }
+    folder
+}
+
+/// What `init` made is in the way of the next one.
+fn cleared(folder: &Folder) {
+    let made = folder.path("made");
+    if made.exists() {
+        std::fs::remove_dir_all(made).expect("the folder is ours");
+    }
+    folder.write("unformatted.ks", "fn main()   -> i32 {\n return 0 }\n");
+}
+
+#[test]
+fn a_stream_that_cannot_be_written_ends_no_command_but_with_an_exit_code() {
+    let folder = prepared();
+    let mut wrong = Vec::new();
+    for (words, shows) in COMMANDS {
+        cleared(&folder);
+        let whole = run(words, &folder, Stream::Whole, Stream::Whole);
+        assert!(!shows || !whole.stdout.is_empty(), "{words:?} shows nothing: {whole:#?}");
+        for stream in [Stream::Full, Stream::Closed, Stream::Broken] {
+            for is_output in [true, false] {
+                cleared(&folder);
+                let (stdout, stderr) =
+                    if is_output { (stream, Stream::Whole) } else { (Stream::Whole, stream) };
+                let outcome = run(words, &folder, stdout, stderr);
+                let which = if is_output { "standard output" } else { "standard error" };
+                let panicked = outcome.stderr.contains("panicked") || outcome.code == 101;
+                let is_lost = shows && is_output && stream == Stream::Full && outcome.code == 0;
+                // Messages that nobody hears change nothing.
+                let is_other = !is_output && (outcome.code, &outcome.stdout) != (whole.code, &whole.stdout);
+                if outcome.signal.is_some() || panicked || is_lost || is_other && !words.contains(&"events") {
+                    wrong.push(format!("{words:?}, {which} {stream:?}: {outcome:#?}; whole: {whole:#?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// One plugin traps, which is told on a stream that is full; the other has its end.
+#[test]
+fn a_message_that_cannot_be_written_ends_no_other_plugin() {
+    let folder = prepared();
+    let words = ["ks-host", "--no-cache", "trap.wasm", "good.wasm"];
+    for stream in [Stream::Full, Stream::Broken, Stream::Closed] {
+        let outcome = run(&words, &folder, Stream::Whole, stream);
+        assert!(outcome.stdout.contains("all is well"), "{stream:?}: {outcome:#?}");
+        assert_eq!(outcome.signal, None, "{outcome:#?}");
+    }
+}
