@@ -3,7 +3,10 @@
 
 use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Expr, ExprKind, FuncId, Function, Half, Hir, Local, Place, PlaceKind, Stmt, StmtKind};
+use crate::hir::{
+    Expr, ExprKind, FuncId, Function, Half, Hir, KernelBuiltin, Local, Place, PlaceKind, Stmt, StmtKind,
+};
+use crate::kernel::{MAX_HELD, held_pointers};
 use crate::source::Span;
 use crate::split::Split;
 use crate::types::{StructOrigin, TypeId, TypeKind, Types};
@@ -17,8 +20,7 @@ pub fn check(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     walk.found
 }
 
-/// Variables and results of the kernel half that no back end can keep. The language has them, so that they are refused where
-/// code is made only.
+/// Variables and results of the kernel half that hold more pointers than it follows.
 pub fn hidden_pointers(hir: &Hir, split: &Split) -> Vec<Diagnostic> {
     split.kernel.iter().flat_map(|id| kept_pointers(hir, &hir.functions[*id])).collect()
 }
@@ -27,27 +29,12 @@ fn kept_pointers(hir: &Hir, function: &Function) -> Vec<Diagnostic> {
     let locals = function.locals.iter().map(|Local { ty, span, .. }| ("variable", *ty, *span));
     let kept = locals.chain([("result", function.ret, function.span)]);
     let refused = |(what, ty, span)| {
-        let text = format!("a {what} of the kernel half holds pointers: `{}`", hir.types.name(ty));
-        Diagnostic::error(623, span, text)
-            .note(
-                "what a pointer leads to is followed from variable to variable, not through structs and arrays",
-            )
-            .help("keep the pointer in a variable of its own")
+        let name = hir.types.name(ty);
+        Diagnostic::error(623, span, format!("a {what} holds more than {MAX_HELD} pointers: `{name}`"))
+            .note("the kernel half knows of each pointer what it leads to, and compares an index with the place of each")
+            .help("keep fewer pointers, or numbers: positions in an array or keys of a map")
     };
-    kept.filter(|(_, ty, _)| hides_pointers(&hir.types, *ty)).map(refused).collect()
-}
-
-/// Whether a struct or an array has pointers in it.
-fn hides_pointers(types: &Types, ty: TypeId) -> bool {
-    let is_pointer = |ty| matches!(types.kind(ty), TypeKind::Ptr(_));
-    match types.kind(ty) {
-        TypeKind::Array(element, _) => is_pointer(*element) || hides_pointers(types, *element),
-        TypeKind::Struct(id) => {
-            let fields = &types.struct_def(*id).fields;
-            fields.iter().any(|field| is_pointer(field.ty) || hides_pointers(types, field.ty))
-        }
-        _ => false,
-    }
+    kept.filter(|(_, ty, _)| held_pointers(&hir.types, *ty).len() > MAX_HELD).map(refused).collect()
 }
 
 struct Refused<'a> {
@@ -105,6 +92,47 @@ impl Refused<'_> {
         self.found.push(refused);
     }
 
+    /// `&place` in the kernel half. A pointer to a struct of the kernel leads to the kernel's memory, where its members lie
+    /// elsewhere than in a copy.
+    fn address_of_copy(&mut self, place: &Place, span: Span) {
+        if !is_kernels(&self.hir.types, place.ty) {
+            return;
+        }
+        let mut root = place;
+        while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
+            root = base;
+        }
+        let leads_to_kernel =
+            matches!(root.kind, PlaceKind::Deref(_)) && is_kernels(&self.hir.types, root.ty);
+        if !leads_to_kernel {
+            let name = self.hir.types.name(place.ty);
+            self.found.push(
+                Diagnostic::error(407, span, format!("a copy of the kernel's `{name}` has no address"))
+                    .note(format!(
+                        "a `*{name}` leads to the kernel's memory, where the members lie elsewhere"
+                    ))
+                    .help(format!(
+                        "pass the copy itself, or the address of what it is a copy of, or declare \
+                         `struct {name}` with the members that you need"
+                    )),
+            );
+        }
+    }
+
+    /// An object or a record of the kernel half that would be a struct of the kernel.
+    fn made(&mut self, pointer: TypeId, span: Span) {
+        if let TypeKind::Ptr(to) = *self.hir.types.kind(pointer)
+            && is_kernels(&self.hir.types, to)
+        {
+            let name = self.hir.types.name(to);
+            self.found.push(
+                Diagnostic::error(613, span, format!("the kernel's `{name}` cannot be made here"))
+                    .note("only the kernel makes its structs; in one of your own it can be a field")
+                    .help(format!("declare a struct with a field of type `{name}`")),
+            );
+        }
+    }
+
     /// A pointer of userspace becomes one of another type.
     fn cast(&mut self, from: &Expr, to: &Expr) {
         let is_pointer = matches!(self.hir.types.kind(to.ty), TypeKind::Ptr(_));
@@ -130,6 +158,13 @@ impl Refused<'_> {
     }
 }
 
+fn is_kernels(types: &Types, ty: TypeId) -> bool {
+    match types.kind(ty) {
+        TypeKind::Struct(id) => types.struct_def(*id).origin == StructOrigin::Kernel,
+        _ => false,
+    }
+}
+
 fn part_of_entry(span: Span) -> Diagnostic {
     Diagnostic::error(611, span, "a part of a map entry has no address in userspace")
         .note("the entry lives in the kernel; a pointer would lead to a copy")
@@ -152,6 +187,10 @@ impl Visitor for Refused<'_> {
     fn expr(&mut self, expr: &Expr) {
         match (&expr.kind, self.half) {
             (ExprKind::AddrOf(place), Half::User) => self.address(place, expr.span),
+            (ExprKind::AddrOf(place), Half::Kernel) => self.address_of_copy(place, expr.span),
+            (ExprKind::New | ExprKind::Kernel(KernelBuiltin::Reserve(_)), Half::Kernel) => {
+                self.made(expr.ty, expr.span);
+            }
             (ExprKind::Convert(from), Half::User) => self.cast(from, expr),
             (ExprKind::Context { ctx, .. }, Half::User) => {
                 let name = self.hir.types.name(ctx.ty);

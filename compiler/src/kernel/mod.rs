@@ -27,6 +27,7 @@ pub use crate::kernel_version::KernelVersion;
 pub use machine::{Checks, Cpu, Listings, Machine};
 pub use scratch::SLOTS as SCRATCH_SLOTS;
 
+pub use lower::{MAX_HELD, held_pointers};
 pub use pass::{Effort, Watch, names as pass_names, run as run_passes};
 
 use crate::diag::Diagnostic;

@@ -305,6 +305,23 @@ impl Types {
             || (def.origin == StructOrigin::Kernel && def.name.starts_with("trace_event_raw_"))
     }
 
+    /// The struct that a pointer leads to.
+    pub fn pointee_struct(&self, id: TypeId) -> Option<StructId> {
+        let TypeKind::Ptr(to) = self.kind(id) else { return None };
+        let TypeKind::Struct(def) = self.kind(*to) else { return None };
+        Some(*def)
+    }
+
+    /// Whether this is a struct that lies where the kernel has it: a context, or one of the kernel's.
+    pub fn is_kernels_own(&self, id: TypeId) -> bool {
+        match self.kind(id) {
+            TypeKind::Struct(def) => {
+                matches!(self.struct_def(*def).origin, StructOrigin::Context | StructOrigin::Kernel)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether this is a type already reported as wrong.
     pub fn is_error(&self, id: TypeId) -> bool {
         id == self.common.error

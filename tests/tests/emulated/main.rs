@@ -6,6 +6,7 @@ mod clsact;
 mod counters;
 mod externs;
 mod far_reads;
+mod held_pointers;
 mod hotplug;
 mod killed;
 mod modules;

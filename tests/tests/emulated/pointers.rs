@@ -167,7 +167,6 @@ fn what_the_kernel_cannot_see_is_refused() {
         var start = &name[pid() % 16]
         a = bpf_get_current_comm(start, pid() % 16)";
     refused(comm, body, "KS0621");
-    refused("", "var x: u64 = 5\nvar p = &x\nvar q = &p\na = **q as i64", "KS0623");
     refused("", "var other: *trace_event_raw_sched_switch = null\nother = ctx", "KS0401");
     refused("", "var other: *trace_event_raw_sched_switch\nother = ctx", "KS0401");
     refused("", "var other = 5 as *trace_event_raw_sched_switch\na = other->next_pid", "KS0401");

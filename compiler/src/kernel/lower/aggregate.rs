@@ -3,8 +3,9 @@
 use super::super::mir::{Callee, Helper, Type};
 use super::memory::{Addr, Base, access_type};
 use super::sink::Sink;
-use super::{Lower, Lowerer, impossible, strings};
+use super::{Lower, Lowerer, arithmetic, impossible, strings};
 use crate::hir::{Expr, ExprKind, KernelBuiltin, PlaceKind};
+use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
 /// Bytes of the name of a task. Source: include/linux/sched.h, `TASK_COMM_LEN`, v6.12.
@@ -14,9 +15,11 @@ impl Lowerer<'_> {
     /// Writes the value of an expression to an address. The bytes between fields become zero.
     pub(super) fn lower_into(&mut self, expr: &Expr, to: Addr) -> Lower<()> {
         let span = self.builder.set_span(expr.span);
-        if self.is_scalar(expr.ty) {
-            let int = self.int(expr.ty, expr.span)?;
-            let value = self.scalar(expr)?;
+        if self.is_pointer(expr.ty) {
+            let pointer = self.pointer_value(expr)?;
+            self.store_pointer_in(to, pointer)?;
+        } else if self.is_scalar(expr.ty) {
+            let (int, value) = self.stored_scalar(expr)?;
             self.store_scalar(to, int, value);
         } else {
             self.aggregate_into(expr, to)?;
@@ -32,6 +35,12 @@ impl Lowerer<'_> {
             ExprKind::Struct(values) => self.struct_into(values, expr, to),
             ExprKind::Array(values) => self.array_into(values, expr, to),
             ExprKind::Repeat(value) => self.repeat_into(value, expr, to),
+            ExprKind::Convert(from) if matches!(self.types().kind(expr.ty), TypeKind::Struct(_)) => {
+                let source = self.temporary(from)?;
+                let bytes = self.size(expr.ty, expr.span)?;
+                self.zero(to, bytes);
+                self.convert_struct(from.ty, source, expr.ty, to, expr.span)
+            }
             ExprKind::Convert(from) => self.string_into(from, expr, to),
             ExprKind::Concat(left, right) => self.joined_into(left, right, to, expr.span),
             ExprKind::Call { func, args } => self.call(*func, args, Sink::Memory(to), expr.span),
@@ -52,7 +61,9 @@ impl Lowerer<'_> {
     /// The value of an expression in a slot of its own.
     pub(super) fn temporary(&mut self, expr: &Expr) -> Lower<Addr> {
         let bytes = self.size(expr.ty, expr.span)?;
-        let addr = Addr::of(Base::Slot(self.builder.slot(bytes)));
+        let slot = self.builder.slot(bytes);
+        self.hold(slot, expr.ty, self.records.depth, expr.span)?;
+        let addr = Addr::of(Base::Slot(slot));
         self.lower_into(expr, addr)?;
         Ok(addr)
     }
@@ -83,12 +94,48 @@ impl Lowerer<'_> {
             return impossible(expr.span, "this value");
         };
         let size = self.size(expr.ty, expr.span)?;
-        if self.has_padding(expr.ty) {
+        // A struct of the kernel may have got fields after the literal was checked.
+        if self.has_padding(expr.ty) || values.len() < self.types().struct_def(*id).fields.len() {
             self.zero(to, size);
         }
         for (index, value) in values.iter().enumerate() {
             let offset = u32::try_from(self.types().field_offset(*id, index)).unwrap_or(u32::MAX);
             self.lower_into(value, to.plus(offset))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a value of the script's struct, whose bytes are zero, out of one of the kernel's struct of the same name:
+    /// field by field, by their names.
+    fn convert_struct(&mut self, from_ty: TypeId, from: Addr, ty: TypeId, to: Addr, span: Span) -> Lower<()> {
+        if from_ty == ty {
+            let bytes = self.size(ty, span)?;
+            self.copy(to, from, bytes);
+            return Ok(());
+        }
+        if self.is_pointer(from_ty) && self.is_pointer(ty) {
+            let pointer = self.pointer_in(from);
+            return self.store_pointer_in(to, pointer);
+        }
+        if let (Some(source), Some(target)) = (self.types().scalar(from_ty), self.types().scalar(ty)) {
+            let value = self.load_scalar(from, source);
+            let value = arithmetic::convert(&mut self.builder, source, target, value);
+            self.store_scalar(to, target, value);
+            return Ok(());
+        }
+        let (&TypeKind::Struct(source), &TypeKind::Struct(target)) =
+            (self.types().kind(from_ty), self.types().kind(ty))
+        else {
+            return impossible(span, "a field of this type from a struct of the kernel");
+        };
+        let (kernels, scripts) = (self.types().struct_def(source), self.types().struct_def(target));
+        for (index, field) in scripts.fields.iter().enumerate() {
+            let Some(real) = kernels.field(&field.name) else {
+                return impossible(span, "a field that a struct of the kernel lacks");
+            };
+            let place = |id, index| u32::try_from(self.types().field_offset(id, index)).unwrap_or(u32::MAX);
+            let (from, to) = (from.plus(place(source, real)), to.plus(place(target, index)));
+            self.convert_struct(kernels.fields[real].ty, from, field.ty, to, span)?;
         }
         Ok(())
     }

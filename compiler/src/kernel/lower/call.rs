@@ -12,7 +12,7 @@ use super::pointer::Pointer;
 use super::sink::Sink;
 use super::storage::KernelObject;
 use super::{Home, Lower, Lowerer, impossible, int_type};
-use crate::hir::{self, Expr, FuncId, PlaceKind};
+use crate::hir::{self, Expr, FuncId};
 use crate::source::Span;
 
 /// An argument, evaluated.
@@ -37,6 +37,7 @@ impl Lowerer<'_> {
             };
             let context = self.builder.function_param(name, Type::Ptr(Origin::Context));
             self.entry_context = Some(context);
+            self.given_context = Some(context);
             return self.program_parameters(context);
         }
         let returns_aggregate = !self.is_scalar(source.ret);
@@ -69,6 +70,9 @@ impl Lowerer<'_> {
             self.scratch = Some(scratch::Base { pointer, before: None });
         }
         for (local, value) in source.params.iter().zip(values) {
+            if self.is_context(source.locals[*local].ty) {
+                self.given_context = Some(value);
+            }
             self.bind_parameter(*local, value)?;
             self.find_context(*local, value);
         }
@@ -174,9 +178,7 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn context_argument(&mut self, arg: &Expr) -> Lower<Value> {
-        if let hir::ExprKind::Load(place) = &arg.kind
-            && let PlaceKind::Local(_) = place.kind
-        {
+        if let hir::ExprKind::Load(place) = &arg.kind {
             return self.read_scalar(place);
         }
         impossible(arg.span, "a context from here")

@@ -1,11 +1,13 @@
 //! Scalar expressions and conditions.
 
 use super::super::mir::{BinaryOp, Block, Callee, Condition, Helper, Op, Size, Type, Value};
-use super::{Home, Lower, Lowerer, U64, arithmetic, impossible, int_type};
+use super::{Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::builtins::context::perf_event_offset;
 use crate::hir::{
-    self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, SharedBuiltin, UnaryOp,
+    self, ContextMember, Expr, ExprKind, KernelBuiltin, LocalId, LogicOp, Place, PlaceKind, SharedBuiltin,
+    UnaryOp,
 };
+use crate::source::Span;
 use crate::types::TypeKind;
 
 impl Lowerer<'_> {
@@ -42,6 +44,7 @@ impl Lowerer<'_> {
                 let value = self.scalar(from)?;
                 Ok(arithmetic::convert(&mut self.builder, from_int, to, value))
             }
+            ExprKind::AddrOf(place) => self.kernel_address_of(place, expr.span),
             ExprKind::Truth(operand) => self.truth(operand),
             ExprKind::Present { map, key } => self.present(*map, key),
             ExprKind::Bound(local) => self.bound(*local),
@@ -99,6 +102,17 @@ impl Lowerer<'_> {
                 impossible(expr.span, "this value here")
             }
             _ => impossible(expr.span, "an expression of userspace"),
+        }
+    }
+
+    /// `&place` of a struct of the kernel.
+    fn kernel_address_of(&mut self, place: &Place, span: Span) -> Lower<Value> {
+        if let Some(part) = self.kernel_part(place) {
+            return self.kernel_address(&part);
+        }
+        match &place.kind {
+            PlaceKind::Deref(pointer) => self.scalar(pointer),
+            _ => impossible(span, "the address of a copy of a struct of the kernel"),
         }
     }
 
@@ -195,10 +209,7 @@ impl Lowerer<'_> {
     /// Reads a member by one load of 8 bytes at its own offset from the context pointer, as the verifier wants it.
     fn context(&mut self, ctx: &Expr, member: ContextMember) -> Lower<Value> {
         let base = match &ctx.kind {
-            ExprKind::Load(place) if self.is_context(ctx.ty) => match self.scalar_local(place)? {
-                Some(super::LocalHome { home: Home::Scalar(variable), .. }) => self.builder.get(variable),
-                _ => return impossible(ctx.span, "a context from here"),
-            },
+            ExprKind::Load(place) if self.is_context(ctx.ty) => self.read_scalar(place)?,
             _ => return impossible(ctx.span, "a context from here"),
         };
         let offset =

@@ -6,7 +6,8 @@
 mod memory;
 
 use super::super::mir::{BinaryOp, Block, Callee, Condition, MAX_ARGS, Op, Type, Value};
-use super::pointer::Pointer;
+use super::kernel_memory::KernelPart;
+use super::pointer::{Number, Pointer};
 use super::{Lower, Lowerer, arithmetic, impossible};
 use crate::hir::{Expr, ExprKind, ExternId};
 use crate::source::Span;
@@ -24,6 +25,8 @@ enum Given<'e> {
     /// A number that may be the size of the memory before it.
     Number(Value, &'e Expr),
     Memory(Pointer, &'e Expr),
+    /// The address of a part of the kernel's struct at a pointer.
+    Part(Value, KernelPart<'e>),
 }
 
 impl Lowerer<'_> {
@@ -58,8 +61,8 @@ impl Lowerer<'_> {
 
     /// The register of the result. A call whose memory is not there is not made: its result is an error, false or null.
     fn external_call(&mut self, id: ExternId, args: &[Expr], span: Span) -> Lower<Value> {
-        let mut refused = None;
-        let args = self.external_arguments(id, args, &mut refused, span)?;
+        let (mut refused, mut numbers) = (None, Vec::new());
+        let args = self.external_arguments(id, args, &mut refused, &mut numbers, span)?;
         let (callee, ret) = (Callee::External(id), self.types().kind(self.hir.externs[id].ret));
         let result = match ret {
             TypeKind::Void => {
@@ -68,6 +71,7 @@ impl Lowerer<'_> {
             }
             _ => self.builder.call(Type::I64, callee, args),
         };
+        self.after_writes(&numbers);
         let Some(refused) = refused else { return Ok(result) };
         let without = match ret {
             TypeKind::Void | TypeKind::Bool | TypeKind::Ptr(_) => 0,
@@ -84,12 +88,13 @@ impl Lowerer<'_> {
     }
 
     /// Evaluates all arguments, then looks at memory: control goes to `refused`, which is made if it is needed, if some is
-    /// not there.
+    /// not there. `numbers` are the pointers in it.
     fn external_arguments(
         &mut self,
         id: ExternId,
         args: &[Expr],
         refused: &mut Option<Block>,
+        numbers: &mut Vec<Number>,
         span: Span,
     ) -> Lower<Vec<Value>> {
         if args.len() > MAX_ARGS {
@@ -101,6 +106,10 @@ impl Lowerer<'_> {
         while let Some((position, one)) = given.next() {
             match one {
                 Given::Value(value) | Given::Number(value, _) => values.push(value),
+                Given::Part(base, part) => {
+                    let refused = *refused.get_or_insert_with(|| self.builder.block());
+                    values.push(self.address_given(base, &part, refused)?);
+                }
                 Given::Memory(pointer, arg) => {
                     let place = memory::Argument { function: &self.hir.externs[id], position, arg };
                     let size =
@@ -110,6 +119,7 @@ impl Lowerer<'_> {
                         _ => None,
                     });
                     values.extend(self.external_memory(&place, pointer, size, refused)?);
+                    numbers.extend(self.before_writes(pointer));
                 }
             }
         }
@@ -124,6 +134,9 @@ impl Lowerer<'_> {
         };
         if self.is_context(arg.ty) {
             return Ok(Given::Value(self.context_argument(arg)?));
+        }
+        if let Some((base, part)) = self.part_given(arg)? {
+            return Ok(Given::Part(base, part));
         }
         if self.is_pointer(arg.ty) {
             return Ok(Given::Memory(self.pointer_value(arg)?, arg));

@@ -10,7 +10,6 @@ use super::memory::{Addr, Base};
 use super::pointer::PointerHome;
 use super::sink::Sink;
 use super::{Home, Lower, Lowerer};
-use crate::diag::Diagnostic;
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     CatchPattern, Expr, ExprKind, FuncId, Function, FunctionKind, Hir, LocalId, Place, PlaceKind, Stmt,
@@ -18,20 +17,14 @@ use crate::hir::{
 };
 use crate::source::Span;
 use crate::split::Split;
-use crate::types::{TypeId, TypeKind};
-
-/// KS0623: a pointer to a pointer.
-fn address_of_pointer(span: Span) -> Diagnostic {
-    Diagnostic::error(623, span, "the address of this pointer is taken")
-        .note("what a pointer leads to is followed from variable to variable, not through memory")
-        .help("pass the pointer itself, and give back what it becomes")
-}
+use crate::types::{TypeId, TypeKind, Types};
 
 /// The functions that have no code of their own.
 pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let has_place = |ty: TypeId| match hir.types.kind(ty) {
         TypeKind::Ptr(_) => !hir.types.is_context_pointer(ty),
         TypeKind::Fn(..) => true,
+        TypeKind::Struct(_) | TypeKind::Array(..) => holds_pointer(&hir.types, ty),
         _ => false,
     };
     let is_inlined = |id: &FuncId| {
@@ -47,6 +40,18 @@ pub(super) fn inlined(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
         }
     };
     split.kernel.iter().copied().filter(is_inlined).collect()
+}
+
+/// Whether a value in memory has a pointer in it.
+fn holds_pointer(types: &Types, ty: TypeId) -> bool {
+    match types.kind(ty) {
+        TypeKind::Ptr(_) => true,
+        TypeKind::Array(element, _) => holds_pointer(types, *element),
+        TypeKind::Struct(id) => {
+            types.struct_def(*id).fields.iter().any(|field| holds_pointer(types, field.ty))
+        }
+        _ => false,
+    }
 }
 
 /// The locals whose address a function takes.
@@ -161,6 +166,7 @@ impl Lowerer<'_> {
             // Something may point to the parameter when the copy that the caller made is gone.
             Argument::Memory(from) if self.active.lasting.contains(&id) => {
                 let slot = self.builder.lasting_slot(bytes);
+                self.hold(slot, self.active.source.locals[id].ty, self.active.scope, span)?;
                 self.copy(Addr::of(Base::Slot(slot)), from, bytes);
                 let pointer = self.pointer(Addr::of(Base::Slot(slot)));
                 self.bind_parameter(id, pointer)
@@ -177,7 +183,9 @@ impl Lowerer<'_> {
         let local = &self.active.source.locals[id];
         let (ty, span) = (local.ty, local.span);
         if self.active.exposed.contains(&id) {
-            return Err(Box::new(address_of_pointer(span)));
+            let slot = self.builder.lasting_slot(8);
+            self.hold(slot, ty, self.active.scope, span)?;
+            return Ok(Home::Memory(Base::Slot(slot)));
         }
         if self.active.fixed.contains(&id) {
             let null = self.null();

@@ -26,6 +26,7 @@ pub(super) enum Source {
 }
 
 /// A part of a struct of the kernel.
+#[derive(Clone)]
 pub(super) struct KernelPart<'p> {
     /// To the struct.
     pub pointer: &'p Expr,
@@ -69,7 +70,7 @@ impl Lowerer<'_> {
         match &place.kind {
             PlaceKind::Field { base, field } => {
                 let id = self.kernel_struct(base.ty)?;
-                let mut part = match &base.kind {
+                let part = match &base.kind {
                     PlaceKind::Deref(pointer) => KernelPart {
                         pointer,
                         field: CoreField { root: self.composite(id), steps: Vec::new() },
@@ -81,23 +82,7 @@ impl Lowerer<'_> {
                     },
                     _ => self.kernel_part(base).filter(|part| part.index.is_none())?,
                 };
-                let member = self.types().struct_def(id).fields.get(*field)?;
-                let real = self.hir.kernel_structs.members.get(&(id, *field)).copied().unwrap_or_default();
-                let ty = match real.int {
-                    Some(IntType { bits, signed }) if real.is_enum => {
-                        CoreType::Enum { bytes: u32::from(bits) / 8, signed }
-                    }
-                    Some(int) => CoreType::Int { bytes: int.bytes() as u32, signed: int.signed },
-                    None => self.core_type(member.ty, real)?,
-                };
-                part.field.steps.push(CoreStep::Member(member.name.clone(), ty));
-                Some(KernelPart {
-                    ty: place.ty,
-                    real: real.int,
-                    is_pointer: real.is_pointer,
-                    in_union: part.in_union || real.in_union || self.hir.kernel_structs.unions.contains(&id),
-                    ..part
-                })
+                Some(KernelPart { ty: place.ty, ..self.member_of(part, id, *field)? })
             }
             PlaceKind::Index { base, index } => {
                 let mut part = self.kernel_part(base).filter(|part| part.index.is_none())?;
@@ -112,6 +97,27 @@ impl Lowerer<'_> {
             }
             _ => None,
         }
+    }
+
+    /// A member of the struct that a part is.
+    fn member_of<'p>(&self, mut part: KernelPart<'p>, id: StructId, field: usize) -> Option<KernelPart<'p>> {
+        let member = self.types().struct_def(id).fields.get(field)?;
+        let real = self.hir.kernel_structs.members.get(&(id, field)).copied().unwrap_or_default();
+        let ty = match real.int {
+            Some(IntType { bits, signed }) if real.is_enum => {
+                CoreType::Enum { bytes: u32::from(bits) / 8, signed }
+            }
+            Some(int) => CoreType::Int { bytes: int.bytes() as u32, signed: int.signed },
+            None => self.core_type(member.ty, real)?,
+        };
+        part.field.steps.push(CoreStep::Member(member.name.clone(), ty));
+        Some(KernelPart {
+            ty: member.ty,
+            real: real.int,
+            is_pointer: real.is_pointer,
+            in_union: part.in_union || real.in_union || self.hir.kernel_structs.unions.contains(&id),
+            ..part
+        })
     }
 
     fn composite(&self, id: StructId) -> CoreComposite {
@@ -176,11 +182,27 @@ impl Lowerer<'_> {
 
     /// Reads a scalar part, as a value of the place's type.
     pub(super) fn read_kernel_scalar(&mut self, part: &KernelPart<'_>, span: Span) -> Lower<Value> {
-        let int = if self.is_pointer(part.ty) { U64 } else { self.int(part.ty, span)? };
+        let int = self.part_int(part.ty, span)?;
         if let Some(value) = self.read_given(part, int) {
             return Ok(value);
         }
         let base = self.scalar(part.pointer)?;
+        self.read_scalar_at(base, part, int, span)
+    }
+
+    /// The integer that a scalar part is read as: its number if it is a pointer.
+    fn part_int(&self, ty: TypeId, span: Span) -> Lower<IntType> {
+        if self.is_pointer(ty) { Ok(U64) } else { self.int(ty, span) }
+    }
+
+    /// Reads a scalar part of the struct at `base`.
+    fn read_scalar_at(
+        &mut self,
+        base: Value,
+        part: &KernelPart<'_>,
+        int: IntType,
+        span: Span,
+    ) -> Lower<Value> {
         if self.builder.ty(base) == Type::Ptr(Origin::Context) {
             return self.read_record(base, part, int, span);
         }
@@ -216,23 +238,73 @@ impl Lowerer<'_> {
         Ok(arithmetic::convert(&mut self.builder, wide, int, word))
     }
 
-    /// Copies a part to memory of its size.
+    /// Copies a part that is no scalar to memory of its size.
     pub(super) fn read_kernel_bytes(&mut self, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
-        let bytes = self.size(part.ty, span)?;
         let base = self.scalar(part.pointer)?;
-        if self.builder.ty(base) == Type::Ptr(Origin::Context) {
-            return self.copy_record(base, part, to, span);
+        self.copy_part(base, part, to, span)
+    }
+
+    /// Copies a part of the struct at `base`. A struct is copied member by member: its members lie elsewhere in the kernel
+    /// than in the copy, which has those only that the script names.
+    fn copy_part(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
+        match *self.types().kind(part.ty) {
+            TypeKind::Struct(id) => {
+                let bytes = self.size(part.ty, span)?;
+                self.zero(to, bytes);
+                for field in 0..self.types().struct_def(id).fields.len() {
+                    let Some(member) = self.member_of(part.clone(), id, field) else {
+                        return impossible(span, "a copy of this member");
+                    };
+                    let at = u32::try_from(self.types().field_offset(id, field)).unwrap_or(u32::MAX);
+                    let mark = self.builder.mark_stack();
+                    self.copy_part(base, &member, to.plus(at), span)?;
+                    self.builder.release_stack(mark);
+                }
+                Ok(())
+            }
+            TypeKind::Array(element, len) if self.builder.ty(base) == Type::Ptr(Origin::Context) => {
+                let int = self.part_int(element, span)?;
+                self.record_elements(base, &part.field, to, int, len);
+                self.written_pointers(to, self.size(part.ty, span)?);
+                Ok(())
+            }
+            TypeKind::Array(..) => self.copy_array(base, part, to, span),
+            _ => {
+                let int = self.part_int(part.ty, span)?;
+                let value = match self.read_given(part, int) {
+                    Some(value) => value,
+                    None => self.read_scalar_at(base, part, int, span)?,
+                };
+                self.store_scalar(to, int, value);
+                self.written_pointers(to, int.bytes() as u32);
+                Ok(())
+            }
         }
+    }
+
+    /// Copies an array: as much of it as the kernel that runs has.
+    fn copy_array(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
+        let bytes = self.size(part.ty, span)?;
         self.zero(to, bytes);
         let (read, join) = (self.builder.block(), self.builder.block());
         let there = self.builder.compare_const(Condition::Ne, base, 0);
         self.builder.branch(there, read, join);
         self.builder.switch_to_sealed(read);
         let place = self.part_address(base, part, bytes.into(), join)?;
-        let bytes = self.builder.constant(Type::I64, bytes.into());
-        self.probe_read(to, bytes, place, Source::Either);
+        let all = self.builder.constant(Type::I64, bytes.into());
+        let size = match part.index {
+            Some(_) => all,
+            None => {
+                let question = Op::Core(Arc::new(part.field.clone()), CoreQuestion::Size);
+                let real = self.builder.value(Type::I64, question);
+                let is_shorter = self.builder.compare_const(Condition::Lt, real, bytes.into());
+                self.choose(is_shorter, real, all)
+            }
+        };
+        self.probe_read(to, size, place, Source::Either);
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
+        self.written_pointers(to, bytes);
         Ok(())
     }
 
@@ -241,7 +313,7 @@ impl Lowerer<'_> {
         let bytes = self.size(part.ty, span)?;
         let to = Addr::of(Base::Slot(self.builder.slot(bytes)));
         if self.is_scalar(part.ty) {
-            let int = if self.is_pointer(part.ty) { U64 } else { self.int(part.ty, span)? };
+            let int = self.part_int(part.ty, span)?;
             let value = self.read_kernel_scalar(part, span)?;
             self.store_scalar(to, int, value);
         } else {
@@ -282,14 +354,59 @@ impl Lowerer<'_> {
     ) -> Lower<Value> {
         let field = Arc::new(part.field.clone());
         let offset = self.builder.value(Type::I64, Op::Core(field, CoreQuestion::Offset));
-        let place = self.builder.binary(BinaryOp::Add, base, offset);
+        let place = match self.builder.ty(base) {
+            ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(base, offset)),
+            _ => self.builder.binary(BinaryOp::Add, base, offset),
+        };
         let Some((index, len)) = part.index else { return Ok(place) };
         let int = self.int(index.ty, index.span)?;
         let index = self.scalar(index)?;
         let index = arithmetic::convert(&mut self.builder, int, IntType { bits: 64, ..int }, index);
         let index = self.below(index, len, miss);
         let distance = self.builder.binary_const(BinaryOp::Mul, index, element_bytes);
-        Ok(self.builder.binary(BinaryOp::Add, place, distance))
+        Ok(match self.builder.ty(place) {
+            ty @ Type::Ptr(_) => self.builder.value(ty, Op::PtrAdd(place, distance)),
+            _ => self.builder.binary(BinaryOp::Add, place, distance),
+        })
+    }
+
+    /// The struct of the kernel that an argument is the address of a part of: an object where the verifier can follow the
+    /// pointer to it, else a number.
+    pub(super) fn part_given<'e>(&mut self, arg: &'e Expr) -> Lower<Option<(Value, KernelPart<'e>)>> {
+        let mut arg = arg;
+        while let ExprKind::Convert(from) = &arg.kind
+            && let TypeKind::Ptr(_) = self.types().kind(from.ty)
+        {
+            arg = from;
+        }
+        let ExprKind::AddrOf(place) = &arg.kind else { return Ok(None) };
+        let Some(part) = self.kernel_part(place).filter(|_| self.is_kernel_pointer(arg.ty)) else {
+            return Ok(None);
+        };
+        let base = match self.kernel_object(part.pointer)? {
+            Some(object) => self.object_value(object),
+            None => self.scalar(part.pointer)?,
+        };
+        Ok(Some((base, part)))
+    }
+
+    /// The address of that part, as the verifier follows it. Control goes to `refused` if there is no struct.
+    pub(super) fn address_given(
+        &mut self,
+        base: Value,
+        part: &KernelPart<'_>,
+        refused: Block,
+    ) -> Lower<Value> {
+        let base = match self.builder.ty(base) {
+            Type::Ptr(_) => self.non_null(base, refused),
+            _ => {
+                let there = self.builder.compare_const(Condition::Ne, base, 0);
+                self.require(there, refused);
+                base
+            }
+        };
+        let bytes = self.types().size(part.ty);
+        self.part_address(base, part, bytes, refused)
     }
 
     /// Reads bytes into memory of this frame.
@@ -354,15 +471,6 @@ impl Lowerer<'_> {
         let element = self.checked_element(to, index, len, bytes.into(), miss);
         let value = self.load_scalar(element, int);
         Ok(self.or_zero(value, int, miss))
-    }
-
-    fn copy_record(&mut self, base: Value, part: &KernelPart<'_>, to: Addr, span: Span) -> Lower<()> {
-        let TypeKind::Array(element, len) = *self.types().kind(part.ty) else {
-            return impossible(span, "a copy of this member");
-        };
-        let int = self.int(element, span)?;
-        self.record_elements(base, &part.field, to, int, len);
-        Ok(())
     }
 
     fn record_elements(&mut self, base: Value, field: &CoreField, to: Addr, int: IntType, len: u64) {

@@ -196,7 +196,8 @@ impl Lowerer<'_> {
                 _ => None,
             })
             .collect();
-        variables.into_iter().filter(|variable| self.builder.is_set(*variable)).collect()
+        let held = self.held_offsets();
+        variables.into_iter().chain(held).filter(|variable| self.builder.is_set(*variable)).collect()
     }
 
     pub(super) fn while_loop(&mut self, cond: &Expr, body: &[Stmt]) -> Lower<()> {

@@ -196,24 +196,28 @@ impl Lowerer<'_> {
         if is_large(addr, bytes) {
             // What cannot be read is zero, as nothing at this address can.
             let nowhere = self.builder.constant(Type::I64, 0);
-            return self.copy_by_helper(addr, nowhere, bytes);
+            self.copy_by_helper(addr, nowhere, bytes);
+            return self.cleared_pointers(addr, bytes);
         }
         for (at, size) in Self::chunks(&[addr], bytes) {
             let zero = self.builder.constant(access_type(size), 0);
             self.store(addr.plus(at), size, zero);
         }
+        self.cleared_pointers(addr, bytes);
     }
 
     /// Copies bytes between places that are equal or do not overlap.
     pub(super) fn copy(&mut self, to: Addr, from: Addr, bytes: u32) {
         if is_large(to, bytes) || is_large(from, bytes) {
-            let from = self.pointer(from);
-            return self.copy_by_helper(to, from, bytes);
+            let start = self.pointer(from);
+            self.copy_by_helper(to, start, bytes);
+            return self.copied_pointers(to, from, bytes);
         }
         for (at, size) in Self::chunks(&[to, from], bytes) {
             let value = self.load(from.plus(at), size);
             self.store(to.plus(at), size, value);
         }
+        self.copied_pointers(to, from, bytes);
     }
 
     fn copy_by_helper(&mut self, to: Addr, from: Value, bytes: u32) {

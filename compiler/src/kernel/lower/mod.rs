@@ -45,6 +45,8 @@ mod tail;
 mod values;
 mod walks;
 
+pub use pointer::{MAX_HELD, held_pointers};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::machine::Machine;
@@ -245,6 +247,8 @@ struct Lowerer<'a> {
     null: Value,
     /// The context of a program, for a tail call.
     entry_context: Option<Value>,
+    /// The context that the MIR function was given.
+    given_context: Option<Value>,
     /// What the MIR function is, if it is a program.
     kind: Option<ProgramKind>,
     /// The context that the MIR function was given, if its members are known.
@@ -297,6 +301,7 @@ impl<'a> Lowerer<'a> {
             null,
             kind: Self::program_kind(source.kind),
             entry_context: None,
+            given_context: None,
             context: None,
         };
         lowerer.parameters(id)?;
@@ -368,8 +373,15 @@ impl<'a> Lowerer<'a> {
             Home::Scalar(self.builder.variable(ty))
         } else {
             let size = self.size(local.ty, local.span)?;
+            let (ty, span) = (local.ty, local.span);
             let slot = self.local_slot(id, size);
-            self.memory_home(id, Base::Slot(slot))
+            let home = self.memory_home(id, Base::Slot(slot));
+            if let Home::Memory(_) = home {
+                let lasts = self.active.lasting.contains(&id);
+                let scope = if lasts { self.active.scope } else { self.records.depth };
+                self.hold(slot, ty, scope, span)?;
+            }
+            home
         };
         Ok(self.set_home(id, home))
     }

@@ -61,6 +61,22 @@ impl Prepared {
         element
     }
 
+    /// A pointer so many bytes further.
+    pub(super) fn part(&self, distance: u32) -> Prepared {
+        let mut part = self.clone();
+        part.steps.push(Step::Offset(distance));
+        part.bytes = 8;
+        part
+    }
+
+    /// How many bytes behind its root it is, if no index has a say in that.
+    pub(super) fn distance(&self) -> Option<u32> {
+        self.steps.iter().try_fold(0u32, |sum, step| match step {
+            Step::Offset(bytes) => sum.checked_add(*bytes),
+            Step::Index { .. } => None,
+        })
+    }
+
     /// Whether where it is depends on an index that is only known at run time.
     pub(super) fn is_indexed(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Index { .. }))
@@ -195,6 +211,23 @@ impl Lowerer<'_> {
         Ok(Access { addr, miss })
     }
 
+    /// How many bytes a place lies behind what its root is `start` bytes behind of; control goes to `miss` if an index is
+    /// out of range.
+    pub(super) fn distance_within(&mut self, prepared: &Prepared, start: Bytes, miss: Block) -> Bytes {
+        let mut sum = start;
+        for step in &prepared.steps {
+            let by = match *step {
+                Step::Offset(bytes) => Bytes::Known(bytes.into()),
+                Step::Index { index, len, element_bytes } => {
+                    let index = self.below(index, len, miss);
+                    Bytes::Value(self.builder.binary_const(BinaryOp::Mul, index, element_bytes))
+                }
+            };
+            sum = self.sum(sum, by);
+        }
+        sum
+    }
+
     /// In a packet only what is accessed has to be there: the place is found first, and then looked for.
     fn packet_place(&mut self, pointer: Pointer, prepared: &Prepared, miss: Block) -> Addr {
         let mut pointer = pointer;
@@ -264,6 +297,14 @@ impl Lowerer<'_> {
 
     /// The scalar at a place; zero if there is nothing.
     pub(super) fn read_scalar(&mut self, place: &Place) -> Lower<Value> {
+        if self.is_context(place.ty) && !matches!(place.kind, PlaceKind::Local(_)) {
+            // There is one context: what a struct holds is no other.
+            self.prepare(place)?;
+            return match self.given_context {
+                Some(context) => Ok(context),
+                None => impossible(place.span, "a context where none was given"),
+            };
+        }
         if let Some(home) = self.scalar_local(place)? {
             return match home.home {
                 Home::Scalar(variable) => Ok(self.builder.get(variable)),
@@ -288,7 +329,7 @@ impl Lowerer<'_> {
         self.load_prepared(&prepared, int)
     }
 
-    fn load_prepared(&mut self, prepared: &Prepared, int: IntType) -> Lower<Value> {
+    pub(super) fn load_prepared(&mut self, prepared: &Prepared, int: IntType) -> Lower<Value> {
         let mark = self.builder.mark_stack();
         let access = self.resolve(prepared)?;
         let value = self.load_scalar(access.addr, int);
@@ -332,7 +373,8 @@ impl Lowerer<'_> {
         self.join_miss(access.miss, |this| {
             this.zero(to, bytes);
             Ok(())
-        })
+        })?;
+        self.pointers_from(prepared, to, bytes, self.active.source.span)
     }
 
     /// Gives a local the value at a place of its type.
@@ -346,7 +388,11 @@ impl Lowerer<'_> {
                 let value = self.load_prepared(from, int)?;
                 self.builder.set(variable, value);
             }
-            Home::Fixed(_) | Home::Pointer(_) => return impossible(span, "an array of these"),
+            Home::Fixed(_) => return impossible(span, "an array of these"),
+            Home::Pointer(_) => {
+                let pointer = self.load_pointer(from, ty, span)?;
+                self.set_pointer_local(local, home, pointer, span)?;
+            }
             Home::Memory(own) => self.copy_prepared(from, Addr::of(own), bytes)?,
             Home::Alias(alias) => {
                 self.copy_prepared(from, Addr::of(alias.own), bytes)?;

@@ -10,23 +10,30 @@
 //! A record of a ring buffer (`ring`) is reached through a variable of its own, which is null as soon as the record was
 //! given back: all pointers to it then are.
 //!
+//! A pointer that lies in memory of the frame has variables of its own as well (`held`).
+//!
 //! A pointer into a packet is a distance from where the packet starts (`packet`).
 
 mod access;
 mod address;
+mod held;
 mod packet;
 
-use std::collections::BTreeSet;
+pub use held::{MAX_HELD, held_pointers};
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mir::builder::Variable;
-use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
-use super::memory::BASE_ALIGN;
+use super::super::mir::{BinaryOp, Op, Origin, Slot, Type, Value};
+use super::memory::{Addr, BASE_ALIGN, Base};
 use super::ring::Site;
 use super::sink::Sink;
 use super::{Home, LocalHome, Lower, Lowerer, U64, arithmetic, impossible};
 use crate::hir::{self, Expr, ExprKind, KernelBuiltin, Place, PlaceKind};
 use crate::source::Span;
 use crate::types::{IntType, StructOrigin, TypeId, TypeKind};
+pub(super) use held::Number;
+use held::{HeldPlace, Holder};
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +67,8 @@ pub(super) struct Object {
     pub record: Option<Site>,
     /// The part of a packet that it is.
     pub packet: Option<Part>,
+    /// The place in a slot with pointers that it is, or starts at.
+    pub held: Option<HeldPlace>,
 }
 
 /// The extent of what an address of the kernel or of a user program leads to.
@@ -91,6 +100,10 @@ pub(super) struct PointerVariables {
 pub(super) struct Pointers {
     /// The objects of every pointer.
     objects: Vec<Vec<Object>>,
+    /// The slots that hold pointers.
+    holders: Vec<Holder>,
+    /// Their positions there.
+    by_slot: BTreeMap<Slot, usize>,
     /// For each pointer that changes, a variable for the objects of each kind: all but one of them are null.
     variables: Vec<Vec<(Kind, Variable)>>,
     /// The kinds, as far as they were found when the function was lowered before.
@@ -99,8 +112,9 @@ pub(super) struct Pointers {
     pub found: Kinds,
 }
 
-/// The extent of an object, whether it is the frame's own, which record it is, and which part of a packet.
-type Kind = (u64, bool, Option<Site>, Option<Part>);
+/// The extent of an object, whether it is the frame's own, which record it is, which part of a packet, and which place in
+/// a slot with pointers.
+type Kind = (u64, bool, Option<Site>, Option<Part>, Option<HeldPlace>);
 
 /// What a pointer that changes may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +130,7 @@ pub(super) type Kinds = Vec<Seen>;
 
 impl Object {
     fn kind(&self) -> Kind {
-        (self.extent, self.is_own, self.record, self.packet)
+        (self.extent, self.is_own, self.record, self.packet, self.held)
     }
 }
 
@@ -240,6 +254,7 @@ impl Lowerer<'_> {
             ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => match self.declare(*local)?.home {
                 Home::Pointer(PointerHome::Fixed(pointer)) => Ok(pointer),
                 Home::Pointer(PointerHome::Variables(variables)) => Ok(self.current_pointer(variables)),
+                Home::Memory(base) => Ok(self.pointer_in(Addr::of(base))),
                 _ => impossible(expr.span, "a pointer from here"),
             },
             ExprKind::Load(place) => match (self.packet_member(place), self.kernel_part(place)) {
@@ -251,7 +266,10 @@ impl Lowerer<'_> {
                     let address = self.read_kernel_scalar(&part, expr.span)?;
                     Ok(self.pointer_to_address(address))
                 }
-                (None, None) => impossible(expr.span, "a pointer from here"),
+                (None, None) => {
+                    let prepared = self.prepare(place)?;
+                    self.load_pointer(&prepared, place.ty, expr.span)
+                }
             },
             ExprKind::AddrOf(place) => self.address_of_place(place),
             ExprKind::Offset(pointer, distance) => self.moved_pointer(pointer, distance),
@@ -278,9 +296,9 @@ impl Lowerer<'_> {
         let offset = self.builder.get(variables.offset);
         let offset = self.builder.known(offset).map_or(Bytes::Value(offset), Bytes::Known);
         let bases = self.pointers.variables[variables.index].clone();
-        let object = |((extent, is_own, record, packet), base)| {
+        let object = |((extent, is_own, record, packet, held), base)| {
             let base = self.builder.get(base);
-            Object { base, extent, is_own, record, packet }
+            Object { base, extent, is_own, record, packet, held }
         };
         let objects = bases.into_iter().map(object).collect();
         self.pointer_into(objects, offset, variables.align)
@@ -329,6 +347,7 @@ impl Lowerer<'_> {
                 self.set_home(id, Home::Pointer(PointerHome::Fixed(pointer)));
                 Ok(())
             }
+            Home::Memory(base) => self.store_pointer_in(Addr::of(base), pointer),
             _ => impossible(span, "a pointer here"),
         }
     }
@@ -377,7 +396,8 @@ impl Lowerer<'_> {
     /// A pointer to all of a value.
     fn whole(&mut self, base: Value, ty: TypeId) -> Pointer {
         let is_own = self.is_own(base);
-        let object = Object { base, extent: self.types().size(ty), is_own, record: None, packet: None };
+        let held = self.held_place(Addr::of(Base::Pointer(base)));
+        let object = Object { base, extent: self.types().size(ty), is_own, record: None, packet: None, held };
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }
 
@@ -397,21 +417,25 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn moved(&mut self, pointer: Pointer, by: Bytes, stride: u32) -> Pointer {
-        let offset = match (pointer.offset, by) {
-            (Bytes::Known(offset), Bytes::Known(by)) => Bytes::Known(offset.wrapping_add(by)),
-            (Bytes::Value(offset), Bytes::Known(by)) => {
-                Bytes::Value(self.builder.binary_const(BinaryOp::Add, offset, by))
-            }
-            (offset, by) => {
-                let (offset, by) = (self.number(offset), self.number(by));
-                Bytes::Value(self.builder.binary(BinaryOp::Add, offset, by))
-            }
-        };
+        let offset = self.sum(pointer.offset, by);
         let align = match offset {
             Bytes::Known(_) => pointer.align,
             Bytes::Value(_) => known_align(&pointer).min(stride),
         };
         Pointer { offset, align, ..pointer }
+    }
+
+    pub(super) fn sum(&mut self, a: Bytes, b: Bytes) -> Bytes {
+        match (a, b) {
+            (Bytes::Known(a), Bytes::Known(b)) => Bytes::Known(a.wrapping_add(b)),
+            (Bytes::Value(a), Bytes::Known(b)) => {
+                Bytes::Value(self.builder.binary_const(BinaryOp::Add, a, b))
+            }
+            (a, b) => {
+                let (a, b) = (self.number(a), self.number(b));
+                Bytes::Value(self.builder.binary(BinaryOp::Add, a, b))
+            }
+        }
     }
 
     fn number(&mut self, bytes: Bytes) -> Value {

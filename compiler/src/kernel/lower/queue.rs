@@ -50,6 +50,7 @@ impl Lowerer<'_> {
         let value = self.pointer(to);
         let args = vec![self.map_addr(map), value];
         let outcome = self.builder.call(Type::I64, Callee::Helper(helper), args);
+        self.written_pointers(to, bytes);
         Ok(self.builder.compare_const(Condition::Eq, outcome, 0))
     }
 

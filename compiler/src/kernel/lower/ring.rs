@@ -116,8 +116,8 @@ impl Lowerer<'_> {
         self.builder.jump(join);
         self.builder.switch_to_sealed(join);
         let base = self.builder.constant(Type::I32, 1);
-        let object =
-            Object { base, extent: u64::from(bytes), is_own: true, record: Some(site), packet: None };
+        let extent = u64::from(bytes);
+        let object = Object { base, extent, is_own: true, record: Some(site), packet: None, held: None };
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
 
@@ -218,15 +218,17 @@ impl Lowerer<'_> {
             return Err(Box::new(outlives_turn(span)));
         }
         let Record { address, held, .. } = self.records.all[&site];
-        let memory = Addr::of(Base::Slot(self.builder.lasting_slot(bytes)));
+        let slot = self.builder.lasting_slot(bytes);
+        self.hold(slot, to, self.active.scope, span)?;
+        let memory = Addr::of(Base::Slot(slot));
         self.zero(memory, bytes);
         let start = self.pointer(memory);
         let one = self.builder.constant(Type::I32, 1);
         self.builder.set(address, start);
         self.builder.set(held, one);
         let base = self.builder.constant(Type::I32, 1);
-        let object =
-            Object { base, extent: u64::from(bytes), is_own: true, record: Some(site), packet: None };
+        let (extent, held) = (u64::from(bytes), self.held_place(memory));
+        let object = Object { base, extent, is_own: true, record: Some(site), packet: None, held };
         Ok(self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN))
     }
 

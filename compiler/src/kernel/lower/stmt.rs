@@ -4,7 +4,7 @@ use super::super::mir::{BinaryOp, Op, Origin, Type, Value};
 use super::memory::{Addr, Base, access_size};
 use super::place::{Access, Prepared, Root};
 use super::sink::Sink;
-use super::{Alias, Home, LocalHome, Lower, Lowerer, arithmetic, impossible, int_type};
+use super::{Alias, Home, LocalHome, Lower, Lowerer, U64, arithmetic, impossible, int_type};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
     self, Expr, ExprKind, FuncId, GlobalId, Hir, LocalId, Place, PlaceKind, Stmt, StmtKind, Walk,
@@ -158,20 +158,37 @@ impl Lowerer<'_> {
             self.set_present(home, true);
             return Ok(());
         }
-        let int = self.int(place.ty, place.span)?;
         if let Some(member) = self.context_place(place) {
             let value = self.scalar(value)?;
             return self.write_context(member, place, value);
         }
         let prepared = self.prepare(place)?;
         self.check_writable(&prepared, place.span)?;
-        let value = self.scalar(value)?;
+        if self.is_pointer(place.ty) && prepared.element().is_none() {
+            let pointer = self.pointer_value(value)?;
+            return self.store_pointer(&prepared, pointer);
+        }
+        let (int, value) = self.stored_scalar(value)?;
         if let Some((map, key)) = prepared.element() {
             return self.assign_scalar_element(map, key, value, place.span);
         }
         let access = self.resolve(&prepared)?;
         self.store_scalar(access.addr, int, value);
         self.join_miss(access.miss, |_| Ok(()))
+    }
+
+    /// A scalar as it lies in memory, where a pointer is a number.
+    pub(super) fn stored_scalar(&mut self, value: &Expr) -> Lower<(IntType, Value)> {
+        if self.is_pointer(value.ty) {
+            let pointer = self.pointer_value(value)?;
+            return Ok((U64, self.address_value(pointer)?));
+        }
+        if self.is_context(value.ty) {
+            // Nothing but the context is ever read from there.
+            self.scalar(value)?;
+            return Ok((U64, self.builder.constant(Type::I64, 0)));
+        }
+        Ok((self.int(value.ty, value.span)?, self.scalar(value)?))
     }
 
     fn assign_local(&mut self, id: LocalId, value: &Expr) -> Lower<()> {
@@ -208,7 +225,9 @@ impl Lowerer<'_> {
         }
         let access = self.resolve(&prepared)?;
         self.copy(access.addr, from, bytes);
-        self.join_miss(access.miss, |_| Ok(()))
+        self.join_miss(access.miss, |_| Ok(()))?;
+        self.pointers_to(&prepared, from, bytes);
+        Ok(())
     }
 
     /// Whether the place is sure to be there and the value does not depend on it.

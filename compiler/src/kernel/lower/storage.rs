@@ -54,7 +54,10 @@ impl Lowerer<'_> {
             }
             ExprKind::Load(place) => {
                 if let PlaceKind::Local(local) = place.kind {
-                    return Ok(self.active.objects.get(&local).copied());
+                    // Not in loops: what becomes a function of its own may get the pointer as a number.
+                    let given = self.active.given.get(&local).filter(|_| self.loops.is_empty());
+                    let object = self.active.objects.get(&local).copied();
+                    return Ok(object.or(given.map(|given| KernelObject::Read(*given))));
                 }
                 if let Some(member) = self.context_place(place) {
                     self.check_access(member.field, place, false)?;

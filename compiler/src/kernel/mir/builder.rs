@@ -31,6 +31,8 @@ pub struct Builder {
     constants: FastMap<Value, u64>,
     /// Values that are another one and a constant.
     sums: FastMap<Value, (Value, u64)>,
+    /// Values that are the address of a byte of a slot.
+    frame: FastMap<Value, (Slot, u32)>,
     divides_signed: bool,
 }
 
@@ -65,6 +67,7 @@ impl Builder {
             lasting: Vec::new(),
             constants: FastMap::default(),
             sums: FastMap::default(),
+            frame: FastMap::default(),
             divides_signed: false,
         };
         let entry = builder.block();
@@ -222,8 +225,27 @@ impl Builder {
     /// Appends an instruction with a result.
     pub fn value(&mut self, ty: Type, op: Op) -> Value {
         let value = self.function.values.push(ty);
+        if let Some(place) = self.place_of(&op) {
+            self.frame.insert(value, place);
+        }
         self.append(Some(value), op);
         value
+    }
+
+    fn place_of(&self, op: &Op) -> Option<(Slot, u32)> {
+        match op {
+            Op::StackAddr { slot, offset } => Some((*slot, *offset)),
+            Op::PtrAdd(base, distance) => {
+                let ((slot, offset), distance) = (self.frame_place(*base)?, self.known(*distance)?);
+                Some((slot, offset.checked_add(u32::try_from(distance).ok()?)?))
+            }
+            _ => None,
+        }
+    }
+
+    /// The slot and the byte of it that a value is the address of, if it was made as one.
+    pub fn frame_place(&self, value: Value) -> Option<(Slot, u32)> {
+        self.frame.get(&value).copied()
     }
 
     fn append(&mut self, result: Option<Value>, op: Op) {

@@ -278,8 +278,8 @@ impl Checker<'_> {
             Op::FunctionAddr(_) => require(result == Some(Type::Ptr(Origin::Function)), mismatch),
             Op::PtrAdd(base, offset) => {
                 let ty = self.ty(*base);
-                let memory =
-                    matches!(ty, Type::Ptr(origin) if origin.is_memory() || origin == Origin::Packet);
+                let memory = matches!(ty, Type::Ptr(origin)
+                    if origin.is_memory() || matches!(origin, Origin::Packet | Origin::Object));
                 let moved = result.is_some_and(|result| fits(ty, result));
                 require(memory && self.ty(*offset) == Type::I64 && moved, mismatch)
             }

@@ -101,7 +101,7 @@ impl Lowerer<'_> {
         self.builder.value(Type::I64, Op::Below { value, bound })
     }
 
-    pub(super) fn require(&mut self, holds: Value, miss: Block) {
+    pub(in super::super) fn require(&mut self, holds: Value, miss: Block) {
         let next = self.builder.block();
         self.builder.branch(holds, next, miss);
         self.builder.switch_to_sealed(next);

@@ -11,7 +11,8 @@ use crate::builtins::context_members::MemberType;
 impl Lowerer<'_> {
     /// The pointer that an address is.
     pub(in super::super) fn pointer_to_address(&mut self, address: Value) -> Pointer {
-        let object = Object { base: address, extent: ADDRESS, is_own: false, record: None, packet: None };
+        let object =
+            Object { base: address, extent: ADDRESS, is_own: false, record: None, packet: None, held: None };
         self.pointer_into(vec![object], Bytes::Known(0), BASE_ALIGN)
     }
 

@@ -45,7 +45,7 @@ impl Lowerer<'_> {
             _ => (Part::Data, Bytes::Known(0)),
         };
         let base = self.builder.constant(Type::I32, 1);
-        let object = Object { base, extent: 0, is_own: true, record: None, packet: Some(part) };
+        let object = Object { base, extent: 0, is_own: true, record: None, packet: Some(part), held: None };
         Ok(self.pointer_into(vec![object], offset, BASE_ALIGN))
     }
 

@@ -1,0 +1,389 @@
+//! Pointers that lie in memory of the frame: in structs, in arrays, and those whose address is taken.
+//!
+//! What a pointer leads to is followed from variable to variable. So a pointer that lies in a slot has variables of its
+//! own besides its 8 bytes, as one that is a local has: they say what it leads to, and accesses through it use them. Its
+//! bytes are a number, the address that it is. Whoever the bytes are copied to gets the number, and a number that is copied
+//! into a slot, or that the kernel writes there, is the address of memory that is not the program's.
+
+use std::collections::BTreeMap;
+
+use super::super::super::mir::{Condition, Slot, Type, Value};
+use super::super::memory::{Addr, Base};
+use super::super::place::{Prepared, Root};
+use super::super::{Home, Lower, Lowerer, U64};
+use super::{Bytes, Object, Pointer, PointerVariables};
+use crate::source::Span;
+use crate::types::{TypeId, TypeKind, Types};
+
+/// Most pointers that a value in memory may hold: an index that is known at run time is compared with the place of each.
+pub const MAX_HELD: usize = 32;
+
+/// A slot that holds pointers.
+pub(super) struct Holder {
+    slot: Slot,
+    /// By their places in the slot: their types, and what they are.
+    pointers: BTreeMap<u32, (TypeId, PointerVariables)>,
+}
+
+/// A place in a slot that holds pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldPlace {
+    /// The slot, by its position among those that hold pointers.
+    holder: usize,
+    /// Bytes from its start.
+    at: u32,
+}
+
+/// A pointer in a slot that the kernel is given the address of, as a number.
+pub(in super::super) struct Number {
+    /// The slot, if the pointer that the kernel is given leads there.
+    object: Object,
+    addr: Addr,
+    number: Value,
+    variables: PointerVariables,
+}
+
+/// The places and types of the pointers in a value, one more than [`MAX_HELD`] at most. Of a pointer to a struct of the
+/// kernel, and of a context, nothing is followed.
+pub fn held_pointers(types: &Types, ty: TypeId) -> Vec<(u64, TypeId)> {
+    let mut found = Vec::new();
+    collect(types, ty, 0, &mut found);
+    found
+}
+
+fn collect(types: &Types, ty: TypeId, at: u64, found: &mut Vec<(u64, TypeId)>) {
+    match types.kind(ty) {
+        TypeKind::Ptr(to) if !types.is_kernels_own(*to) && found.len() <= MAX_HELD => found.push((at, ty)),
+        TypeKind::Array(element, len) => {
+            let (bytes, before) = (types.size(*element), found.len());
+            for index in 0..*len {
+                collect(types, *element, at.saturating_add(index.saturating_mul(bytes)), found);
+                if found.len() == before || found.len() > MAX_HELD {
+                    break;
+                }
+            }
+        }
+        TypeKind::Struct(id) => {
+            for (index, field) in types.struct_def(*id).fields.iter().enumerate() {
+                collect(types, field.ty, at.saturating_add(types.field_offset(*id, index)), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Lowerer<'_> {
+    /// Makes variables for the pointers in a slot, which is about to get a value of a type.
+    pub(in super::super) fn hold(&mut self, slot: Slot, ty: TypeId, scope: usize, span: Span) -> Lower<()> {
+        let held = held_pointers(self.types(), ty);
+        if held.is_empty() || held.len() > MAX_HELD {
+            return Ok(());
+        }
+        let mut pointers = BTreeMap::new();
+        for (at, ty) in held {
+            let variables = PointerVariables { scope, ..self.pointer_variables(ty, span)? };
+            pointers.insert(u32::try_from(at).unwrap_or(u32::MAX), (ty, variables));
+        }
+        self.pointers.by_slot.insert(slot, self.pointers.holders.len());
+        self.pointers.holders.push(Holder { slot, pointers });
+        Ok(())
+    }
+
+    /// The place in a slot that holds pointers which an address is.
+    pub(in super::super) fn held_place(&self, addr: Addr) -> Option<HeldPlace> {
+        let (slot, at) = match addr.base {
+            Base::Slot(slot) => (slot, 0),
+            Base::Pointer(pointer) => self.builder.frame_place(pointer)?,
+            Base::Global(_) => return None,
+        };
+        let holder = *self.pointers.by_slot.get(&slot)?;
+        Some(HeldPlace { holder, at: at.saturating_add(addr.offset) })
+    }
+
+    /// The variables of the pointers in so many bytes from a place on, with their distances from it and their types.
+    fn held_in(&self, place: HeldPlace, bytes: u32) -> Vec<(u32, TypeId, PointerVariables)> {
+        let range = place.at..place.at.saturating_add(bytes);
+        let held = self.pointers.holders[place.holder].pointers.range(range);
+        held.map(|(at, (ty, variables))| (at - place.at, *ty, *variables)).collect()
+    }
+
+    fn held_at(&self, place: HeldPlace, distance: u64) -> Option<PointerVariables> {
+        let at = u32::try_from(u64::from(place.at).checked_add(distance)?).ok()?;
+        self.pointers.holders[place.holder].pointers.get(&at).map(|(_, variables)| *variables)
+    }
+
+    /// The offsets of all pointers that lie in memory and are set: a loop may change each.
+    pub(in super::super) fn held_offsets(&self) -> Vec<super::Variable> {
+        let pointers = self.pointers.holders.iter().flat_map(|holder| holder.pointers.values());
+        pointers.map(|(_, variables)| variables.offset).collect()
+    }
+
+    /// The pointer at an address.
+    pub(in super::super) fn pointer_in(&mut self, addr: Addr) -> Pointer {
+        let held = self.held_place(addr).and_then(|place| self.held_at(place, 0));
+        match held {
+            Some(variables) => self.current_pointer(variables),
+            None => {
+                let number = self.load_scalar(addr, U64);
+                self.pointer_to_address(number)
+            }
+        }
+    }
+
+    /// Stores a pointer at an address.
+    pub(in super::super) fn store_pointer_in(&mut self, addr: Addr, pointer: Pointer) -> Lower<()> {
+        let number = self.address_value(pointer)?;
+        self.store_scalar(addr, U64, number);
+        if let Some(variables) = self.held_place(addr).and_then(|place| self.held_at(place, 0)) {
+            self.set_pointer(variables, pointer);
+        }
+        Ok(())
+    }
+
+    /// The pointers in bytes that were copied from one address to another.
+    pub(in super::super) fn copied_pointers(&mut self, to: Addr, from: Addr, bytes: u32) {
+        let Some(place) = self.held_place(to) else { return };
+        for (distance, _, variables) in self.held_in(place, bytes) {
+            let pointer = self.pointer_in(from.plus(distance));
+            self.set_pointer(variables, pointer);
+        }
+    }
+
+    /// The pointers in bytes that became zero.
+    pub(in super::super) fn cleared_pointers(&mut self, addr: Addr, bytes: u32) {
+        let Some(place) = self.held_place(addr) else { return };
+        for (_, _, variables) in self.held_in(place, bytes) {
+            let null = self.null();
+            self.set_pointer(variables, null);
+        }
+    }
+
+    /// The pointers in bytes that the kernel wrote: addresses.
+    pub(in super::super) fn written_pointers(&mut self, addr: Addr, bytes: u32) {
+        let Some(place) = self.held_place(addr) else { return };
+        for (distance, _, variables) in self.held_in(place, bytes) {
+            let number = self.load_scalar(addr.plus(distance), U64);
+            let pointer = self.pointer_to_address(number);
+            self.set_pointer(variables, pointer);
+        }
+    }
+
+    /// The pointer at a place; null if there is nothing.
+    pub(in super::super) fn load_pointer(
+        &mut self,
+        from: &Prepared,
+        ty: TypeId,
+        span: Span,
+    ) -> Lower<Pointer> {
+        let Root::Pointer(behind, bytes) = from.root else {
+            let Some(place) = self.root_place(from.root) else { return self.load_number(from) };
+            if let Some(distance) = from.distance() {
+                return match self.held_at(place, distance.into()) {
+                    Some(variables) => Ok(self.current_pointer(variables)),
+                    None => self.load_number(from),
+                };
+            }
+            let result = self.pointer_variables(ty, span)?;
+            let null = self.null();
+            self.set_pointer(result, null);
+            self.load_held(from, place, Bytes::Known(0), result);
+            return Ok(self.current_pointer(result));
+        };
+        // Made whatever the pointer leads to, which is known only once the whole function has been seen.
+        let result = self.pointer_variables(ty, span)?;
+        let objects = self.objects(behind);
+        if let ([only], Bytes::Known(start), Some(distance)) =
+            (objects.as_slice(), behind.offset, from.distance())
+            && let Some(place) = only.held
+            && !self.may_be_elsewhere(only)
+            && let Some(variables) = self.held_at(place, start.saturating_add(distance.into()))
+        {
+            return Ok(self.current_pointer(variables));
+        }
+        let (held, others): (Vec<Object>, Vec<Object>) =
+            objects.into_iter().partition(|object| object.held.is_some());
+        let others = self.pointer_into(others, behind.offset, behind.align);
+        let elsewhere = match self.objects(others).is_empty() {
+            true => self.null(),
+            false => self.load_number(&from.with_root(Root::Pointer(others, bytes)))?,
+        };
+        self.set_pointer(result, elsewhere);
+        let held = self.pointer_into(held, behind.offset, behind.align);
+        for object in self.live_objects(held) {
+            let Some(place) = object.held else { continue };
+            self.where_it_points(&object, |this| this.load_held(from, place, behind.offset, result));
+        }
+        Ok(self.current_pointer(result))
+    }
+
+    fn load_number(&mut self, from: &Prepared) -> Lower<Pointer> {
+        let number = self.load_prepared(from, U64)?;
+        Ok(self.pointer_to_address(number))
+    }
+
+    /// Sets `result` to the pointer at a place of a slot, if there is one.
+    fn load_held(&mut self, from: &Prepared, place: HeldPlace, start: Bytes, result: PointerVariables) {
+        self.at_held(from, place, start, |this, variables| {
+            let pointer = this.current_pointer(variables);
+            this.set_pointer(result, pointer);
+        });
+    }
+
+    /// Stores a pointer at a place; nothing happens if there is none.
+    pub(in super::super) fn store_pointer(&mut self, to: &Prepared, pointer: Pointer) -> Lower<()> {
+        let number = self.address_value(pointer)?;
+        let access = self.resolve(to)?;
+        self.store_scalar(access.addr, U64, number);
+        self.join_miss(access.miss, |_| Ok(()))?;
+        self.keep_pointer(to, pointer);
+        Ok(())
+    }
+
+    /// Remembers what the pointer is that was stored at a place, if it lies in a slot.
+    fn keep_pointer(&mut self, to: &Prepared, pointer: Pointer) {
+        let Root::Pointer(behind, _) = to.root else {
+            if let Some(place) = self.root_place(to.root) {
+                self.keep_held(to, place, Bytes::Known(0), pointer);
+            }
+            return;
+        };
+        for object in self.live_objects(behind) {
+            let Some(place) = object.held else { continue };
+            self.where_it_points(&object, |this| this.keep_held(to, place, behind.offset, pointer));
+        }
+    }
+
+    fn keep_held(&mut self, to: &Prepared, place: HeldPlace, start: Bytes, pointer: Pointer) {
+        self.at_held(to, place, start, |this, variables| this.set_pointer(variables, pointer));
+    }
+
+    /// The pointers in a value that was copied from a place into a slot, if where they come from is known at run time only.
+    pub(in super::super) fn pointers_from(
+        &mut self,
+        from: &Prepared,
+        to: Addr,
+        bytes: u32,
+        span: Span,
+    ) -> Lower<()> {
+        let Some(place) = self.held_place(to).filter(|_| is_found_at_run_time(from)) else { return Ok(()) };
+        for (distance, ty, variables) in self.held_in(place, bytes) {
+            let pointer = self.load_pointer(&from.part(distance), ty, span)?;
+            self.set_pointer(variables, pointer);
+        }
+        Ok(())
+    }
+
+    /// The same for what was copied out of a slot to a place.
+    pub(in super::super) fn pointers_to(&mut self, to: &Prepared, from: Addr, bytes: u32) {
+        let Some(place) = self.held_place(from).filter(|_| is_found_at_run_time(to)) else { return };
+        for (distance, _, variables) in self.held_in(place, bytes) {
+            let pointer = self.current_pointer(variables);
+            self.keep_pointer(&to.part(distance), pointer);
+        }
+    }
+
+    /// The slot that holds pointers which a place starts in.
+    fn root_place(&self, root: Root) -> Option<HeldPlace> {
+        match root {
+            Root::Local(id) => match self.active.locals[id]?.home {
+                Home::Memory(base) => self.held_place(Addr::of(base)),
+                _ => None,
+            },
+            Root::Value(addr) => self.held_place(addr),
+            _ => None,
+        }
+    }
+
+    /// Does something with the variables of the pointer at a place, `start` bytes behind a place of a slot, if there is one.
+    fn at_held(
+        &mut self,
+        part: &Prepared,
+        place: HeldPlace,
+        start: Bytes,
+        mut each: impl FnMut(&mut Self, PointerVariables),
+    ) {
+        let join = self.builder.block();
+        match self.distance_within(part, start, join) {
+            Bytes::Known(distance) => {
+                if let Some(variables) = self.held_at(place, distance) {
+                    each(self, variables);
+                }
+            }
+            Bytes::Value(distance) => {
+                for (at, _, variables) in self.held_in(place, u32::MAX) {
+                    let same = self.builder.compare_const(Condition::Eq, distance, at.into());
+                    let (here, next) = (self.builder.block(), self.builder.block());
+                    self.builder.branch(same, here, next);
+                    self.builder.switch_to_sealed(here);
+                    each(self, variables);
+                    self.builder.jump(join);
+                    self.builder.switch_to_sealed(next);
+                }
+            }
+        }
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+    }
+
+    /// Does something where a pointer points to this object.
+    fn where_it_points(&mut self, object: &Object, there: impl FnOnce(&mut Self)) {
+        if !self.may_be_elsewhere(object) {
+            return there(self);
+        }
+        let join = self.builder.block();
+        self.non_null(object.base, join);
+        there(self);
+        self.builder.jump(join);
+        self.builder.switch_to_sealed(join);
+    }
+
+    /// Whether it is known at run time only that a pointer points to this object.
+    fn may_be_elsewhere(&self, object: &Object) -> bool {
+        match self.builder.ty(object.base) {
+            Type::Ptr(origin) => origin.checked().is_some(),
+            _ => true,
+        }
+    }
+
+    /// The numbers in the slots that a pointer leads to, before the kernel is given it.
+    pub(in super::super) fn before_writes(&mut self, pointer: Pointer) -> Vec<Number> {
+        let mut numbers = Vec::new();
+        for object in self.live_objects(pointer) {
+            let Some(HeldPlace { holder, .. }) = object.held else { continue };
+            let slot = Addr::of(Base::Slot(self.pointers.holders[holder].slot));
+            for (at, _, variables) in self.held_in(HeldPlace { holder, at: 0 }, u32::MAX) {
+                let (addr, number) = (slot.plus(at), self.builder.variable(Type::I64));
+                let none = self.builder.constant(Type::I64, 0);
+                self.builder.set(number, none);
+                self.where_it_points(&object, |this| {
+                    let now = this.load_scalar(addr, U64);
+                    this.builder.set(number, now);
+                });
+                let number = self.builder.get(number);
+                numbers.push(Number { object, addr, number, variables });
+            }
+        }
+        numbers
+    }
+
+    /// What the kernel wrote over is an address.
+    pub(in super::super) fn after_writes(&mut self, before: &[Number]) {
+        for Number { object, addr, number, variables } in before {
+            self.where_it_points(object, |this| {
+                let now = this.load_scalar(*addr, U64);
+                let changed = this.builder.compare(Condition::Ne, now, *number);
+                let (written, join) = (this.builder.block(), this.builder.block());
+                this.builder.branch(changed, written, join);
+                this.builder.switch_to_sealed(written);
+                let pointer = this.pointer_to_address(now);
+                this.set_pointer(*variables, pointer);
+                this.builder.jump(join);
+                this.builder.switch_to_sealed(join);
+            });
+        }
+    }
+}
+
+fn is_found_at_run_time(place: &Prepared) -> bool {
+    matches!(place.root, Root::Pointer(..)) || place.is_indexed()
+}
