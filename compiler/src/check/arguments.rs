@@ -300,8 +300,16 @@ pub(super) fn parameters(params: &[Param], result: &str) -> String {
 pub(super) fn spelling(ty: &KernelType) -> String {
     match ty {
         KernelType::Enum { bytes, signed, .. } => format!("{}{}", if *signed { 'i' } else { 'u' }, bytes * 8),
-        KernelType::Pointer(to @ (Pointee::Struct(_) | Pointee::Int { .. })) => format!("*{to}"),
-        KernelType::Pointer(_) => "*u8".to_owned(),
+        KernelType::Pointer(to) => pointer_spelling(to),
         other => other.to_string(),
+    }
+}
+
+/// A pointer to numbers, structs or pointers to such; `*u8` stands for all others.
+fn pointer_spelling(to: &Pointee) -> String {
+    match to {
+        Pointee::Struct(_) | Pointee::Int { .. } => format!("*{to}"),
+        Pointee::Pointer(inner) => format!("*{}", pointer_spelling(inner)),
+        _ => "*u8".to_owned(),
     }
 }

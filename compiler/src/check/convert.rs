@@ -61,6 +61,9 @@ impl Body<'_, '_> {
                 self.report(Diagnostic::error(413, span, "this gives no value"));
                 Expr { ty: self.checker.types.common().error, ..from.expr }
             }
+            (TypeKind::Struct(_), TypeKind::Struct(_)) => {
+                self.convert_kernels(&from, to).unwrap_or_else(|| self.mismatch(&from, to))
+            }
             _ => self.mismatch(&from, to),
         }
     }
@@ -80,6 +83,11 @@ impl Body<'_, '_> {
         }
         if self.checker.types.is_context_pointer(to) {
             diagnostic = diagnostic.note(CONTEXT);
+        }
+        if wanted == found && from.expr.ty != to {
+            diagnostic = diagnostic
+                .note("one is a struct of the kernel, the other the script's own struct of this name")
+                .help("give the script's struct another name, or only members that the kernel's has");
         }
         self.report(diagnostic);
         Expr { ty: self.checker.types.common().error, ..from.expr.clone() }

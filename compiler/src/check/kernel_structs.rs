@@ -1,11 +1,20 @@
 //! Structs of the kernel: their members come from its BTF, when they are asked for (language reference, 4.7).
+//!
+//! A struct that the script declares is the kernel's (origin `Kernel`) once a pointer of the kernel leads to it. One that
+//! the script has values of, and no pointers to in the kernel half, stays the script's own: a value of the kernel's struct
+//! of that name converts to it, member by member.
+
+use std::collections::HashSet;
 
 use super::Checker;
+use super::expr::Typed;
+use super::function::Body;
 use super::names::Symbol;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::KernelMember;
+use crate::hir::{Expr, ExprKind, Half, KernelMember, Place, PlaceKind};
 use crate::kernel_types::{KernelType, Member, Pointee, Spelling};
+use crate::source::Span;
 use crate::types::{Field, IntType, StructDef, StructId, StructOrigin, TypeId, TypeKind};
 
 impl Checker<'_> {
@@ -33,7 +42,9 @@ impl Checker<'_> {
         for (id, span) in found {
             let def = self.types.struct_def(id);
             let meant = match def.origin {
-                StructOrigin::Kernel => true,
+                _ if self.copied.contains(&id) => false,
+                // As a part of another struct of the kernel it is described, no more.
+                StructOrigin::Kernel => self.own_values.contains(&id),
                 // One that has nothing but the name in common is another thing.
                 StructOrigin::Script => {
                     named
@@ -59,6 +70,10 @@ impl Checker<'_> {
     pub(super) fn kernel_member(&mut self, id: StructId, name: &ast::Ident) -> Option<usize> {
         let def = self.types.struct_def(id);
         let (structure, declared) = (def.name.clone(), def.field(&name.name));
+        if structure.starts_with("trace_event_raw_") && name.name == "ent" {
+            self.report(hidden_entry(name));
+            return None;
+        }
         let real = self.kernel().member(&structure, &name.name);
         if self.kernel().is_union(&structure) {
             self.kernel_members.unions.insert(id);
@@ -67,9 +82,9 @@ impl Checker<'_> {
             self.kernel_members.typedefs.insert(id);
         }
         match (declared, real) {
-            (Some(index), Some(real)) => self.declared_member(id, index, &real, name).then_some(index),
+            (Some(index), Some(real)) => self.declared_member(id, index, &real, name.span).then_some(index),
             (Some(index), None) if !self.kernel().has_structure(&structure) => Some(index),
-            (None, Some(real)) => self.add_member(id, &real, name),
+            (None, Some(real)) => self.add_member(id, &real, name.span),
             (declared, None) => {
                 self.report_no_member(&structure, name, declared.is_some());
                 None
@@ -77,8 +92,69 @@ impl Checker<'_> {
         }
     }
 
+    /// Looks at every member of a struct that is copied out of the kernel: a copy reads those too that the script only
+    /// declares.
+    fn copied_struct(&mut self, id: StructId, span: Span) {
+        if !self.copied.insert(id) {
+            return;
+        }
+        for index in 0..self.types.struct_def(id).fields.len() {
+            let field = &self.types.struct_def(id).fields[index];
+            let (name, ty) = (field.name.clone(), field.ty);
+            if !self.kernel_members.members.contains_key(&(id, index)) {
+                self.kernel_member(id, &ast::Ident { name, span });
+            }
+            if let TypeKind::Struct(inner) = *self.types.kind(ty) {
+                self.copied_struct(inner, span);
+            }
+        }
+    }
+
+    /// Whether a struct that the script declares describes the kernel's of its name, or a part of it.
+    fn describes_kernels(&self, id: StructId) -> bool {
+        let def = self.types.struct_def(id);
+        !def.fields.is_empty()
+            && def.fields.iter().all(|field| self.kernel().member(&def.name, &field.name).is_some())
+    }
+
+    /// Makes a struct that the script declares the kernel's, and with it those that its members are or lead to where the
+    /// kernel's members of these names are or lead to the kernel's structs of their names.
+    pub(super) fn give_to_kernel(&mut self, id: StructId) {
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            let def = self.types.struct_mut(id);
+            if def.origin != StructOrigin::Script {
+                continue;
+            }
+            def.origin = StructOrigin::Kernel;
+            let def = self.types.struct_def(id);
+            for field in &def.fields {
+                let Some(inner) = self.struct_behind(field.ty) else { continue };
+                let is_kernels = match self.kernel().member(&def.name, &field.name) {
+                    Some(real) => struct_name(&real.ty) == Some(&self.types.struct_def(inner).name),
+                    // Without the kernel's types the declaration is all that is known.
+                    None => !self.kernel().has_btf(),
+                };
+                if is_kernels {
+                    open.push(inner);
+                }
+            }
+        }
+    }
+
+    /// The struct that a type is, an array of, or leads to.
+    fn struct_behind(&self, mut ty: TypeId) -> Option<StructId> {
+        loop {
+            match self.types.kind(ty) {
+                TypeKind::Ptr(inner) | TypeKind::Array(inner, _) => ty = *inner,
+                TypeKind::Struct(id) => return Some(*id),
+                _ => return None,
+            }
+        }
+    }
+
     /// Whether what the script says of a member fits what it is.
-    fn declared_member(&mut self, id: StructId, index: usize, real: &Member, name: &ast::Ident) -> bool {
+    fn declared_member(&mut self, id: StructId, index: usize, real: &Member, span: Span) -> bool {
         let ty = self.types.struct_def(id).fields[index].ty;
         let scalar = self.types.scalar(ty).is_some();
         let real_scalar = real.ty.scalar().is_some() || matches!(real.ty, KernelType::Pointer(_));
@@ -89,27 +165,26 @@ impl Checker<'_> {
             return true;
         }
         let (declared, found) = (self.types.name(ty), describe(real));
-        let text = format!("member `{}` differs from the kernel's", name.name);
+        let text = format!("member `{}` differs from the kernel's", real.name);
         self.report(
-            Diagnostic::error(511, name.span, text)
+            Diagnostic::error(511, span, text)
                 .label(format!("declared as `{declared}` but is {found}"))
                 .help("run `ks init` again, or remove the declaration"),
         );
         false
     }
 
-    fn add_member(&mut self, id: StructId, real: &Member, name: &ast::Ident) -> Option<usize> {
+    fn add_member(&mut self, id: StructId, real: &Member, span: Span) -> Option<usize> {
         let ty = if real.bitfield.is_some() { None } else { self.member_type(&real.ty) };
         let Some(ty) = ty else {
-            let text = format!("member `{}` cannot be read", name.name);
+            let text = format!("member `{}` cannot be read", real.name);
             self.report(
-                Diagnostic::error(511, name.span, text)
-                    .label(format!("in the kernel this is {}", describe(real))),
+                Diagnostic::error(511, span, text).label(format!("in the kernel this is {}", describe(real))),
             );
             return None;
         };
         let fields = &mut self.types.struct_mut(id).fields;
-        fields.push(Field { name: name.name.clone(), ty, default: None, docs: String::new() });
+        fields.push(Field { name: real.name.clone(), ty, default: None, docs: String::new() });
         let index = fields.len() - 1;
         self.keep_member(id, index, real, None);
         Some(index)
@@ -161,11 +236,7 @@ impl Checker<'_> {
                 self.int_of(*bytes, *signed)
             }
             KernelType::Pointer(to) => {
-                let to = match to {
-                    Pointee::Struct(name) => self.struct_named(name),
-                    Pointee::Int { bytes, signed } => self.int_of(*bytes, *signed).unwrap_or(common.u8),
-                    Pointee::Void | Pointee::Char | Pointee::Function | Pointee::Other => common.u8,
-                };
+                let to = self.pointee_type(to);
                 Some(self.types.intern(TypeKind::Ptr(to)))
             }
             KernelType::Array { element, len } if *len > 0 => {
@@ -185,6 +256,26 @@ impl Checker<'_> {
         }
     }
 
+    /// What a pointer of the kernel leads to. Where the language has no type for it, it leads to nothing that can be read:
+    /// elements of a guessed type would be wrong values.
+    fn pointee_type(&mut self, to: &Pointee) -> TypeId {
+        let common = self.types.common();
+        match to {
+            Pointee::Struct(name) => self.struct_named(name),
+            Pointee::Int { bytes, signed } => self.int_of(*bytes, *signed).unwrap_or(common.void),
+            Pointee::Void | Pointee::Char | Pointee::Function => common.u8,
+            Pointee::Pointer(inner) => {
+                let inner = self.pointee_type(inner);
+                self.types.intern(TypeKind::Ptr(inner))
+            }
+            Pointee::Array { element, len } => {
+                let array = KernelType::Array { element: element.clone(), len: *len };
+                self.member_type(&array).unwrap_or(common.void)
+            }
+            Pointee::Other => common.void,
+        }
+    }
+
     fn int_of(&mut self, bytes: u32, signed: bool) -> Option<TypeId> {
         let bits = match bytes {
             1 => 8,
@@ -196,19 +287,140 @@ impl Checker<'_> {
         Some(self.types.intern(TypeKind::Int(IntType { bits, signed })))
     }
 
-    /// The kernel's struct of a name: the one that a header declares, if one does.
+    /// The kernel's struct of a name: the one that a header or the script declares, if one does and the script has no
+    /// values of it.
     fn struct_named(&mut self, name: &str) -> TypeId {
-        let declared = match self.names.get(name) {
-            Some(Symbol::Type(ty)) => match self.types.kind(ty) {
-                TypeKind::Struct(id) => {
-                    let origin = self.types.struct_def(*id).origin;
-                    matches!(origin, StructOrigin::Kernel | StructOrigin::Context).then_some(ty)
+        if let Some(Symbol::Type(ty)) = self.names.get(name)
+            && let TypeKind::Struct(id) = *self.types.kind(ty)
+        {
+            match self.types.struct_def(id).origin {
+                StructOrigin::Kernel | StructOrigin::Context => return ty,
+                StructOrigin::Script if !self.is_own(id, ty) && self.describes_kernels(id) => {
+                    self.give_to_kernel(id);
+                    return ty;
                 }
-                _ => None,
-            },
-            _ => None,
+                StructOrigin::Script | StructOrigin::Predeclared => {}
+            }
+        }
+        self.kernel_struct(name)
+    }
+
+    /// Whether a struct that the script declares is for values of its own, which pointers lead to as well.
+    fn is_own(&self, id: StructId, ty: TypeId) -> bool {
+        let is_record = self.rings.iter().any(|ring| ring.record == ty);
+        is_record || (self.own_values.contains(&id) && !self.pointed_to.contains(&id))
+    }
+}
+
+impl Body<'_, '_> {
+    /// Looks at the members of a struct whose value is read out of the kernel's memory.
+    pub(super) fn check_copy(&mut self, place: &Place) {
+        let TypeKind::Struct(id) = *self.checker.types.kind(place.ty) else { return };
+        let mut root = place;
+        while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
+            root = base;
+        }
+        if matches!(root.kind, PlaceKind::Deref(_)) && self.is_kernels(root.ty) {
+            self.checker.copied_struct(id, place.span);
+        }
+    }
+
+    fn is_kernels(&self, ty: TypeId) -> bool {
+        match self.checker.types.kind(ty) {
+            TypeKind::Struct(id) => self.checker.types.struct_def(*id).origin == StructOrigin::Kernel,
+            _ => false,
+        }
+    }
+
+    /// Makes a value of the script's struct out of one of the kernel's struct of the same name; none if it is none.
+    pub(super) fn convert_kernels(&mut self, from: &Typed, to: TypeId) -> Option<Expr> {
+        let types = &self.checker.types;
+        let (&TypeKind::Struct(source), &TypeKind::Struct(target)) =
+            (types.kind(from.expr.ty), types.kind(to))
+        else {
+            return None;
         };
-        declared.unwrap_or_else(|| self.kernel_struct(name))
+        let (kernels, scripts) = (types.struct_def(source), types.struct_def(target));
+        let is_pair = kernels.origin == StructOrigin::Kernel
+            && scripts.origin == StructOrigin::Script
+            && kernels.name == scripts.name
+            && self.checker.describes_kernels(target);
+        if !is_pair || self.half() != Half::Kernel {
+            return None;
+        }
+        let span = from.expr.span;
+        if !self.checker.members_convert(source, target, span, &mut HashSet::new()) {
+            return Some(Expr { ty: self.checker.types.common().error, ..from.expr.clone() });
+        }
+        self.checker.copied.insert(target);
+        Some(Expr { kind: ExprKind::Convert(Box::new(from.expr.clone())), ty: to, span })
+    }
+}
+
+impl Checker<'_> {
+    /// Whether every member that the script's struct declares can be made of the kernel's; reports those that cannot.
+    fn members_convert(
+        &mut self,
+        kernels: StructId,
+        scripts: StructId,
+        span: Span,
+        seen: &mut HashSet<StructId>,
+    ) -> bool {
+        if !seen.insert(scripts) {
+            return true;
+        }
+        let fields = self.types.struct_def(scripts).fields.clone();
+        fields.iter().all(|field| {
+            let name = ast::Ident { name: field.name.clone(), span };
+            let Some(index) = self.kernel_member(kernels, &name) else { return false };
+            let real = self.types.struct_def(kernels).fields[index].ty;
+            if real == field.ty
+                || (self.types.scalar(real).is_some() && self.types.scalar(field.ty).is_some())
+            {
+                return true;
+            }
+            if let (&TypeKind::Struct(inner), &TypeKind::Struct(wanted)) =
+                (self.types.kind(real), self.types.kind(field.ty))
+                && self.types.struct_def(inner).name == self.types.struct_def(wanted).name
+            {
+                return self.members_convert(inner, wanted, span, seen);
+            }
+            let text = format!("member `{}` differs from the kernel's", field.name);
+            let (declared, found) = (self.types.name(field.ty), self.types.name(real));
+            self.report(
+                Diagnostic::error(511, span, text)
+                    .label(format!("declared as `{declared}` but is `{found}`"))
+                    .help("declare it as the kernel's, or leave it out"),
+            );
+            false
+        })
+    }
+}
+
+/// The first member of a tracepoint's record, which programs cannot read.
+/// Source: kernel/trace/bpf_trace.c, `tp_prog_is_valid_access`, v6.12.
+fn hidden_entry(name: &ast::Ident) -> Diagnostic {
+    Diagnostic::error(304, name.span, "`ent` cannot be read here")
+        .note("the kernel keeps the first 8 bytes of a record to itself")
+        .help("the thread is `tid()`, the process `pid()`")
+}
+
+/// The struct that a type of the kernel is, an array of, or leads to.
+fn struct_name(ty: &KernelType) -> Option<&String> {
+    match ty {
+        KernelType::Struct { name, .. } | KernelType::Union { name, .. } => Some(name),
+        KernelType::Array { element, .. } => struct_name(element),
+        KernelType::Pointer(to) => pointee_name(to),
+        _ => None,
+    }
+}
+
+fn pointee_name(to: &Pointee) -> Option<&String> {
+    match to {
+        Pointee::Struct(name) => Some(name),
+        Pointee::Pointer(inner) => pointee_name(inner),
+        Pointee::Array { element, .. } => struct_name(element),
+        _ => None,
     }
 }
 

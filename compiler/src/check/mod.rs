@@ -109,6 +109,14 @@ struct Checker<'a> {
     half: Half,
     /// Structs that the script has values of, and where first.
     by_value: HashMap<StructId, Span>,
+    /// The types at hand are those of a struct's fields.
+    in_fields: bool,
+    /// Structs that functions of the kernel half take or return pointers to.
+    pointed_to: HashSet<StructId>,
+    /// Structs that the script has values of which are not only parts of other structs.
+    own_values: HashSet<StructId>,
+    /// Structs whose values are made of the kernel's.
+    copied: HashSet<StructId>,
     /// Structs of the kernel that no script declares.
     kernel_structs: HashMap<String, StructId>,
     /// What is known of their members besides.
@@ -149,6 +157,10 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         not_constant: HashSet::new(),
         half: Half::Kernel,
         by_value: HashMap::new(),
+        in_fields: false,
+        pointed_to: HashSet::new(),
+        own_values: HashSet::new(),
+        copied: HashSet::new(),
         kernel_structs: HashMap::new(),
         kernel_members: crate::hir::KernelStructs::default(),
         weights: HashMap::new(),
@@ -202,6 +214,8 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
     if checker.diagnostics.has_errors() {
         return None;
     }
+    // Members that were used last are parts of structs that hold structs of the kernel.
+    checker.types.seal_again();
     let Checker {
         types, known, kernel_members, globals, maps, rings, configs, counters, externs, impls, ..
     } = checker;

@@ -24,6 +24,7 @@ impl Body<'_, '_> {
         if let Some(map) = element_map(&place) {
             self.check_access(map, WRONLY, expr.span);
         }
+        self.check_copy(&place);
         let ty = place.ty;
         self.make(ExprKind::Load(place), ty, expr.span)
     }

@@ -37,9 +37,14 @@ impl Checker<'_> {
             return Signature { name, params: Vec::new(), ret, kind: None, target: Target::None, span };
         };
         self.half = kind.half();
-        let params = function.params.iter().map(|param| self.type_expr(&param.ty, Position::Value)).collect();
+        let params: Vec<TypeId> =
+            function.params.iter().map(|param| self.type_expr(&param.ty, Position::Value)).collect();
         let ret = self.result_type(function);
         self.half = Half::Kernel;
+        if kind.half() == Half::Kernel {
+            self.pointed_to
+                .extend(params.iter().chain([&ret]).filter_map(|ty| self.types.pointee_struct(*ty)));
+        }
         Signature { name, params, ret, kind: Some(kind), target, span }
     }
 
@@ -250,7 +255,7 @@ impl Checker<'_> {
             .filter(|_| known)
             .find(|field| self.kernel().member(&name, &field.name).is_none());
         let strange = strange.map(|field| field.name.clone());
-        self.types.struct_mut(id).origin = StructOrigin::Kernel;
+        self.give_to_kernel(id);
         if let Some(strange) = strange {
             let text = format!("`{name}` is a kernel struct; its layout is the kernel's");
             let note = format!("the kernel's has no member `{strange}`");

@@ -155,6 +155,7 @@ impl Checker<'_> {
     fn fill_struct(&mut self, one: &Declared<'_>) {
         let mut filled: Vec<Field> = Vec::new();
         let mut seen: HashMap<&str, Span> = HashMap::new();
+        self.in_fields = true;
         for field in one.fields {
             if let Some(first) = seen.insert(&field.name.name, field.name.span) {
                 self.report_duplicate(&field.name, first);
@@ -164,6 +165,7 @@ impl Checker<'_> {
             let docs = field.docs.clone().unwrap_or_default();
             filled.push(Field { name: field.name.name.clone(), ty, default: None, docs });
         }
+        self.in_fields = false;
         self.types.struct_mut(one.id).fields = filled;
     }
 

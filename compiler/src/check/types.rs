@@ -144,6 +144,9 @@ impl Checker<'_> {
             }
             StructOrigin::Kernel | StructOrigin::Script if !self.in_header(span) => {
                 self.by_value.entry(id).or_insert(span);
+                if !self.in_fields {
+                    self.own_values.insert(id);
+                }
                 ty
             }
             _ => ty,

@@ -17,8 +17,7 @@ pub(super) fn type_text(ty: &KernelType) -> Option<String> {
         KernelType::Int { bytes, signed, .. } => int_text(*bytes, *signed),
         KernelType::Enum { bytes, .. } => int_text(*bytes, false),
         KernelType::Bool => Some("bool".to_owned()),
-        KernelType::Pointer(Pointee::Struct(name)) if is_name(name) => Some(format!("*{name}")),
-        KernelType::Pointer(_) => Some("*u8".to_owned()),
+        KernelType::Pointer(to) => Some(pointer_text(to)),
         KernelType::Struct { name, .. } if is_name(name) => Some(name.clone()),
         KernelType::Array { element, len } if *len > 0 => match **element {
             KernelType::Int { spelling: Spelling::Char, .. } => Some(format!("char[{len}]")),
@@ -28,6 +27,15 @@ pub(super) fn type_text(ty: &KernelType) -> Option<String> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// A pointer: `*u8` where what it leads to has no spelling.
+fn pointer_text(to: &Pointee) -> String {
+    match to {
+        Pointee::Struct(name) if is_name(name) => format!("*{name}"),
+        Pointee::Pointer(inner) => format!("*{}", pointer_text(inner)),
+        _ => "*u8".to_owned(),
     }
 }
 

@@ -55,7 +55,7 @@ fn nested_type(btf: &Btf, id: TypeId, depth: usize) -> KernelType {
             let signed = encoding == IntEncoding::Signed || spelling == Spelling::Char;
             KernelType::Int { bytes, signed, spelling }
         }
-        Type::Ptr(to) => KernelType::Pointer(pointee(btf, to)),
+        Type::Ptr(to) => KernelType::Pointer(pointee(btf, to, depth)),
         Type::Array { element, len } if depth < MAX_DEPTH => {
             KernelType::Array { element: Box::new(nested_type(btf, element, depth + 1)), len }
         }
@@ -69,7 +69,7 @@ fn nested_type(btf: &Btf, id: TypeId, depth: usize) -> KernelType {
     }
 }
 
-fn pointee(btf: &Btf, id: TypeId) -> Pointee {
+fn pointee(btf: &Btf, id: TypeId, depth: usize) -> Pointee {
     let Some(Behind { ty, typedef, .. }) = behind(btf, id) else { return Pointee::Other };
     match ty {
         Type::Void => Pointee::Void,
@@ -83,6 +83,10 @@ fn pointee(btf: &Btf, id: TypeId) -> Pointee {
             }
         }
         Type::FuncProto { .. } => Pointee::Function,
+        Type::Ptr(to) if depth < MAX_DEPTH => Pointee::Pointer(Box::new(pointee(btf, to, depth + 1))),
+        Type::Array { element, len } if len > 0 && depth < MAX_DEPTH => {
+            Pointee::Array { element: Box::new(nested_type(btf, element, depth + 1)), len }
+        }
         _ => Pointee::Other,
     }
 }

@@ -85,7 +85,16 @@ pub enum Pointee {
     Struct(String),
     /// A function.
     Function,
-    /// Anything else: another pointer, an array, an anonymous struct.
+    /// Another pointer.
+    Pointer(Box<Pointee>),
+    /// An array of a known length.
+    Array {
+        /// What it holds.
+        element: Box<KernelType>,
+        /// How many, at least 1.
+        len: u32,
+    },
+    /// Anything else: a struct without a name, an array of unknown length.
     Other,
 }
 
@@ -160,6 +169,8 @@ impl fmt::Display for Pointee {
             Pointee::Int { bytes, signed } => write_int(f, *bytes, *signed),
             Pointee::Struct(name) => f.write_str(name),
             Pointee::Function => f.write_str("fn"),
+            Pointee::Pointer(to) => write!(f, "*{to}"),
+            Pointee::Array { element, len } => write!(f, "{element}[{len}]"),
         }
     }
 }

@@ -46,6 +46,32 @@ impl Types {
         self.layouts.insert(id, layout);
     }
 
+    /// Works out the layouts of all sealed structs anew: structs of the kernel get members when these are used, and
+    /// others may hold them.
+    pub fn seal_again(&mut self) {
+        let sealed: Vec<StructId> = self.layouts.drain().map(|(id, _)| id).collect();
+        for id in sealed {
+            self.seal_inner_first(id);
+        }
+    }
+
+    /// Seals a struct after those within it. Structs hold each other only so deep as the checker allows.
+    fn seal_inner_first(&mut self, id: StructId) {
+        if self.layouts.contains_key(&id) {
+            return;
+        }
+        for index in 0..self.struct_def(id).fields.len() {
+            let mut ty = self.struct_def(id).fields[index].ty;
+            while let TypeKind::Array(element, _) = self.kind(ty) {
+                ty = *element;
+            }
+            if let TypeKind::Struct(inner) = *self.kind(ty) {
+                self.seal_inner_first(inner);
+            }
+        }
+        self.seal(id);
+    }
+
     fn struct_size(&self, id: StructId) -> u64 {
         if let Some((size, _)) = self.layouts.get(&id) {
             return *size;

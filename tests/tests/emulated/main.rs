@@ -8,6 +8,7 @@ mod externs;
 mod far_reads;
 mod held_pointers;
 mod hotplug;
+mod kernel_structs;
 mod killed;
 mod modules;
 mod pointers;
