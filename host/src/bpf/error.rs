@@ -207,6 +207,8 @@ pub struct LoadError {
     pub verifier: Option<(String, VerifierLog)>,
     /// What libbpf printed, line by line, without its prefix.
     pub libbpf: Vec<String>,
+    /// That the kernel lacks a member which the refused program reads, or has another in its place: in words.
+    pub lacks: Option<String>,
 }
 
 impl BpfError {

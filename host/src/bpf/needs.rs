@@ -1,11 +1,12 @@
-//! What an object asks the kernel for: program types, helpers and kernel functions by program, kinds of maps. Nothing is
-//! loaded.
+//! What an object asks the kernel for: program types, helpers, kernel functions and members of structs by program, kinds of
+//! maps. Nothing is loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ks_compiler::object::model::{KsymId, Presence, ProgramId};
 use serde::{Deserialize, Serialize};
 
+use super::members::{self, MemberPath, MemberUse};
 use crate::policy::PluginObject;
 
 /// What an object asks for.
@@ -28,6 +29,8 @@ pub struct ProgramNeeds {
     pub helpers: BTreeSet<u32>,
     /// The functions of the kernel by name, and whether the object can do without (it refers to them weakly).
     pub kfuncs: BTreeMap<String, bool>,
+    /// The members of the kernel's structs that it reads, in the order of their names.
+    pub members: Vec<(MemberPath, MemberUse)>,
 }
 
 /// A map.
@@ -54,6 +57,7 @@ impl Needs {
                 section: program.section.to_string(),
                 helpers: uses.helpers.iter().map(|helper| helper.number()).collect(),
                 kfuncs: uses.kfuncs.iter().filter_map(kfunc).collect(),
+                members: members::of_program(model, ProgramId(id)).into_iter().collect(),
             }
         });
         let maps = model

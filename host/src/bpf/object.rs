@@ -20,6 +20,7 @@ use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::look;
 use super::map::{Map, MapShape, Pages};
+use super::members;
 use super::pin::Pins;
 use super::print;
 use super::program::{Program, ProgramKind};
@@ -612,6 +613,11 @@ fn load_error(
     libbpf: Vec<String>,
 ) -> BpfError {
     let model = admitted.object().model();
+    let lacks = verifier.as_ref().and_then(|(program, log)| {
+        let unfit = log.unfit_member()?;
+        let other = || format!("`{unfit}` has another type in this kernel");
+        Some(members::missing(model, program).unwrap_or_else(other))
+    });
     BpfError::Load(Box::new(LoadError {
         object: admitted.object().name().to_owned(),
         is_script: is_script(model),
@@ -619,6 +625,7 @@ fn load_error(
         errno,
         verifier,
         libbpf,
+        lacks,
     }))
 }
 

@@ -37,6 +37,16 @@ impl VerifierLog {
         self.text.lines().rev().find_map(|line| line.strip_prefix("; ")).map(str::trim)
     }
 
+    /// The member of a struct, if the log ends at an instruction that libbpf could not fit to the kernel's types:
+    /// `struct task_struct.se.vlag`.
+    ///
+    /// Source: libbpf v1.7, `fixup_log_failed_core_relo` and `bpf_core_format_spec`.
+    pub fn unfit_member(&self) -> Option<&str> {
+        let relocation = self.reason().strip_prefix("failed to resolve CO-RE relocation ")?;
+        let (_, member) = relocation.split_once("] ")?;
+        Some(member.split_once(" (").map_or(member, |(member, _)| member))
+    }
+
     /// How many lines the log has.
     pub fn lines(&self) -> usize {
         self.text.lines().count()
@@ -66,6 +76,16 @@ mod tests {
         assert_eq!(log.reason(), "invalid bpf_context access off=400 size=4");
         assert_eq!(log.source_line(), Some("count += ctx->addr @ faults.ks:7"));
         assert_eq!(log.lines(), 6);
+    }
+
+    #[test]
+    fn a_member_that_does_not_fit_is_named() {
+        let said = b"3: <invalid CO-RE relocation>\n\
+            failed to resolve CO-RE relocation <byte_off> [3] struct task_struct.se.lag (0:0:0 @ offset 0)\n\
+            processed 4 insns\n";
+        let log = VerifierLog::from_buffer(said).expect("not empty");
+        assert_eq!(log.unfit_member(), Some("struct task_struct.se.lag"));
+        assert_eq!(VerifierLog::from_buffer(LOG).expect("not empty").unfit_member(), None);
     }
 
     #[test]

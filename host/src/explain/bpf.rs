@@ -84,8 +84,13 @@ fn describe_load(load: &LoadError) -> String {
         }
         return text;
     };
-    let mut text = format!("cannot load the program `{program}`: the verifier refused it");
-    let _ = write!(text, "\n  verifier: {}", log.reason());
+    let mut text = format!("cannot load the program `{program}`: ");
+    match &load.lacks {
+        Some(lacks) => text.push_str(lacks),
+        None => {
+            let _ = write!(text, "the verifier refused it\n  verifier: {}", log.reason());
+        }
+    }
     if let Some(line) = log.source_line() {
         let _ = write!(text, "\n  at: {line}");
     }
@@ -103,6 +108,11 @@ fn explain_load(load: &LoadError) -> Explanation {
             Kind::Unsupported,
             "structs of the kernel are registered by links since Linux 6.4; without one they would outlive this host",
             "use a newer kernel",
+        ),
+        (Some(_), _) if load.lacks.is_some() => because(
+            Kind::Unsupported,
+            "the program reads it, and its struct has other members in the kernel that it was compiled for",
+            "run a kernel that has it, or leave it out",
         ),
         (Some(_), _) if load.is_script => because(
             Kind::Kernel,
@@ -231,6 +241,7 @@ mod tests {
             errno: Errno::EINVAL,
             verifier: Some(("count".into(), log)),
             libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],
+            lacks: None,
         }));
         assert_eq!(
             message(&error),

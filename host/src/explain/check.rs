@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Capability, Facts, since};
 use crate::bpf::feature::{Answer, Features, Method};
-use crate::bpf::{Needs, ProgramNeeds};
+use crate::bpf::{Needs, ProgramNeeds, RunningTypes};
 
 /// What is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -23,6 +23,8 @@ pub enum What {
     Kfunc,
     /// Maps of a kind can be made.
     Map,
+    /// A struct of the kernel has a member.
+    Member,
 }
 
 /// Whether the kernel has it.
@@ -78,7 +80,8 @@ pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
     let facts = Facts::read(0);
     let may_load = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
     let privileged = may_load.into_iter().all(|which| facts.has(which) == Some(true));
-    let asked = Asked { features: Features::of_running(), kernel: facts.kernel, privileged, registers };
+    let (features, types) = (Features::of_running(), RunningTypes::default());
+    let asked = Asked { features, types, kernel: facts.kernel, privileged, registers };
     let mut found: Vec<Need> = needs.programs.iter().flat_map(|program| asked.program(program)).collect();
     found.extend(needs.maps.iter().map(|map| {
         let seen = asked.features.map(map.kind);
@@ -89,6 +92,7 @@ pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
 
 struct Asked<'a> {
     features: Features,
+    types: RunningTypes,
     kernel: Option<since::Version>,
     /// Whether a refusal cannot be for want of capabilities.
     privileged: bool,
@@ -142,6 +146,16 @@ impl Asked<'_> {
             }
             kfunc
         }));
+        found.extend(program.members.iter().map(|(path, used)| {
+            let mut member = need(What::Member, &path.to_string(), self.types.member(path), None, "");
+            if let (State::Missing, Some(at), Some(because)) = (member.state, &used.at, &mut member.because) {
+                because.push_str(&format!(", which {at} reads"));
+            }
+            if used.is_asked_for && member.state == State::Missing {
+                (member.state, member.remedy) = (State::Optional, None);
+            }
+            member
+        }));
         found
     }
 
@@ -186,6 +200,7 @@ impl Asked<'_> {
             (Some(since), Some(kernel)) if kernel < since => {
                 format!("run Linux {}.{} or newer; this is {}.{}", since.0, since.1, kernel.0, kernel.1)
             }
+            _ if what == What::Member => "run a kernel that has it, or leave it out".into(),
             _ if what == What::Kfunc => "load the module that has it, or run a kernel that has it".into(),
             _ if what == What::Helper => {
                 "run a newer kernel: this one gives it to other types of programs, or was built without it"

@@ -1,5 +1,9 @@
 //! `ks-host check`: what it says of the kernel is what the kernel says when the plugin runs. These tests need root.
 
+use std::sync::Arc;
+
+use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::pipeline::{self, Options, Target};
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::{Folder, allowed, command, compile, finish};
 
@@ -72,6 +76,37 @@ fn root_check_names_what_no_kernel_has() {
     let gone = finish(command("ks-host").arg("check").arg(folder.write("gone.wasm", plugin)));
     assert_eq!(gone.code, 1, "{gone:#?}");
     assert!(gone.stdout.contains("the kernel has no tracepoint `sched/sched_swimch`"), "{gone:#?}");
+}
+
+#[test]
+fn root_check_names_a_member_that_the_kernel_lacks() {
+    let mut types = std::fs::read("/sys/kernel/btf/vmlinux").expect("the kernel has types");
+    replace(&mut types, b"\0nr_migrations\0", b"\0nr_migrationz\0");
+    let kernel = KernelTypes::from_btf(types).expect("BTF");
+    let options = Options { kernel: Arc::new(kernel), ..Options::new("gone") };
+    let script = include_str!("scripts/checking_member.ks");
+    let mut checked = pipeline::parse("gone.ks", script.as_bytes(), options).expect("it is short").check();
+    let plugin = checked.build(Target::default()).expect("these types have the member").plugin;
+    let folder = Folder::new();
+    let file = folder.write("gone.wasm", plugin);
+    let told = "the kernel has no member `nr_migrationz` in `sched_entity`";
+
+    let checked = finish(command("ks-host").args(["check", "--json"]).arg(&file));
+    assert_eq!(checked.code, 1, "{checked:#?}");
+    let needs: serde_json::Value = serde_json::from_str(&checked.stdout).expect("JSON");
+    let missing: Vec<_> =
+        needs.as_array().expect("a list").iter().filter(|need| need["state"] == "missing").collect();
+    let [member] = missing.as_slice() else { panic!("{needs:#}") };
+    assert_eq!(
+        (&member["what"], &member["name"]),
+        (&"member".into(), &"task_struct.se.nr_migrationz".into())
+    );
+    assert_eq!(member["because"], format!("{told}, which gone.ks:5 reads"));
+
+    let ran = finish(allowed().arg(&file));
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(ran.stderr.contains(told) && ran.stderr.contains("moved = prev->se.nr_migrationz"), "{ran:#?}");
+    assert!(!ran.stderr.contains("mistake of the compiler"), "{ran:#?}");
 }
 
 #[test]

@@ -20,8 +20,8 @@ const MISSING: u8 = 1;
 pub(crate) struct Args {
     /// The plugin file, or a script (`.ks`).
     plugin: PathBuf,
-    /// Writes JSON, for tools: a list of objects with `what` (program, attach-point, helper, kfunc, map), `name`,
-    /// `program`, `state` (has, missing, optional, unknown), `since` where that is known, and where something is not
+    /// Writes JSON, for tools: a list of objects with `what` (program, attach-point, helper, kfunc, map,
+    /// member), `name`, `program`, `state` (has, missing, optional, unknown), `since` where that is known, and where something is not
     /// there `because` and `do`.
     #[arg(long)]
     json: bool,
@@ -85,6 +85,7 @@ fn row(need: &Need) -> Vec<String> {
         What::Helper => "helper",
         What::Kfunc => "kfunc",
         What::Map => "map",
+        What::Member => "member",
     };
     let of = need.program.as_ref().map(|program| format!("of {program}")).unwrap_or_default();
     let since = need.since.as_ref().map(|since| format!("since {since}")).unwrap_or_default();
