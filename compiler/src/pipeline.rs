@@ -138,6 +138,9 @@ pub struct Target {
     pub listings: Listings,
     /// `@kfunc` functions go to a kernel module, too, which the object prefers to its own where it is loaded.
     pub module: bool,
+    /// Only the object for kernels that have all that the best code uses. Else one for older kernels goes with it, where
+    /// there is another form of what they lack.
+    pub only_newest: bool,
 }
 
 impl From<Arch> for Target {
@@ -167,6 +170,8 @@ pub struct Built {
     pub core: Vec<u8>,
     /// The kernel half, one object for each architecture; empty if the script has none.
     pub objects: Vec<(Arch, kernel::Object)>,
+    /// The same for kernels that lack what those use, as far as it can be made for them.
+    pub older: Vec<(Arch, kernel::Object)>,
     /// The source tree of the kernel module, if one was asked for.
     pub module: Option<Module>,
     /// What stands in the file about both halves.
@@ -176,17 +181,22 @@ pub struct Built {
 impl Built {
     /// The objects as they travel in a plugin file.
     pub fn records(&self) -> Vec<BpfRecord> {
-        records(&self.objects, &self.manifest.project)
+        records(&self.objects, &self.older, &self.manifest.project)
     }
 }
 
-fn records(objects: &[(Arch, kernel::Object)], project: &str) -> Vec<BpfRecord> {
+/// A host takes the first that its kernel has everything for.
+fn records(
+    objects: &[(Arch, kernel::Object)],
+    older: &[(Arch, kernel::Object)],
+    project: &str,
+) -> Vec<BpfRecord> {
     let record = |(arch, object): &(Arch, kernel::Object)| BpfRecord {
         name: project.to_owned(),
         arch: *arch,
         elf: object.elf().to_vec(),
     };
-    objects.iter().map(record).collect()
+    objects.iter().chain(older).map(record).collect()
 }
 
 impl Checked {
@@ -203,9 +213,9 @@ impl Checked {
         let mut found = refused::hidden_pointers(hir, &split);
         if found.is_empty() {
             match kernel_half(hir, &split, &self.sources, target) {
-                Ok(objects) => {
+                Ok((objects, older)) => {
                     let manifest = manifest::build(hir, &split, &self.sources, self.file);
-                    return Ok(KernelHalf { split, objects, manifest });
+                    return Ok(KernelHalf { split, objects, older, manifest });
                 }
                 Err(reasons) => found = reasons,
             }
@@ -239,7 +249,7 @@ impl Checked {
         }
         let halves = kernel_half(hir, &split, &self.sources, target)
             .and_then(|objects| Ok((objects, user::compile(hir, &split, &self.sources)?)));
-        let (objects, core) = match halves {
+        let ((objects, older), core) = match halves {
             Ok(halves) => halves,
             Err(reasons) => {
                 reasons.into_iter().for_each(|reason| self.diagnostics.report(reason));
@@ -247,9 +257,10 @@ impl Checked {
             }
         };
         let manifest = manifest::build(hir, &split, &self.sources, self.file);
-        let plugin = plugin::assemble(&core, &records(&objects, &hir.project), &manifest, target.checks)
+        let records = records(&objects, &older, &hir.project);
+        let plugin = plugin::assemble(&core, &records, &manifest, target.checks)
             .expect("a module that the userspace back end made is a valid plugin");
-        Ok(Built { plugin, core, objects, module, manifest })
+        Ok(Built { plugin, core, objects, older, module, manifest })
     }
 }
 
@@ -260,6 +271,8 @@ pub struct KernelHalf {
     pub split: Split,
     /// One object for each architecture; empty if the script has no programs.
     pub objects: Vec<(Arch, kernel::Object)>,
+    /// The same for kernels that lack what those use, as far as it can be made for them.
+    pub older: Vec<(Arch, kernel::Object)>,
     /// What stands in the file about it. The first values of config blocks are the other half's to write.
     pub manifest: Manifest,
 }
@@ -269,20 +282,36 @@ pub struct KernelHalf {
 #[error("the script has errors")]
 pub struct Failed;
 
+/// Objects by what they are for, the best and those for older kernels.
+type Objects = (Vec<(Arch, kernel::Object)>, Vec<(Arch, kernel::Object)>);
+
+/// The newest kernel that has no iterators over numbers: on kernels without them loops are calls of `bpf_loop`.
+const WITHOUT_ITERATORS: KernelVersion = KernelVersion::new(6, 3);
+
 fn kernel_half(
     hir: &Hir,
     split: &Split,
     sources: &SourceMap,
     target: Target,
-) -> Result<Vec<(Arch, kernel::Object)>, Vec<Diagnostic>> {
+) -> Result<Objects, Vec<Diagnostic>> {
     if !split.needs_object() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let archs = match target.arch {
         Some(arch) => vec![arch],
         None if split.arch_dependent => vec![Arch::X86_64, Arch::Aarch64],
         None => vec![Arch::Any],
     };
-    let compiled = |arch| Ok((arch, kernel::compile(hir, split, sources, target.machine(arch))?));
-    archs.into_iter().map(compiled).collect()
+    let compiled = |target: Target, arch| {
+        Ok::<_, Vec<Diagnostic>>((arch, kernel::compile(hir, split, sources, target.machine(arch))?))
+    };
+    let best = archs.iter().map(|arch| compiled(target, *arch)).collect::<Result<Vec<_>, _>>()?;
+    let has_other_form = best.iter().any(|(_, object)| object.uses_iterators());
+    if target.kernel.is_some() || target.only_newest || !has_other_form {
+        return Ok((best, Vec::new()));
+    }
+    // What else a script needs may be younger, too: then there is no object for older kernels.
+    let target = Target { kernel: Some(WITHOUT_ITERATORS), ..target };
+    let older = archs.into_iter().map(|arch| compiled(target, arch)).collect::<Result<_, _>>();
+    Ok((best, older.unwrap_or_default()))
 }

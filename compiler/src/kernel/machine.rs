@@ -129,6 +129,12 @@ impl Machine {
     }
 }
 
+/// Whether a function has a loop that runs under an iterator over numbers.
+pub(super) fn uses_iterators(function: &Function) -> bool {
+    let mut insts = function.insts();
+    insts.any(|inst| matches!(inst.op, Op::Call { callee: Callee::Kfunc(Kfunc::IterNumNew), .. }))
+}
+
 /// The calls of helpers that the kernel does not give yet to what gets there.
 fn helpers_too_new(hir: &Hir, program: &Program, kernel: KernelVersion) -> Vec<Refusal> {
     let mut found = Vec::new();

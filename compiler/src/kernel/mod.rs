@@ -58,6 +58,7 @@ pub struct Object {
     elf: Vec<u8>,
     mir: String,
     disassembly: String,
+    uses_iterators: bool,
 }
 
 impl Object {
@@ -74,6 +75,11 @@ impl Object {
     /// All functions as BPF instructions; empty without [`Listings::Text`].
     pub fn disassembly(&self) -> &str {
         &self.disassembly
+    }
+
+    /// Whether a loop runs under an iterator over numbers, which kernels have since 6.4 only.
+    pub fn uses_iterators(&self) -> bool {
+        self.uses_iterators
     }
 }
 
@@ -150,11 +156,12 @@ fn programs_with_large_loops(program: &mir::Program) -> BTreeSet<FuncId> {
 }
 
 fn object(mir: &Mir<'_>, code: Code<'_>) -> Result<Object, Vec<Diagnostic>> {
+    let uses_iterators = mir.program.functions.iter().any(machine::uses_iterators);
     let (mir, disassembly) = match mir.machine.listings {
         Listings::Text => (mir.text(), code.text()),
         Listings::None => (String::new(), String::new()),
     };
-    Ok(Object { elf: code.object()?, mir, disassembly })
+    Ok(Object { elf: code.object()?, mir, disassembly, uses_iterators })
 }
 
 /// Lowers the kernel half and runs all passes, with a look at the program before the first pass and after each that

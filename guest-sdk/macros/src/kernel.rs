@@ -119,7 +119,7 @@ fn tracking(files: &[PathBuf]) -> TokenStream {
 
 /// The objects, in the section of the plugin file that the host takes them from.
 fn objects(half: &KernelHalf, plugin: &str) -> TokenStream {
-    let each = half.objects.iter().map(|(arch, object): &(Arch, Object)| {
+    let each = half.objects.iter().chain(&half.older).map(|(arch, object): &(Arch, Object)| {
         let arch = match arch {
             Arch::Any => quote!(Any),
             Arch::X86_64 => quote!(X86_64),

@@ -129,6 +129,12 @@ impl RunningTypes {
         self.0.get_or_init(read).as_ref()
     }
 
+    /// Whether the kernel has a function, which programs may call if it is meant for them. If it does not publish its
+    /// types, none can be called.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.btf().is_some_and(|btf| btf.starting(Kind::Func, name).any(|(_, found)| found == name))
+    }
+
     /// Whether the kernel has a member.
     pub fn member(&self, path: &MemberPath) -> Answer {
         let Some(btf) = self.btf() else {

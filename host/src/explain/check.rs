@@ -75,6 +75,17 @@ pub struct Registers<'a> {
     pub methods: &'a [String],
 }
 
+/// What of these objects the running kernel has all functions for: the first such one, else the first.
+pub fn chosen(objects: Vec<Needs>) -> Needs {
+    let types = RunningTypes::default();
+    let fits = |needs: &Needs| {
+        let mut kfuncs = needs.programs.iter().flat_map(|program| &program.kfuncs);
+        kfuncs.all(|(name, is_weak)| *is_weak || types.has_function(name))
+    };
+    let place = if objects.len() > 1 { objects.iter().position(fits) } else { None };
+    objects.into_iter().nth(place.unwrap_or(0)).unwrap_or_default()
+}
+
 /// Asks the kernel for everything that an object needs, in the order of its programs and maps.
 pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
     let facts = Facts::read(0);

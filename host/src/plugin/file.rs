@@ -154,20 +154,20 @@ impl Plugin {
         &self.objects
     }
 
-    /// Which BPF object is for this machine: one of its own architecture, else one for any. None if the file has none.
-    fn place_for_host(&self) -> Result<Option<usize>, PluginError> {
+    /// Which BPF objects are for this machine: those of its own architecture, else those for any. Several are one object
+    /// for kernels with other features, the first for the newest.
+    fn places_for_host(&self) -> Result<Vec<usize>, PluginError> {
         let of = |arch: Option<Arch>| -> Vec<(usize, &BpfRecord)> {
             self.objects.iter().enumerate().filter(|(_, object)| Some(object.arch) == arch).collect()
         };
         let own = of(Arch::HOST);
         let candidates = if own.is_empty() { of(Some(Arch::Any)) } else { own };
-        match candidates.as_slice() {
-            [] => Ok(None),
-            [(place, _)] => Ok(Some(*place)),
-            several => Err(PluginError::SeveralObjects {
-                names: several.iter().map(|(_, object)| object.name.clone()).collect(),
-            }),
+        if candidates.windows(2).any(|pair| pair[0].1.name != pair[1].1.name) {
+            return Err(PluginError::SeveralObjects {
+                names: candidates.iter().map(|(_, object)| object.name.clone()).collect(),
+            });
         }
+        Ok(candidates.into_iter().map(|(place, _)| place).collect())
     }
 
     /// All BPF objects, strictly read.
@@ -175,7 +175,7 @@ impl Plugin {
     /// # Errors
     /// [`PluginError::SeveralObjects`] if it is not clear which is for this machine; [`PluginError::Object`].
     pub fn object_set(&self) -> Result<ObjectSet, PluginError> {
-        Ok(ObjectSet::read(&self.objects, self.place_for_host()?)?)
+        Ok(ObjectSet::read(&self.objects, self.places_for_host()?)?)
     }
 
     /// What the plugin says of itself; usually one, none for a plugin that was not made by our compiler.
@@ -399,11 +399,19 @@ mod tests {
         let own = Arch::HOST.expect("tests run on a supported machine");
         let file = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any), ("p", own)]));
         let plugin = Plugin::from_bytes(file).expect("well-formed");
-        assert_eq!(plugin.place_for_host().expect("clear"), Some(1));
+        assert_eq!(plugin.places_for_host().expect("clear"), [1]);
 
         let any = with_section(EMPTY.to_vec(), section::BPF, &bpf_section(&[("p", Arch::Any)]));
         let plugin = Plugin::from_bytes(any).expect("well-formed");
-        assert_eq!(plugin.place_for_host().expect("clear"), Some(0));
+        assert_eq!(plugin.places_for_host().expect("clear"), [0]);
+    }
+
+    #[test]
+    fn objects_of_one_name_are_for_kernels_with_other_features() {
+        let section = bpf_section(&[("p", Arch::Any), ("p", Arch::Any)]);
+        let file = with_section(EMPTY.to_vec(), section::BPF, &section);
+        let plugin = Plugin::from_bytes(file).expect("well-formed");
+        assert_eq!(plugin.places_for_host().expect("clear"), [0, 1]);
     }
 
     #[test]
@@ -411,7 +419,7 @@ mod tests {
         let sections = bpf_section(&[("one", Arch::Any), ("two", Arch::Any)]);
         let plugin =
             Plugin::from_bytes(with_section(EMPTY.to_vec(), section::BPF, &sections)).expect("well-formed");
-        let error = plugin.place_for_host().expect_err("two objects");
+        let error = plugin.places_for_host().expect_err("two objects");
         assert!(error.to_string().contains("one, two"), "{error}");
     }
 

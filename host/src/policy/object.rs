@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use ks_compiler::object::model::{DataSection, Memory, Pinning, Program};
+use ks_compiler::object::model::{DataSection, Ksym, KsymKind, Memory, Pinning, Presence, Program};
 use ks_compiler::object::table::ProgramType;
 use ks_compiler::object::{self, Object, ReadError, WriteError};
 use ks_wit::object::{PINNED_SECTION, timer_map};
@@ -147,6 +147,13 @@ impl PluginObject {
         maps.chain(sections.map(move |map| PinnedMap { map, path: path.clone() }))
     }
 
+    /// The functions of the kernel that it cannot do without.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        let needed =
+            |ksym: &&Ksym| matches!(ksym.kind, KsymKind::Function(_)) && ksym.presence == Presence::Required;
+        self.model.ksyms.iter().filter(needed).map(|ksym| ksym.name.as_str())
+    }
+
     /// What the kernel charges for its maps on this machine.
     pub fn memory(&self, cpus: usize) -> Memory {
         self.model.memory(u32::try_from(cpus).unwrap_or(u32::MAX))
@@ -162,30 +169,38 @@ pub struct PinnedMap {
     pub path: String,
 }
 
-/// All objects of a plugin file, and which of them is for this machine. They are judged together.
+/// All objects of a plugin file, and which of them are for this machine. They are judged together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectSet {
     objects: Vec<PluginObject>,
-    own: Option<usize>,
+    /// Those for this machine, the one that is loaded first.
+    own: Vec<usize>,
 }
 
 impl ObjectSet {
-    /// Reads all objects of a file; the one at `own` is for this machine.
+    /// Reads all objects of a file; those at `own` are for this machine, each for kernels with other features.
     ///
     /// # Errors
     /// [`ObjectError`] of the first that is refused.
-    pub fn read(records: &[BpfRecord], own: Option<usize>) -> Result<ObjectSet, ObjectError> {
+    pub fn read(
+        records: &[BpfRecord],
+        own: impl IntoIterator<Item = usize>,
+    ) -> Result<ObjectSet, ObjectError> {
         let objects = records.iter().map(PluginObject::read).collect::<Result<Vec<_>, _>>()?;
         ObjectSet::new(objects, own)
     }
 
-    /// A set of objects, of which the one at `own` is for this machine.
+    /// A set of objects, of which those at `own` are for this machine, each for kernels with other features.
     ///
     /// # Errors
     /// [`ObjectError::NeedsMore`].
-    pub fn new(objects: Vec<PluginObject>, own: Option<usize>) -> Result<ObjectSet, ObjectError> {
+    pub fn new(
+        objects: Vec<PluginObject>,
+        own: impl IntoIterator<Item = usize>,
+    ) -> Result<ObjectSet, ObjectError> {
         super::needs::judge_together(&objects)?;
-        Ok(ObjectSet { own: own.filter(|own| *own < objects.len()), objects })
+        let own = own.into_iter().filter(|own| *own < objects.len()).collect();
+        Ok(ObjectSet { own, objects })
     }
 
     /// All of them, in the order of the file.
@@ -195,7 +210,21 @@ impl ObjectSet {
 
     /// The one for this machine.
     pub fn own(&self) -> Option<&PluginObject> {
-        self.objects.get(self.own?)
+        self.candidates().next()
+    }
+
+    /// Those for this machine, each for kernels with other features.
+    pub fn candidates(&self) -> impl Iterator<Item = &PluginObject> {
+        self.own.iter().filter_map(|own| self.objects.get(*own))
+    }
+
+    /// Takes the first one for this machine whose functions of the kernel are all there; the first of all if none is such.
+    pub fn choose(&mut self, has_function: impl Fn(&str) -> bool) {
+        let fits = |object: &PluginObject| object.functions().all(&has_function);
+        if self.own.len() > 1 {
+            let chosen = self.candidates().position(fits).unwrap_or(0);
+            self.own.swap(0, chosen);
+        }
     }
 
     /// What the kernel charges at most for the maps of one of them on a machine with so many CPUs.
@@ -209,7 +238,7 @@ impl ObjectSet {
 
     /// The one for this machine, for a policy that lets it through.
     pub(super) fn into_admitted(mut self) -> Option<Admitted> {
-        let own = self.own.filter(|own| *own < self.objects.len())?;
+        let own = self.own.first().copied().filter(|own| *own < self.objects.len())?;
         Some(Admitted(self.objects.swap_remove(own)))
     }
 }

@@ -5,10 +5,27 @@ use ks_compiler::kernel::KernelVersion;
 use ks_compiler::pipeline::Target;
 use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::runs::Loaded;
+use ks_tests::{Folder, allowed, finish, run_script};
 
 #[test]
 fn kernel_6_1() {
     Machine::new(Kernel::V6_1).run_tests(module_path!(), &["root_"]);
+}
+
+#[test]
+fn kernel_6_12() {
+    Machine::new(Kernel::V6_12).run_tests(module_path!(), &["root_a_plugin"]);
+}
+
+#[test]
+fn root_a_plugin_built_without_flags_runs_on_every_kernel() {
+    let script = include_str!("scripts/called_loops_by_default.ks");
+    let ran = run_script::<&str>("loops", script, &[]);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "1538 1\n", ""), "{ran:#?}");
+    // So does the script itself.
+    let folder = Folder::new();
+    let ran = finish(allowed().arg(folder.write("loops.ks", script)));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "1538 1\n", ""), "{ran:#?}");
 }
 
 /// What a program leaves in an array, if `arg` starts with `bound`.

@@ -65,14 +65,15 @@ enum CpuArg {
     V4,
 }
 
-/// The kernels that the back end knows the features of.
-const TARGET_KERNELS: &[&str] = &["5.15", "6.1", "6.6", "6.12", "6.18"];
+/// The oldest kernel that objects are made for.
+const OLDEST: KernelVersion = KernelVersion::new(5, 15);
 
 fn target_kernel(text: &str) -> Result<KernelVersion, String> {
-    if !TARGET_KERNELS.contains(&text) {
-        return Err(format!("known kernels are {}", TARGET_KERNELS.join(", ")));
+    let kernel: KernelVersion = text.parse().map_err(|error: NotAVersion| error.to_string())?;
+    if kernel < OLDEST {
+        return Err(format!("objects are made for Linux {OLDEST} and newer"));
     }
-    text.parse().map_err(|error: NotAVersion| error.to_string())
+    Ok(kernel)
 }
 
 /// What the kernel half is compiled for.

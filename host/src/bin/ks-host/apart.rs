@@ -40,7 +40,8 @@ pub(crate) fn serve(words: &[OsString]) -> Option<u8> {
 /// What a plugin asks the kernel for.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Asks {
-    pub(crate) needs: Needs,
+    /// Of each object for this machine: they are for kernels with other features.
+    pub(crate) objects: Vec<Needs>,
     pub(crate) registers: Vec<StructOps>,
 }
 
@@ -58,7 +59,7 @@ fn read(plugin: Vec<u8>) -> Result<Vec<u8>, String> {
     let plugin = Plugin::from_bytes(plugin).map_err(|error| error.to_string())?;
     let objects = plugin.object_set().map_err(|error| error.to_string())?;
     let registers = plugin.manifests().iter().flat_map(|one| &one.struct_ops).cloned().collect();
-    let asks = Asks { needs: objects.own().map(Needs::of).unwrap_or_default(), registers };
+    let asks = Asks { objects: objects.candidates().map(Needs::of).collect(), registers };
     serde_json::to_vec(&asks).map_err(|error| error.to_string())
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ks_host::explain::check::{Need, Registers, State, What, check, missing};
+use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing};
 
 use crate::output::{self, printable, say};
 use crate::{Entry, apart, read_bytes};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         }
     };
     let registers: Vec<Registers<'_>> = asks.registers.iter().map(registers).collect();
-    let found = check(&asks.needs, &registers);
+    let found = check(&chosen(asks.objects), &registers);
     if args.json {
         output::show_json(&found)?
     } else {

@@ -106,7 +106,7 @@ fn text(plugin: &Plugin) -> String {
     table(&mut out, "BPF objects", objects.iter().map(objects::Description::row).collect());
     for object in &objects {
         let of =
-            if objects.len() > 1 { format!(" of the object for {}", object.arch()) } else { String::new() };
+            if objects.len() > 1 { format!(" of the object for {}", object.is_for()) } else { String::new() };
         table(&mut out, &format!("kernel programs{of}"), object.program_rows());
         table(&mut out, &format!("kernel maps{of}"), object.map_rows());
     }

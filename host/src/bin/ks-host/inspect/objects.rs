@@ -1,5 +1,7 @@
 //! The BPF objects of a plugin, as the strict reader understood them: what is shown is what is judged and loaded.
 
+use std::collections::BTreeSet;
+
 use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId};
 use ks_compiler::object::table::ProgramType;
 use ks_host::bpf::possible_cpus;
@@ -12,6 +14,8 @@ use serde::Serialize;
 pub(super) struct Description<'a> {
     name: &'a str,
     arch: String,
+    /// Functions of the kernel that those before it for this architecture need and it does not: it is for kernels without.
+    without: Vec<String>,
     /// Bytes of its ELF file.
     bytes: usize,
     programs: Vec<Program>,
@@ -52,13 +56,24 @@ struct MapDescription {
 
 /// All objects, in the order of the file.
 pub(super) fn describe(records: &[BpfRecord]) -> Vec<Description<'_>> {
-    records.iter().map(description).collect()
+    let mut described: Vec<Description<'_>> = records.iter().map(description).collect();
+    for place in 1..described.len() {
+        let (before, after) = described.split_at_mut(place);
+        let Some(one) = after.first_mut() else { continue };
+        let own: BTreeSet<&String> = one.programs.iter().flat_map(|program| &program.kfuncs).collect();
+        let same = before.iter().filter(|other| other.arch == one.arch);
+        let others: BTreeSet<&String> =
+            same.flat_map(|other| other.programs.iter().flat_map(|program| &program.kfuncs)).collect();
+        one.without = others.difference(&own).map(|name| (*name).clone()).collect();
+    }
+    described
 }
 
 fn description(record: &BpfRecord) -> Description<'_> {
     let mut described = Description {
         name: &record.name,
         arch: record.arch.to_string(),
+        without: Vec::new(),
         bytes: record.elf.len(),
         programs: Vec::new(),
         maps: Vec::new(),
@@ -111,15 +126,18 @@ fn map(map: &Map, cpus: usize) -> MapDescription {
 }
 
 impl Description<'_> {
-    /// The machines that it is for.
-    pub(super) fn arch(&self) -> &str {
-        &self.arch
+    /// The machines that it is for, and the kernels if others are for newer ones.
+    pub(super) fn is_for(&self) -> String {
+        match self.without.as_slice() {
+            [] => self.arch.clone(),
+            without => format!("{}, kernels without {}", self.arch, without.join(", ")),
+        }
     }
 
     /// Name, architecture and size.
     pub(super) fn row(&self) -> Vec<String> {
         let refused = self.refused.as_deref().map(|reason| format!("refused: {reason}"));
-        let mut row = vec![self.name.to_owned(), self.arch.clone(), format!("{} bytes", self.bytes)];
+        let mut row = vec![self.name.to_owned(), self.is_for(), format!("{} bytes", self.bytes)];
         row.extend(refused);
         row
     }
