@@ -85,6 +85,7 @@ impl Parsed {
             hir::counters::rewrite(&mut hir);
             hir::walks::rewrite(&mut hir);
             hir::literals::rewrite(&mut hir);
+            hir::zeros::declare(&mut hir);
             choose_entries(hir, options.tests)
         });
         let hir = hir.and_then(|hir| compilable(hir, &mut diagnostics));

@@ -33,6 +33,10 @@ pub fn module_variable(module: &str) -> String {
 /// How the name of a [`module_variable`] begins.
 pub const MODULE_PREFIX: &str = "__module_";
 
+/// The constant of the object that is as many zeros as the largest value of a map of which a program makes an entry from
+/// nothing: `m[k].f += 1`.
+pub const ZEROS: &str = "__zeros";
+
 /// The ring buffer of lines that the kernel half prints. A record is 8 bytes, the line's position in the list of
 /// [`PRINTS_SECTION`], little-endian, and then its values: numbers, bools and characters have 8 bytes, extended to them,
 /// text as many as its type, rounded up to 8.

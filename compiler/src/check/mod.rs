@@ -234,6 +234,7 @@ pub fn check(program: &Program, options: &Options, diagnostics: &mut Diagnostics
         impls,
         counters,
         open_counters: None,
+        zeros: None,
         main,
         tests,
         kernel_structs: kernel_members,

@@ -19,6 +19,7 @@ mod stmt;
 pub mod visit;
 pub mod visit_mut;
 pub mod walks;
+pub mod zeros;
 
 pub use builtin::*;
 pub use expr::*;
@@ -77,6 +78,8 @@ pub struct Hir {
     pub counters: IndexVec<CounterId, Counter>,
     /// Opens the counters, before `main` or a test. Made by [`counters`].
     pub open_counters: Option<FuncId>,
+    /// What entries are made of that start from zero. Made by [`zeros`].
+    pub zeros: Option<GlobalId>,
     /// The entry of the userspace half. None if the script has programs only: the plugin then does nothing; and none if
     /// its tests are compiled.
     pub main: Option<FuncId>,

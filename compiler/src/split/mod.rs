@@ -63,7 +63,9 @@ pub fn split(hir: &Hir) -> Split {
     let user_uses = Uses::of(hir, &user);
     // Pinned variables live in the object even if only the userspace half uses them: all of them are one pin.
     let pinned = hir.globals.ids().filter(|id| hir.globals[*id].pinned);
-    let kernel_globals: BTreeSet<GlobalId> = kernel_uses.globals.iter().copied().chain(pinned).collect();
+    let zeros = hir.zeros.filter(|_| !kernel.is_empty());
+    let kernel_globals: BTreeSet<GlobalId> =
+        kernel_uses.globals.iter().copied().chain(pinned).chain(zeros).collect();
     Split {
         plugin_globals: user_uses.globals.difference(&kernel_globals).copied().collect(),
         kernel_globals,

@@ -221,14 +221,19 @@ impl FnCx<'_, '_> {
         };
         let whole = self.slot(map.value(self.cx.hir));
         let key = self.key_addr(key);
+        // An entry that is not there is made from zero, as that of a whole `m[k]`.
+        let found = self.temp(ValType::I32);
         self.lookup(map, key, whole, span);
-        self.code.if_();
+        self.code.set(found);
         let addr = self.part_addr(whole, Some(part));
         self.load(int, addr);
         change(self);
         self.code.set(result);
         self.store_var(int, addr, result);
+        self.code.get(found).if_();
         self.map_store(map, key, whole, "exist", span);
+        self.code.else_();
+        self.map_store(map, key, whole, "any", span);
         self.code.end();
         Ok(())
     }

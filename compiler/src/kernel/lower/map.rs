@@ -2,6 +2,7 @@
 
 use super::super::mir::{Block, Callee, Condition, Helper, Lost, MapSymbol, Op, Origin, Slot, Type, Value};
 use super::memory::{Addr, Base};
+use super::place::{Access, Prepared, Root};
 use super::{Alias, Home, Lower, Lowerer, arithmetic, impossible, int_type};
 use crate::hir::{self, ConfigId, Expr, LocalId, MapId};
 use crate::source::Span;
@@ -207,6 +208,64 @@ impl Lowerer<'_> {
         }
         self.builder.jump(done);
         self.builder.switch_to_sealed(done);
+        Ok(())
+    }
+
+    /// `m[k].f op= value`, the same for a part of the value: an entry of zeros is made, and changed like any other.
+    pub(super) fn compound_part(
+        &mut self,
+        (map, key): (MapId, Key),
+        part: &Prepared,
+        int: IntType,
+        change: super::stmt::Change,
+        span: Span,
+    ) -> Lower<()> {
+        let data = &self.hir.maps[map];
+        let change = super::stmt::Change { shared: !data.kind.is_per_cpu(), ..change };
+        let (absent, present, done) = (self.builder.block(), self.builder.block(), self.builder.block());
+        let entry = self.builder.param(present, Type::Ptr(Origin::Entry));
+        let found = self.entry_to_write(map, key, absent);
+        self.builder.jump_with(present, found);
+        self.builder.switch_to_sealed(absent);
+        match replaced(data, key) {
+            Some(key) => self.create_zeros(map, key, part, (present, done), span)?,
+            None => self.builder.jump(done),
+        }
+        self.builder.switch_to_sealed(present);
+        let base = Root::Value(Addr::of(Base::Pointer(entry)));
+        let Access { addr, miss } = self.resolve(&part.with_root(base))?;
+        self.apply_change(addr, int, change);
+        self.join_miss(miss, |_| Ok(()))?;
+        self.builder.jump(done);
+        self.builder.switch_to_sealed(done);
+        Ok(())
+    }
+
+    /// Makes an entry of zeros and goes to `present` with it, or with the one that appeared meanwhile; to `done` if there is
+    /// no room, or if there is no such part.
+    fn create_zeros(
+        &mut self,
+        map: MapId,
+        key: KeyBytes,
+        part: &Prepared,
+        (present, done): (Block, Block),
+        span: Span,
+    ) -> Lower<()> {
+        let Some(zeros) = self.hir.zeros else { return impossible(span, "an entry that starts from zero") };
+        let zeros = Addr::of(Base::Global(zeros));
+        let outside = self.resolve(&part.with_root(Root::Value(zeros)))?.miss;
+        // Whether another CPU was faster makes no difference.
+        self.update(map, key, zeros, BPF_NOEXIST);
+        let full = self.builder.block();
+        let made = self.lookup(map, Key::Bytes(key), full);
+        self.builder.jump_with(present, made);
+        self.builder.switch_to_sealed(full);
+        self.count_lost(Lost::Update(map));
+        self.builder.jump(done);
+        if let Some(outside) = outside {
+            self.builder.switch_to_sealed(outside);
+            self.builder.jump(done);
+        }
         Ok(())
     }
 

@@ -270,6 +270,9 @@ impl Lowerer<'_> {
         if let Some((map, key)) = prepared.element() {
             return self.compound_element(map, key, change, place.span);
         }
+        if let Root::Element(map, key) = prepared.root {
+            return self.compound_part((map, key), &prepared, int, change, place.span);
+        }
         if let Root::Pointer(pointer, bytes) = prepared.root {
             // At most one of the two is not null.
             for (pointer, shared) in self.shared_and_own(pointer) {
@@ -325,13 +328,12 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether others may change the place at the same time.
+    /// Whether others may change a variable or a part of it at the same time.
     fn is_shared(&self, prepared: &Prepared) -> bool {
         match prepared.root {
             Root::Global(_) => true,
-            Root::Element(map, _) => !self.hir.maps[map].kind.is_per_cpu(),
             Root::Local(_) => self.alias(prepared).is_some(),
-            Root::Pointer(..) | Root::Value(_) | Root::Config(_) => false,
+            Root::Element(..) | Root::Pointer(..) | Root::Value(_) | Root::Config(_) => false,
         }
     }
 

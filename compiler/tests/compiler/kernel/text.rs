@@ -155,6 +155,13 @@ fn root_map_entries_are_what_the_script_stored() {
         .collect();
     assert_eq!(names.values().copied().collect::<Vec<_>>(), [2, 3], "{names:?}");
     let stats = loaded.entries("stats");
-    assert_eq!(stats.len(), 1, "a part of an absent entry creates nothing: {stats:?}");
-    assert_eq!(stats[0].1["kind"], 3);
+    let stat = |wanted: u64| stats.iter().find(|(key, _)| *key == wanted).map(|(_, stat)| stat);
+    assert_eq!(stats.len(), 2, "{stats:?}");
+    assert_eq!(stat(7).expect("stored")["kind"], 3);
+    let made = stat(8).expect("a part that is changed makes the entry");
+    assert_eq!(
+        (&made["hits"], &made["bytes"], &made["kind"]),
+        (&5.into(), &0.into(), &0.into()),
+        "{stats:?}"
+    );
 }

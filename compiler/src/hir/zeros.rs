@@ -1,0 +1,64 @@
+//! `m[k].f += v` in the kernel half makes an entry of zeros where there is none. The kernel copies them from a constant of
+//! the object: values may be larger than the stack.
+
+use super::visit::{self, Visitor};
+use super::{Global, Half, Hir, Map, MapId, Place, PlaceKind, Stmt, StmtKind};
+use crate::source::Span;
+use crate::types::TypeKind;
+
+/// Declares the constant, if a program needs it.
+pub fn declare(hir: &mut Hir) {
+    let kernel = hir.functions.iter().filter(|function| function.kind.half() == Half::Kernel);
+    let mut needs = Needs { hir: &*hir, largest: None };
+    kernel.for_each(|function| visit::block(&mut needs, &function.body));
+    let Some((bytes, span)) = needs.largest else { return };
+    let mut name = ks_wit::object::ZEROS.to_owned();
+    while is_taken(hir, &name) {
+        name.push('_');
+    }
+    let byte = hir.types.common().u8;
+    let ty = hir.types.intern(TypeKind::Array(byte, bytes));
+    let constant =
+        Global { name, ty, span, kernel_only: true, pinned: false, constant: true, init: Vec::new() };
+    hir.zeros = Some(hir.globals.push(constant));
+}
+
+fn is_taken(hir: &Hir, name: &str) -> bool {
+    hir.globals.iter().any(|global| global.name == name)
+        || hir.maps.iter().any(|map| map.name == name)
+        || hir.functions.iter().any(|function| function.name == name)
+}
+
+/// Whether an entry of the map is there only once somebody makes it, with its whole value at once.
+pub fn are_made(map: &Map) -> bool {
+    !map.kind.is_array() && !map.kind.is_storage()
+}
+
+struct Needs<'a> {
+    hir: &'a Hir,
+    /// The bytes of the largest value, and where it is changed.
+    largest: Option<(u64, Span)>,
+}
+
+impl Visitor for Needs<'_> {
+    fn stmt(&mut self, stmt: &Stmt) {
+        let StmtKind::Compound { place, .. } = &stmt.kind else { return };
+        let (PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. }) = &place.kind else { return };
+        let Some(map) = element_map(base).map(|id| &self.hir.maps[id]).filter(|map| are_made(map)) else {
+            return;
+        };
+        let bytes = self.hir.types.size(map.value);
+        if self.largest.is_none_or(|(largest, _)| largest < bytes) {
+            self.largest = Some((bytes, stmt.span));
+        }
+    }
+}
+
+/// The map whose element, or a part of it, a place is.
+fn element_map(place: &Place) -> Option<MapId> {
+    match &place.kind {
+        PlaceKind::Element { map, .. } => Some(*map),
+        PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => element_map(base),
+        _ => None,
+    }
+}
