@@ -1,8 +1,9 @@
 //! Initial values: constant expressions to bytes.
 
 use super::Checker;
+use super::fold::{constant_scalar, constant_text};
 use super::function::Body;
-use super::prescan::Prescan;
+use super::prescan::{Prescan, is_null};
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{Expr, ExprKind, FunctionKind};
@@ -22,6 +23,12 @@ impl Checker<'_> {
                 _ => error,
             };
         }
+        // A pointer to nothing that is said.
+        let u8 = self.types.common().u8;
+        let written = match written {
+            None if is_null(init) => Some(self.types.intern(TypeKind::Ptr(u8))),
+            written => written,
+        };
         let value = self.constant_expr(init, written);
         let ty = written.unwrap_or(value.ty);
         if self.types.is_error(ty) {
@@ -73,11 +80,16 @@ impl Checker<'_> {
 
 /// Stores a constant as the halves keep it. `None` if it is not one.
 fn store(types: &Types, value: &Expr, out: &mut [u8]) -> Option<()> {
+    if let Some(text) = constant_text(types, value) {
+        out.get_mut(..text.len())?.copy_from_slice(&text);
+        return Some(());
+    }
+    if let Some(bits) = constant_scalar(types, value) {
+        let size = types.scalar(value.ty)?.bytes() as usize;
+        out.get_mut(..size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
+        return Some(());
+    }
     match &value.kind {
-        ExprKind::Const(bits) => {
-            let size = types.scalar(value.ty)?.bytes() as usize;
-            out.get_mut(..size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
-        }
         ExprKind::Bytes(bytes) => out.get_mut(..bytes.len())?.copy_from_slice(bytes),
         ExprKind::Struct(fields) => {
             let TypeKind::Struct(id) = types.kind(value.ty) else { return None };

@@ -130,7 +130,9 @@ impl Checker<'_> {
             return Symbol::Error;
         };
         body.coerce(found, ty);
-        Symbol::Const(int.value(constant as u64), ty)
+        // Without a type of its own a complement stays as wide as its destination.
+        let value = if declared.is_some() { int.value(constant as u64) } else { constant };
+        Symbol::Const(value, ty)
     }
 
     pub(super) fn report_not_constant(&mut self, span: Span, help: &str) {

@@ -3,7 +3,7 @@
 use super::expr::Typed;
 use super::function::Body;
 use crate::diag::Diagnostic;
-use crate::hir::{Expr, ExprKind};
+use crate::hir::{Expr, ExprKind, Place, PlaceKind};
 use crate::types::{IntType, TypeId, TypeKind};
 
 /// Why a context cannot come from elsewhere.
@@ -36,6 +36,10 @@ impl Body<'_, '_> {
         if error || (from.expr.ty == to && from.constant.is_none()) {
             return from.expr;
         }
+        if let ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) = from.expr.kind {
+            self.find_null_type(local, to);
+        }
+        let types = &self.checker.types;
         let span = from.expr.span;
         match (types.kind(from.expr.ty).clone(), types.kind(to).clone()) {
             (TypeKind::Int(source), TypeKind::Int(target)) => self.coerce_int(from, source, to, target),
@@ -94,7 +98,7 @@ impl Body<'_, '_> {
     }
 
     fn coerce_int(&mut self, from: Typed, source: IntType, to: TypeId, target: IntType) -> Expr {
-        let negative_literal = from.literal && from.constant.is_some_and(|value| value < 0);
+        let negative_literal = from.number(&self.checker.types).is_some_and(|value| value < 0);
         let pair_fits = combine(source, target).is_some() || (from.literal && !negative_literal);
         if !pair_fits {
             return self.mismatch(&from, to);
@@ -111,19 +115,23 @@ impl Body<'_, '_> {
 
     /// Converts between integers and enums; a constant that does not fit is cut, with a warning.
     pub(super) fn convert_int(&mut self, from: Typed, to: TypeId) -> Expr {
-        let Some(value) = from.constant else {
-            let span = from.expr.span;
+        let int = self.checker.types.scalar(to).expect("integers and enums are scalars");
+        let span = from.expr.span;
+        let Some((bits, same)) = from.bits_in(int, &self.checker.types) else {
             return Expr { kind: ExprKind::Convert(Box::new(from.expr)), ty: to, span };
         };
-        let int = self.checker.types.scalar(to).expect("integers and enums are scalars");
-        let bits = int.truncate(value as u64);
-        if int.value(bits) != value {
-            let name = self.type_name(to);
-            let text = format!("value is cut to fit `{name}`");
-            let label = format!("{value} becomes {}", int.value(bits));
-            self.report(Diagnostic::warning(414, from.expr.span, text).label(label));
+        if !same {
+            self.warn_cut(&from, to, int.value(bits));
         }
-        Expr { kind: ExprKind::Const(bits), ty: to, span: from.expr.span }
+        Expr { kind: ExprKind::Const(bits), ty: to, span }
+    }
+
+    /// Warns of a constant that another type does not hold.
+    pub(super) fn warn_cut(&mut self, from: &Typed, to: TypeId, becomes: i128) {
+        let text = format!("value is cut to fit `{}`", self.type_name(to));
+        let value = from.number(&self.checker.types).unwrap_or_default();
+        let label = format!("{value} becomes {becomes}");
+        self.report(Diagnostic::warning(414, from.expr.span, text).label(label));
     }
 
     fn coerce_str(&mut self, from: Typed, to: TypeId, size: u32) -> Expr {

@@ -20,14 +20,18 @@ impl Body<'_, '_> {
         let i32 = self.checker.types.common().i32;
         self.scoped(|scope| {
             let (pattern, span) = match &catch.pattern {
-                ast::CatchPattern::Int(code) => (CatchPattern::Code(scope.code(*code)), code.span),
+                ast::CatchPattern::Int(code) => {
+                    (CatchPattern::Code(scope.code(i128::from(code.value), code.span)), code.span)
+                }
                 ast::CatchPattern::Name(name) if name.name == "_" => (CatchPattern::Any, name.span),
                 ast::CatchPattern::Name(name) => match scope.checker.names.get(&name.name) {
                     Some(Symbol::Enumerator(ty, bits)) => {
                         let value = scope.checker.types.scalar(ty).map_or(0, |int| int.value(bits));
-                        (CatchPattern::Code(value as i32), name.span)
+                        (CatchPattern::Code(scope.code(value, name.span)), name.span)
                     }
-                    Some(Symbol::Const(value, _)) => (CatchPattern::Code(value as i32), name.span),
+                    Some(Symbol::Const(value, _)) => {
+                        (CatchPattern::Code(scope.code(value, name.span)), name.span)
+                    }
                     _ => (CatchPattern::Bind(scope.declare_local(name, i32)), name.span),
                 },
             };
@@ -35,15 +39,17 @@ impl Body<'_, '_> {
         })
     }
 
-    fn code(&mut self, code: ast::IntLit) -> i32 {
-        let Ok(value) = i32::try_from(code.value) else {
+    /// A code as `throw` makes one of the value.
+    fn code(&mut self, value: i128, span: Span) -> i32 {
+        let code = value as i32;
+        if i128::from(code) != value {
             self.report(
-                Diagnostic::warning(414, code.span, "value is cut to fit `i32`")
+                Diagnostic::warning(414, span, "value is cut to fit `i32`")
+                    .label(format!("{value} becomes {code}"))
                     .note("a thrown code is an `i32`"),
             );
-            return code.value as i32;
-        };
-        value
+        }
+        code
     }
 
     pub(super) fn throw(&mut self, code: &ast::Expr) -> Option<StmtKind> {

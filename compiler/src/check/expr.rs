@@ -9,11 +9,27 @@ use crate::hir::{Expr, ExprKind, Half};
 use crate::source::Span;
 use crate::types::{IntType, TypeId, TypeKind};
 
+/// Words of other languages for what this one has.
+const FOREIGN: &[(&str, &str)] = &[
+    ("NULL", "null"),
+    ("nullptr", "null"),
+    ("None", "null"),
+    ("nil", "null"),
+    ("True", "true"),
+    ("TRUE", "true"),
+    ("False", "false"),
+    ("FALSE", "false"),
+    ("and", "&&"),
+    ("or", "||"),
+    ("not", "!"),
+    ("nsecs", "time_ns()"),
+];
+
 /// An expression and what is known of it at compile time.
 #[derive(Debug, Clone)]
 pub(super) struct Typed {
     pub(super) expr: Expr,
-    /// Its value, if it is an integer or enumerator that is known.
+    /// Its value, if it is an integer or enumerator that is known; see [`super::fold`] for complements.
     pub(super) constant: Option<i128>,
     /// It is made of literals only: it fits every integer type.
     pub(super) literal: bool,
@@ -43,6 +59,12 @@ impl Body<'_, '_> {
 
     /// Checks an expression. `wanted` is the type of its destination, if it has one: it gives literals their shape.
     pub(super) fn expr(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Typed {
+        let found = self.unsettled(expr, wanted);
+        self.settle(found)
+    }
+
+    /// The same where the expression may be part of a constant one: it may be a number that no type holds.
+    pub(super) fn unsettled(&mut self, expr: &ast::Expr, wanted: Option<TypeId>) -> Typed {
         let common = self.checker.types.common();
         let span = expr.span;
         match &expr.kind {
@@ -62,7 +84,7 @@ impl Body<'_, '_> {
                 self.struct_literal(module.as_ref(), name, fields, span)
             }
             ast::ExprKind::Name(name) => self.name(name, span),
-            ast::ExprKind::Paren(inner) => self.expr(inner, wanted),
+            ast::ExprKind::Paren(inner) => self.unsettled(inner, wanted),
             ast::ExprKind::Field { .. } | ast::ExprKind::Index(..) => self.load(expr),
             ast::ExprKind::Call { callee, args } => self.call(callee, args, span),
             ast::ExprKind::Unary(op, operand) => self.unary(*op, operand, span),
@@ -77,7 +99,7 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A constant; it fits `ty`.
+    /// A constant. It fits `ty`, or is a mask or larger than every type, see [`super::fold`].
     pub(super) fn integer(&mut self, value: i128, ty: TypeId, literal: bool, span: Span) -> Typed {
         let int = self.checker.types.scalar(ty).expect("a constant is a scalar");
         let expr = Expr { kind: ExprKind::Const(int.truncate(value as u64)), ty, span };
@@ -202,7 +224,12 @@ impl Body<'_, '_> {
         let values = self.checker.names.all(|symbol| !matches!(symbol, Symbol::Type(_)));
         let near = near(name, self.scoped_names().into_iter().chain(values)).map(str::to_owned);
         let diagnostic = Diagnostic::error(301, span, format!("no name `{name}` here"));
+        let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == name);
         self.report(match near {
+            _ if foreign.is_some() => {
+                let meant = foreign.map_or("", |(_, meant)| meant);
+                diagnostic.suggest(span, meant, "in this language")
+            }
             Some(near) => {
                 let text = format!("a similar name exists: `{near}`");
                 diagnostic.suggest(span, near, text)
@@ -257,7 +284,11 @@ impl Body<'_, '_> {
         if to == self.checker.types.common().bool {
             return self.make(ExprKind::Truth(Box::new(from.expr)), to, span);
         }
-        match (from.constant, self.checker.types.scalar(to)) {
+        let known = from.constant.or_else(|| {
+            let bits = super::fold::constant_scalar(&self.checker.types, &from.expr)?;
+            Some(self.checker.types.scalar(from.expr.ty)?.value(bits))
+        });
+        match (known, self.checker.types.scalar(to)) {
             (Some(value), Some(int)) => {
                 let value = int.value(int.truncate(value as u64));
                 self.integer(value, to, false, span)

@@ -10,7 +10,7 @@ use crate::diag::Diagnostic;
 use crate::hir::{self, Expr, FuncId, FunctionKind, Half, Local, LocalId, StmtKind};
 use crate::index::IndexVec;
 use crate::source::Span;
-use crate::types::TypeId;
+use crate::types::{TypeId, TypeKind};
 
 /// What a name inside a function means.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,12 @@ pub(super) struct Body<'c, 'a> {
     pub(super) tail: bool,
     /// What stands here is the value of a constant: enumerators are numbers in it.
     pub(super) in_constant: bool,
+    /// Variables that are declared by `null` alone, with the place of their name.
+    pub(super) null_locals: HashMap<LocalId, Span>,
+    /// Their types, as far as what is assigned to them, or what they are passed to, shows.
+    pub(super) null_types: HashMap<Span, TypeId>,
+    /// A type has come to `null_types`.
+    null_type_found: bool,
     scopes: Vec<HashMap<String, (Scoped, Span)>>,
     named_result: Option<LocalId>,
     written_ret: bool,
@@ -53,12 +59,24 @@ pub(super) struct Body<'c, 'a> {
 
 impl Checker<'_> {
     pub(super) fn function(&mut self, id: FuncId, function: &ast::Function) -> hir::Function {
+        self.function_with(id, function, HashMap::new())
+    }
+
+    /// Checks a function whose variables that `null` declares, at these places, have these types.
+    fn function_with(
+        &mut self,
+        id: FuncId,
+        function: &ast::Function,
+        null_types: HashMap<Span, TypeId>,
+    ) -> hir::Function {
         let Signature { params: types, ret, kind, target, .. } = self.signatures[id].clone();
         let name = self.full_name(&function.name);
         let Some(kind) = kind else { return unusable(name, function.name.span, ret) };
         let is_map = |name: &str| matches!(self.names.get(name), Some(Symbol::Map(_)));
         let prescan = Prescan::of(&function.params, &function.body, &is_map);
+        let before = prescan.has_nulls().then(|| (self.diagnostics.clone(), self.dispatched.len()));
         let mut body = Body::new(self, kind, ret, prescan);
+        body.null_types = null_types;
         body.written_ret = function.ret.is_some();
         body.params = function
             .params
@@ -76,7 +94,13 @@ impl Checker<'_> {
         body.tail = body.returns_tail();
         body.statements(&function.body, &mut block);
         body.finish(function, &mut block);
-        let Body { locals, params, .. } = body;
+        let Body { locals, params, null_types, null_type_found, .. } = body;
+        if let (Some((diagnostics, dispatched)), true) = (before, null_type_found) {
+            // Once more, now that the type is known: this time each type that is found is that of another variable.
+            *self.diagnostics = diagnostics;
+            self.dispatched.truncate(dispatched);
+            return self.function_with(id, function, null_types);
+        }
         let system_call = self.system_call(&target);
         let given = self.given_objects(kind, &target, &function.name.name, &types);
         let objects = params.iter().zip(given).filter_map(|(local, given)| given.then_some(*local)).collect();
@@ -137,6 +161,9 @@ impl<'c, 'a> Body<'c, 'a> {
             tail_call: false,
             tail: false,
             in_constant: false,
+            null_locals: HashMap::new(),
+            null_types: HashMap::new(),
+            null_type_found: false,
             scopes: vec![HashMap::new()],
             named_result: None,
             written_ret: false,
@@ -167,6 +194,24 @@ impl Body<'_, '_> {
         let local = self.locals.push(Local { name: name.name.clone(), ty, span: name.span, binding });
         self.declare(name, Scoped::Local(local));
         local
+    }
+
+    /// The type of a variable that is declared by `null` alone: of any pointer until one meets it.
+    pub(super) fn null_type(&mut self, declared: Span) -> TypeId {
+        let u8 = self.checker.types.common().u8;
+        let any = self.checker.types.intern(TypeKind::Ptr(u8));
+        self.null_types.get(&declared).copied().unwrap_or(any)
+    }
+
+    /// Notes the type that a variable meets, if `null` alone declares it and none has met it before.
+    pub(super) fn find_null_type(&mut self, local: LocalId, met: TypeId) {
+        let Some(declared) = self.null_locals.get(&local) else { return };
+        let is_nullable =
+            matches!(self.checker.types.kind(met), TypeKind::Ptr(_) | TypeKind::Fn(..) | TypeKind::Program);
+        if is_nullable && met != self.locals[local].ty && !self.null_types.contains_key(declared) {
+            self.null_types.insert(*declared, met);
+            self.null_type_found = true;
+        }
     }
 
     pub(super) fn declare(&mut self, name: &ast::Ident, meaning: Scoped) {

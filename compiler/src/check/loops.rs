@@ -63,7 +63,8 @@ impl Body<'_, '_> {
     }
 
     fn check_range(&mut self, first: &Typed, last: &Typed, span: Span) {
-        let (Some(a), Some(b)) = (first.constant, last.constant) else { return };
+        let types = &self.checker.types;
+        let (Some(a), Some(b)) = (first.number(types), last.number(types)) else { return };
         if a >= b && first.literal && last.literal {
             self.report(Diagnostic::error(701, span, "range is empty").label("the end is exclusive"));
         } else if b.saturating_sub(a) > MAX_TURNS && self.half() == Half::Kernel {

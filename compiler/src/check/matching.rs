@@ -199,10 +199,10 @@ impl Body<'_, '_> {
     }
 
     fn integer_pattern(&mut self, found: &Typed, ty: TypeId) -> Option<Pattern> {
-        let value = found.constant?;
         let int = self.checker.types.scalar(ty)?;
-        let bits = int.truncate(value as u64);
-        if int.value(bits) != value {
+        let (bits, same) = found.bits_in(int, &self.checker.types)?;
+        if !same {
+            let value = found.number(&self.checker.types)?;
             let text = format!("`{}` never has the value {value}", self.type_name(ty));
             self.report(Diagnostic::warning(706, found.expr.span, text).label("this arm is never reached"));
         }

@@ -22,6 +22,7 @@ mod errors;
 mod events;
 mod expr;
 mod externs;
+mod fold;
 mod format;
 mod function;
 mod globals;

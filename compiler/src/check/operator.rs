@@ -2,8 +2,9 @@
 
 use super::convert::combine;
 use super::expr::Typed;
+use super::fold::typed_value;
 use super::function::Body;
-use super::prescan::strip;
+use super::prescan::is_null;
 use crate::ast;
 use crate::diag::Diagnostic;
 use crate::hir::{BinaryOp, Expr, ExprKind, LogicOp, UnaryOp};
@@ -22,7 +23,7 @@ impl Body<'_, '_> {
             ast::UnaryOp::Neg | ast::UnaryOp::Not => {}
         }
         let common = self.checker.types.common();
-        let value = self.expr(operand, None);
+        let value = self.unsettled(operand, None);
         if self.checker.types.is_error(value.expr.ty) {
             return value;
         }
@@ -30,10 +31,17 @@ impl Body<'_, '_> {
             (ast::UnaryOp::Not, _) if value.expr.ty == common.bool => {
                 self.make(ExprKind::Unary(UnaryOp::Not, Box::new(value.expr)), common.bool, span)
             }
-            (ast::UnaryOp::Neg, Some(int)) if int != (IntType { bits: 64, signed: false }) => {
-                self.negate(value, int, span)
-            }
+            (ast::UnaryOp::Neg, Some(int)) => match self.negated_literal(&value, int, span) {
+                Some(folded) => folded,
+                None if int == (IntType { bits: 64, signed: false }) => {
+                    self.bad_unary(op, value.expr.ty, span)
+                }
+                None => self.negate(value, int, span),
+            },
             (ast::UnaryOp::BitNot, Some(int)) => {
+                if let Some(folded) = self.complemented_literal(&value, int, span) {
+                    return folded;
+                }
                 let ty = value.expr.ty;
                 match value.constant {
                     Some(constant) => {
@@ -77,7 +85,7 @@ impl Body<'_, '_> {
         let result = if int.signed { int } else { IntType { bits: int.bits * 2, signed: true } };
         let ty = self.int_type(result);
         match value.constant {
-            Some(constant) => self.fold(-constant, result, ty, value.literal, span),
+            Some(constant) => self.fold(-constant, result, ty, span),
             None => {
                 // Not an assignment: u8 and i16 do not combine, but a minus goes from one to the other.
                 let operand = self.convert_int(value, ty);
@@ -86,13 +94,14 @@ impl Body<'_, '_> {
         }
     }
 
-    fn fold(&mut self, value: i128, int: IntType, ty: TypeId, literal: bool, span: Span) -> Typed {
+    /// A constant that has a type of its own.
+    fn fold(&mut self, value: i128, int: IntType, ty: TypeId, span: Span) -> Typed {
         if int.value(value as u64) != value {
             let text = format!("constant arithmetic overflows `{}`", self.type_name(ty));
             self.report(Diagnostic::error(416, span, text).label(format!("this is {value}")));
             return self.error_expr(span);
         }
-        self.integer(value, ty, literal, span)
+        self.integer(value, ty, false, span)
     }
 
     pub(super) fn binary(
@@ -106,11 +115,10 @@ impl Body<'_, '_> {
             ast::BinaryOp::AndAnd => self.logic(LogicOp::And, left, right, span),
             ast::BinaryOp::OrOr => self.logic(LogicOp::Or, left, right, span),
             ast::BinaryOp::Eq | ast::BinaryOp::Ne => {
-                let null = |expr| matches!(strip(expr).kind, ast::ExprKind::Null);
-                if null(right) {
+                if is_null(right) {
                     return self.null_comparison(op, left, span);
                 }
-                if null(left) {
+                if is_null(left) {
                     return self.null_comparison(op, right, span);
                 }
                 self.comparison(op, left, right, span)
@@ -120,8 +128,8 @@ impl Body<'_, '_> {
             }
             _ => {
                 self.strict_operator(op, span);
-                let left = self.expr(left, None);
-                let right = self.expr(right, None);
+                let left = self.unsettled(left, None);
+                let right = self.unsettled(right, None);
                 self.arithmetic(op, left, right, span)
             }
         }
@@ -142,6 +150,7 @@ impl Body<'_, '_> {
     }
 
     pub(super) fn arithmetic(&mut self, op: ast::BinaryOp, left: Typed, right: Typed, span: Span) -> Typed {
+        let (left, right) = self.settle_unless_literals(left, right);
         if self.either_error(&left, &right) {
             return self.error_expr(span);
         }
@@ -156,9 +165,8 @@ impl Body<'_, '_> {
         let ints = (types.int(left.expr.ty), types.int(right.expr.ty));
         let (Some(left_int), Some(right_int)) = ints else { return self.bad_pair(op, &left, &right, span) };
         let shift = matches!(op, ast::BinaryOp::Shl | ast::BinaryOp::Shr);
-        let result = if shift { Some(left_int) } else { self.result_int(&left, left_int, &right, right_int) };
-        let Some(int) = result else { return self.bad_pair(op, &left, &right, span) };
-        let ty = self.int_type(int);
+        let result =
+            if shift { Some(left_int) } else { self.result_int(op, (&left, left_int), (&right, right_int)) };
         let hir_op = arithmetic_op(op);
         if right.constant == Some(0) && matches!(hir_op, BinaryOp::Div | BinaryOp::Rem) {
             self.report(
@@ -167,13 +175,19 @@ impl Body<'_, '_> {
             );
             return self.error_expr(span);
         }
-        if let (Some(a), Some(b)) = (left.constant, right.constant)
-            && let Some(value) = evaluate(hir_op, a, b, int)
-        {
-            return self.fold(value, int, ty, left.literal && right.literal, span);
+        if let Some(folded) = self.folded_literals(hir_op, (&left, &right), result, span) {
+            return folded;
         }
-        let left = self.operand(left, ty);
-        let right = self.operand(right, ty);
+        let Some(int) = result else { return self.bad_pair(op, &left, &right, span) };
+        let ty = self.int_type(int);
+        let types = &self.checker.types;
+        if let (Some(a), Some(b)) = (left.number(types), right.number(types))
+            && let Some(value) = typed_value(hir_op, a, b, int)
+        {
+            return self.fold(value, int, ty, span);
+        }
+        let left = self.operand(left, ty, hir_op);
+        let right = self.operand(right, ty, hir_op);
         self.make(ExprKind::Binary(hir_op, Box::new(left), Box::new(right)), ty, span)
     }
 
@@ -197,32 +211,55 @@ impl Body<'_, '_> {
         self.make(ExprKind::Concat(Box::new(left.expr), Box::new(right.expr)), ty, span)
     }
 
-    /// An operand in the type of the arithmetic, into which it always fits or wraps by the language's rule.
-    fn operand(&mut self, value: Typed, ty: TypeId) -> Expr {
-        if value.expr.ty == ty {
-            return value.expr;
-        }
+    /// An operand in the type of the arithmetic, into which it always fits or wraps by the language's rule. Where wrapping
+    /// changes the result, a literal that does not fit is reported.
+    fn operand(&mut self, value: Typed, ty: TypeId, op: BinaryOp) -> Expr {
         let int = self.checker.types.scalar(ty).expect("arithmetic is done in integers");
         let span = value.expr.span;
-        match value.constant {
-            Some(constant) => Expr { kind: ExprKind::Const(int.truncate(constant as u64)), ty, span },
-            None => Expr { kind: ExprKind::Convert(Box::new(value.expr)), ty, span },
+        let Some((bits, same)) = value.bits_in(int, &self.checker.types) else {
+            return match value.expr.ty == ty {
+                true => value.expr,
+                false => Expr { kind: ExprKind::Convert(Box::new(value.expr)), ty, span },
+            };
+        };
+        let wraps_alike = !op.is_comparison() && !matches!(op, BinaryOp::Div | BinaryOp::Rem);
+        if !same && value.literal && !wraps_alike {
+            self.warn_cut(&value, ty, int.value(bits));
         }
+        Expr { kind: ExprKind::Const(bits), ty, span }
     }
 
-    /// The type in which two operands are worked out.
-    fn result_int(&self, left: &Typed, a: IntType, right: &Typed, b: IntType) -> Option<IntType> {
+    /// The type in which two operands are worked out. A literal that the type of the pair does not hold widens it, unless
+    /// the operator is one on bits.
+    fn result_int(
+        &self,
+        op: ast::BinaryOp,
+        (left, a): (&Typed, IntType),
+        (right, b): (&Typed, IntType),
+    ) -> Option<IntType> {
+        use ast::BinaryOp::{And, Or, Xor};
+        const I64: IntType = IntType { bits: 64, signed: true };
+        const U64: IntType = IntType { bits: 64, signed: false };
         let long_literal = |value: &Typed, int: IntType, other: IntType| {
-            value.literal && int == (IntType { bits: 64, signed: false }) && other.signed && other.bits < 64
+            value.literal && int == U64 && other.signed && other.bits < 64
         };
-        if long_literal(left, a, b) || long_literal(right, b, a) {
-            return Some(IntType { bits: 64, signed: true });
+        let types = &self.checker.types;
+        let held =
+            |value: &Typed, int| !value.literal || value.bits_in(int, types).is_none_or(|(_, same)| same);
+        match combine(a, b) {
+            Some(int) if !int.signed || int.bits == 64 || matches!(op, And | Or | Xor) => Some(int),
+            Some(int) if held(left, int) && held(right, int) => Some(int),
+            Some(_) => Some(I64),
+            None => (long_literal(left, a, b) || long_literal(right, b, a)).then_some(I64),
         }
-        combine(a, b)
     }
 
     fn comparison(&mut self, op: ast::BinaryOp, left: &ast::Expr, right: &ast::Expr, span: Span) -> Typed {
-        let (left, right) = (self.expr(left, None), self.expr(right, None));
+        let (left, right) = (self.unsettled(left, None), self.unsettled(right, None));
+        let (left, right) = self.settle_unless_literals(left, right);
+        if let Some(known) = self.compared_literals(comparison_op(op), &left, &right, span) {
+            return known;
+        }
         if self.either_error(&left, &right) {
             return self.error_expr(span);
         }
@@ -233,11 +270,12 @@ impl Body<'_, '_> {
             return self.bad_pair(op, &left, &right, span);
         };
         let bool = self.checker.types.common().bool;
+        let op = comparison_op(op);
         let (left, right) = match ty {
-            Some(ty) => (self.operand(left, ty), self.operand(right, ty)),
+            Some(ty) => (self.operand(left, ty, op), self.operand(right, ty, op)),
             None => (left.expr, right.expr),
         };
-        self.make(ExprKind::Binary(comparison_op(op), Box::new(left), Box::new(right)), bool, span)
+        self.make(ExprKind::Binary(op, Box::new(left), Box::new(right)), bool, span)
     }
 
     /// The type in which two values are compared; `Some(None)` if they are compared as they are.
@@ -252,7 +290,7 @@ impl Body<'_, '_> {
             (TypeKind::Int(_) | TypeKind::Enum(_), TypeKind::Int(_) | TypeKind::Enum(_)) => {
                 let (int_a, int_b) = (types.scalar(a)?, types.scalar(b)?);
                 let enumerator = types.int(a).is_none() || types.int(b).is_none();
-                let int = match self.result_int(left, int_a, right, int_b) {
+                let int = match self.result_int(op, (left, int_a), (right, int_b)) {
                     // An enum is compared with any integer, if need be in the widest type.
                     None if enumerator => IntType { bits: 64, signed: true },
                     other => other?,
@@ -319,27 +357,5 @@ fn comparison_op(op: ast::BinaryOp) -> BinaryOp {
         ast::BinaryOp::Gt => BinaryOp::Gt,
         ast::BinaryOp::Ge => BinaryOp::Ge,
         _ => BinaryOp::Eq,
-    }
-}
-
-/// The value of a constant operation, not yet cut to its type. `None` where it is left to run time.
-fn evaluate(op: BinaryOp, a: i128, b: i128, int: IntType) -> Option<i128> {
-    let (a, b) = match op {
-        BinaryOp::Shl | BinaryOp::Shr => (a, b.rem_euclid(i128::from(int.bits))),
-        // Operands meet in the type of the result: -1 beside a u64 is worked out in i64.
-        _ => (int.value(a as u64), int.value(b as u64)),
-    };
-    match op {
-        BinaryOp::Add => a.checked_add(b),
-        BinaryOp::Sub => a.checked_sub(b),
-        BinaryOp::Mul => a.checked_mul(b),
-        BinaryOp::Div => a.checked_div(b),
-        BinaryOp::Rem => a.checked_rem(b),
-        BinaryOp::And => Some(a & b),
-        BinaryOp::Or => Some(a | b),
-        BinaryOp::Xor => Some(a ^ b),
-        BinaryOp::Shl => Some(int.value((a as u64) << b)),
-        BinaryOp::Shr => Some(a >> b),
-        _ => None,
     }
 }

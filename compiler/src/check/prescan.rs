@@ -25,15 +25,21 @@ pub(super) struct Uses {
 #[derive(Debug, Default)]
 pub(super) struct Prescan {
     uses: HashMap<Span, Uses>,
+    has_nulls: bool,
 }
 
 impl Prescan {
     /// `is_map` tells whether a name at top level is a map.
     pub(super) fn of(params: &[Param], body: &Block, is_map: &dyn Fn(&str) -> bool) -> Prescan {
-        let mut walk = Walk { uses: HashMap::new(), scopes: vec![HashMap::new()], is_map };
+        let mut walk = Walk { uses: HashMap::new(), has_nulls: false, scopes: vec![HashMap::new()], is_map };
         params.iter().for_each(|param| walk.declare(&param.name.name, param.name.span));
         walk.stmts(body);
-        Prescan { uses: walk.uses }
+        Prescan { uses: walk.uses, has_nulls: walk.has_nulls }
+    }
+
+    /// Whether a variable is declared by `null` alone.
+    pub(super) fn has_nulls(&self) -> bool {
+        self.has_nulls
     }
 
     /// How the variable declared here is used.
@@ -44,6 +50,7 @@ impl Prescan {
 
 struct Walk<'a> {
     uses: HashMap<Span, Uses>,
+    has_nulls: bool,
     scopes: Vec<HashMap<&'a str, Span>>,
     is_map: &'a dyn Fn(&str) -> bool,
 }
@@ -85,8 +92,9 @@ impl<'a> Walk<'a> {
 
     fn stmt(&mut self, stmt: &'a Stmt) {
         match &stmt.kind {
-            StmtKind::Var { name, init, .. } => {
+            StmtKind::Var { name, ty, init } => {
                 init.iter().for_each(|init| self.expr(init));
+                self.has_nulls |= ty.is_none() && init.as_ref().is_some_and(is_null);
                 self.declare(&name.name, name.span);
                 init.iter().for_each(|init| self.set(&name.name, init));
             }
@@ -243,10 +251,15 @@ impl<'a> Walk<'a> {
     }
 
     fn null_test(&mut self, value: &Expr, null: &Expr) {
-        if let (ExprKind::Name(name), ExprKind::Null) = (&strip(value).kind, &strip(null).kind) {
+        if let (ExprKind::Name(name), true) = (&strip(value).kind, is_null(null)) {
             self.variable(name).into_iter().for_each(|uses| uses.null_tested = true);
         }
     }
+}
+
+/// Whether this is `null`.
+pub(super) fn is_null(expr: &Expr) -> bool {
+    matches!(strip(expr).kind, ExprKind::Null)
 }
 
 /// An expression without the parentheses around it.

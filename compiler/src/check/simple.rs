@@ -123,7 +123,7 @@ impl Body<'_, '_> {
             return self.error_expr(span);
         }
         let size = self.checker.types.size(ty);
-        self.integer(i128::from(size), common.u32, false, span)
+        self.integer(i128::from(size), common.u32, true, span)
     }
 
     pub(super) fn attachment_id_call(&mut self, args: &[ast::Expr], span: Span) -> Typed {

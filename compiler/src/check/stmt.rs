@@ -5,7 +5,7 @@ use super::expr::Typed;
 use super::function::{Body, Scoped};
 use super::names::Symbol;
 use super::operator::arithmetic_op;
-use super::prescan::strip;
+use super::prescan::{is_null, strip};
 use super::types::Position;
 use crate::ast;
 use crate::diag::Diagnostic;
@@ -107,6 +107,8 @@ impl Body<'_, '_> {
             }
             return Some(self.bind_converted(name, declared.unwrap_or(value_ty), source, init.span, out));
         }
+        let null = declared.is_none() && is_null(init);
+        let declared = if null { Some(self.null_type(name.span)) } else { declared };
         let value = self.initialiser(name.span, declared, init);
         let ty = declared.unwrap_or_else(|| {
             let ty = self.variable_type(&value);
@@ -114,7 +116,11 @@ impl Body<'_, '_> {
             ty
         });
         let local = self.declare_local(name, ty);
-        self.remember_handle(local, &value);
+        if null {
+            self.null_locals.insert(local, name.span);
+        } else {
+            self.remember_handle(local, &value);
+        }
         Some(StmtKind::Let { local, init: Some(value) })
     }
 
@@ -194,7 +200,9 @@ impl Body<'_, '_> {
             return;
         };
         self.coerce(found, ty);
-        self.declare(name, Scoped::Const(int.value(constant as u64), ty));
+        // Without a type of its own a complement stays as wide as its destination.
+        let value = if declared.is_some() { int.value(constant as u64) } else { constant };
+        self.declare(name, Scoped::Const(value, ty));
     }
 
     fn assign(&mut self, place: &ast::Expr, value: &ast::Expr) -> Option<StmtKind> {
@@ -215,7 +223,13 @@ impl Body<'_, '_> {
         }
         let value = match &target {
             Some(target) if target.ty == self.checker.known.perf_event => self.assigned_event(target, value),
-            Some(target) => self.value(value, target.ty),
+            Some(target) => {
+                let found = self.expr(value, Some(target.ty));
+                if let PlaceKind::Local(local) = target.kind {
+                    self.find_null_type(local, found.expr.ty);
+                }
+                self.coerce(found, target.ty)
+            }
             None => self.expr(value, None).expr,
         };
         self.target = outer;

@@ -204,7 +204,7 @@ fn unary(op: UnaryOp, ty: Ty) -> Ty {
         (UnaryOp::Neg, Ty::Named(name)) => Ty::named(match name.as_str() {
             "u8" => "i16",
             "u16" => "i32",
-            "u32" => "i64",
+            "u32" | "u64" => "i64",
             signed => signed,
         }),
         (UnaryOp::BitNot, ty) => ty,

@@ -95,7 +95,7 @@ fn lf_037_constant_divisors() {
     }
     accepts_both("", "var zero: u32 = 0\nvar b = 1 / zero");
     for overflow in
-        ["var a = 4294967295 + 1", "var a: u64 = 18446744073709551615 + 1", "var a = 65536 * 65536"]
+        ["var a: u64 = 18446744073709551615 + 1", "var a = 1 << 64", "var a = -9223372036854775808 - 1"]
     {
         refuses(in_main("", overflow), "KS0416");
     }
@@ -106,6 +106,11 @@ fn lf_040_literals_that_do_not_fit() {
     warns_both("", "var a: u8 = 300", "KS0414");
     warns(in_main("type Address = u32", "var a: Address = 192168001001"), "KS0414");
     has_type("", "", "4294967296", "u64");
+    has_type("", "", "4294967295 + 1", "u64");
+    has_type("", "", "65536 * 65536", "u64");
+    has_type("", "", "1 - 2", "i64");
+    has_type("", "", "-5000000000", "i64");
+    has_type("", "", "5000000000 - 4999999999", "u64");
     has_type("", "", "4294967295", "u32");
 }
 

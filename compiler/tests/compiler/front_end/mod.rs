@@ -2,6 +2,7 @@
 //! and properties that hold for every text.
 
 mod broken;
+mod folding;
 mod properties;
 mod recovery;
 mod rows;
