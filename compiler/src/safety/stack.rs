@@ -1,16 +1,20 @@
-//! KS1001 and KS1002: how many bytes of variables a kernel function may declare, called or not.
+//! KS1001 and KS1002: how many bytes of variables a kernel function may declare, called or not. A struct or an array that is
+//! bound to a map entry is the entry itself, and needs room for its address.
 
 use std::collections::BTreeSet;
 
 use super::Program;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
-use crate::hir::{Block, CatchPattern, Function, Half, LocalId, Match, Stmt, StmtKind};
+use crate::hir::{Block, CatchPattern, Function, Half, LocalId, Match, PlaceKind, Stmt, StmtKind, Walk};
 use crate::kernel::limits::STACK_BYTES;
-use crate::types::Types;
+use crate::types::{TypeKind, Types};
 
 /// More than this is worth a warning.
 const WARN_BYTES: u64 = 256;
+
+/// The size and alignment of an address.
+const ADDRESS: (u64, u64) = (8, 8);
 
 pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
     let kernel = program.hir.functions.iter().filter(|function| function.kind.half() == Half::Kernel);
@@ -20,65 +24,124 @@ pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
 
 fn declared(types: &Types, function: &Function) -> Option<Diagnostic> {
     let seen = function.params.iter().copied().collect();
-    let mut frame = Frame { types, function, seen, own: 0, most: 0 };
+    let entries = entries(types, function);
+    let mut frame =
+        Frame { types, function, entries, seen, own: 0, live: Vec::new(), most: 0, largest: None };
     frame.block(&function.body);
     let bytes = frame.most;
-    if bytes > u64::from(STACK_BYTES) {
-        let message = format!("{bytes} bytes of locals; a kernel function may have {STACK_BYTES}");
-        return Some(
-            Diagnostic::error(1001, function.span, message)
-                .label("declares them")
-                .help("keep large values in a map or a global variable"),
-        );
+    if bytes <= WARN_BYTES {
+        return None;
     }
-    (bytes > WARN_BYTES).then(|| {
-        Diagnostic::warning(1002, function.span, format!("{bytes} bytes of locals"))
-            .note(format!("a kernel function and all that it calls share {STACK_BYTES} bytes of stack"))
-    })
+    let (span, label) = match frame.largest {
+        Some((local, size)) => {
+            let local = &function.locals[local];
+            (local.span, format!("`{}` has {size} of them", local.name))
+        }
+        None => (function.span, String::new()),
+    };
+    let diagnostic = match bytes > u64::from(STACK_BYTES) {
+        true => {
+            let message = format!("{bytes} bytes of locals; a kernel function may have {STACK_BYTES}");
+            Diagnostic::error(1001, span, message).help("keep large values in a map or a global variable")
+        }
+        false => Diagnostic::warning(1002, span, format!("{bytes} bytes of locals"))
+            .note(format!("a kernel function and all that it calls share {STACK_BYTES} bytes of stack")),
+    };
+    Some(diagnostic.label(label).also(function.span, "in this function"))
+}
+
+/// The structs and arrays that are only ever bound to entries of maps.
+fn entries(types: &Types, function: &Function) -> BTreeSet<LocalId> {
+    #[derive(Default)]
+    struct Set {
+        bound: BTreeSet<LocalId>,
+        copied: BTreeSet<LocalId>,
+    }
+    impl Visitor for Set {
+        fn stmt(&mut self, stmt: &Stmt) {
+            match &stmt.kind {
+                StmtKind::Bind { local, .. } => self.bound.insert(*local),
+                StmtKind::ForEach { value, walk: Walk::Map(_), .. } => self.bound.insert(*value),
+                StmtKind::ForEach { value, .. } => self.copied.insert(*value),
+                StmtKind::Let { local, .. } | StmtKind::Take { local, .. } => self.copied.insert(*local),
+                StmtKind::Assign { place, .. } => match place.kind {
+                    PlaceKind::Local(local) => self.copied.insert(local),
+                    _ => false,
+                },
+                _ => false,
+            };
+        }
+    }
+    let mut set = Set::default();
+    visit::block(&mut set, &function.body);
+    let is_large = |local: &LocalId| {
+        matches!(types.kind(function.locals[*local].ty), TypeKind::Struct(_) | TypeKind::Array(..))
+    };
+    set.bound.difference(&set.copied).copied().filter(is_large).collect()
 }
 
 /// Variables laid one behind the other; those of sibling blocks overlap.
 struct Frame<'a> {
     types: &'a Types,
     function: &'a Function,
+    /// Variables that are entries of maps.
+    entries: BTreeSet<LocalId>,
     seen: BTreeSet<LocalId>,
     /// The end of the variables of the blocks at hand.
     own: u64,
+    /// Those variables, with their sizes.
+    live: Vec<(LocalId, u64)>,
     /// The most there was at one point.
     most: u64,
+    /// The largest variable that was there then.
+    largest: Option<(LocalId, u64)>,
 }
 
 impl Frame<'_> {
     fn block(&mut self, block: &Block) {
-        let start = self.own;
-        block.iter().for_each(|stmt| self.statement(stmt));
-        self.own = start;
+        self.scope(|frame| block.iter().for_each(|stmt| frame.statement(stmt)));
+    }
+
+    /// Variables that `inner` declares make room for others after it.
+    fn scope(&mut self, inner: impl FnOnce(&mut Self)) {
+        let (own, live) = (self.own, self.live.len());
+        inner(self);
+        self.own = own;
+        self.live.truncate(live);
     }
 
     fn declare(&mut self, local: LocalId) {
-        if self.seen.insert(local) {
-            let ty = self.function.locals[local].ty;
-            self.own = self.own.next_multiple_of(self.types.align(ty)).saturating_add(self.types.size(ty));
-            self.most = self.most.max(self.own);
+        if !self.seen.insert(local) {
+            return;
+        }
+        let ty = self.function.locals[local].ty;
+        let (size, align) = match self.entries.contains(&local) {
+            true => ADDRESS,
+            false => (self.types.size(ty), self.types.align(ty)),
+        };
+        self.own = self.own.next_multiple_of(align).saturating_add(size);
+        self.live.push((local, size));
+        if self.own > self.most {
+            self.most = self.own;
+            self.largest = self.live.iter().copied().reduce(|a, b| if b.1 > a.1 { b } else { a });
         }
     }
 
     fn statement(&mut self, stmt: &Stmt) {
-        let start = self.own;
         match &stmt.kind {
-            StmtKind::ForEach { value, body, .. } => {
-                self.declare(*value);
-                self.block(body);
-                self.own = start;
-            }
+            StmtKind::ForEach { value, body, .. } => self.scope(|frame| {
+                frame.declare(*value);
+                frame.block(body);
+            }),
             StmtKind::Try { body, catches } => {
                 self.block(body);
                 for catch in catches {
-                    if let CatchPattern::Bind(local) = catch.pattern {
-                        self.declare(local);
-                    }
-                    self.block(&catch.body);
-                    self.own = start;
+                    self.scope(|frame| {
+                        if let CatchPattern::Bind(local) = catch.pattern {
+                            frame.declare(local);
+                        }
+                        frame.block(&catch.body);
+                    });
                 }
             }
             StmtKind::Let { local, .. } | StmtKind::Bind { local, .. } | StmtKind::Take { local, .. } => {
@@ -97,10 +160,10 @@ impl Visitor for Frame<'_> {
     fn matched(&mut self, one: &Match) -> bool {
         visit::expr(self, &one.value);
         for body in one.bodies() {
-            let start = self.own;
-            body.block.iter().for_each(|stmt| self.statement(stmt));
-            body.value.iter().for_each(|value| visit::expr(self, value));
-            self.own = start;
+            self.scope(|frame| {
+                body.block.iter().for_each(|stmt| frame.statement(stmt));
+                body.value.iter().for_each(|value| visit::expr(frame, value));
+            });
         }
         false
     }
