@@ -12,7 +12,7 @@ use super::{protocol, uri};
 use crate::ast::{self, ItemKind};
 use crate::diag::{Code, Diagnostic, Severity, Suggestion};
 use crate::facts::{Facts, typed};
-use crate::pipeline;
+use crate::pipeline::{self, Checked, Target};
 use crate::source::{FileId, SourceMap, Span};
 
 /// Something that is declared and never used.
@@ -65,8 +65,59 @@ pub struct Report {
     pub file: FileId,
 }
 
-/// Checks an open text with all it includes and imports.
-pub fn check(workspace: &Workspace, path: &str) -> Option<Report> {
+/// A text whose names and types are known, and what its back ends say of it not yet: they may take seconds.
+#[derive(Debug)]
+pub struct Compilation {
+    /// The path of the text.
+    pub(super) path: String,
+    version: i32,
+    role: Role,
+    borrowed: Vec<(String, Span)>,
+    checked: Checked,
+}
+
+impl Compilation {
+    /// Compiles, as `ks build` does.
+    pub fn run(&mut self) {
+        // Errors are in the diagnostics; what was made is of no use here.
+        let _ = self.checked.build(Target::default().for_users());
+    }
+
+    /// What is known now; `None` if the text has changed since.
+    pub(super) fn report(&self, workspace: &Workspace) -> Option<Report> {
+        let document = workspace.document(&self.path).filter(|one| one.version == self.version)?;
+        let Compilation { version, role, borrowed, checked, .. } = self;
+        let file = checked.file;
+        let view = View {
+            sources: &checked.sources,
+            main: file,
+            lines: &document.lines,
+            encoding: workspace.encoding,
+            borrowed,
+        };
+        let types = checked.hir.as_ref().map(|hir| typed::types_of(hir, file));
+        let mut report = Report { version: *version, shown: Vec::new(), found: Vec::new(), types, file };
+        for one in checked.diagnostics.sorted() {
+            if *role == Role::Module && ENTRIES.contains(&one.code) {
+                continue;
+            }
+            let here = one.primary.span.file == file;
+            report.shown.extend(view.diagnostic(one, here));
+            if here {
+                report.found.push(one.clone());
+            }
+        }
+        Some(report)
+    }
+
+    /// Whether the back ends have something to compile.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.role == Role::Script && self.checked.hir.is_some()
+    }
+}
+
+/// Checks an open text with all it includes and imports, up to its types.
+pub fn check(workspace: &Workspace, path: &str) -> Option<Compilation> {
     let document = workspace.document(path)?;
     let parsed = pipeline::parse(path, &document.text, workspace.options(path)).ok()?;
     let borrowed = borrowed_from(&parsed.ast, path);
@@ -75,27 +126,7 @@ pub fn check(workspace: &Workspace, path: &str) -> Option<Report> {
         Role::Header => parsed.unchecked(),
         Role::Script | Role::Module => parsed.check(),
     };
-    let view = View {
-        sources: &checked.sources,
-        main: checked.file,
-        lines: &document.lines,
-        encoding: workspace.encoding,
-        borrowed: &borrowed,
-    };
-    let file = checked.file;
-    let types = checked.hir.as_ref().map(|hir| typed::types_of(hir, file));
-    let mut report = Report { version: document.version, shown: Vec::new(), found: Vec::new(), types, file };
-    for one in checked.diagnostics.sorted() {
-        if role == Role::Module && ENTRIES.contains(&one.code) {
-            continue;
-        }
-        let here = one.primary.span.file == checked.file;
-        report.shown.extend(view.diagnostic(one, here));
-        if here {
-            report.found.push(one.clone());
-        }
-    }
-    Some(report)
+    Some(Compilation { path: path.to_owned(), version: document.version, role, borrowed, checked })
 }
 
 /// The message that shows diagnostics.

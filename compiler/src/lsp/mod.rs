@@ -2,7 +2,8 @@
 //!
 //! [`Server::handle`] takes one message and gives the answers to it; [`Server::idle`] checks what has changed since,
 //! so that of several changes in a row only the last is checked, and a question never waits for a check. Questions are
-//! answered from the syntax tree ([`crate::facts`]), errors come from the checker.
+//! answered from the syntax tree ([`crate::facts`]), errors come from the checker, and after it from the back ends:
+//! [`Server::uncompiled`] gives what another thread compiles, [`Server::compiled`] takes it back.
 //!
 //! Not here: pipes and files. The open texts are kept; all others come through [`Options::files`].
 
@@ -27,13 +28,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lsp_types::{
     DidChangeTextDocumentParams, DidCloseTextDocumentParams, DidOpenTextDocumentParams, InitializeParams,
-    PositionEncodingKind,
+    PositionEncodingKind, Uri,
 };
 use serde_json::{Value, json};
 
 use crate::diag::Diagnostic;
 use crate::options::Options;
 use crate::source::Span;
+pub use diagnose::Compilation;
 use diagnose::Report;
 use document::Document;
 use position::Encoding;
@@ -61,6 +63,8 @@ pub struct Server {
     workspace: Workspace,
     /// Texts to check when nothing else is to do; the last one first.
     unchecked: Vec<String>,
+    /// Checked texts that the back ends have not seen.
+    uncompiled: Vec<Compilation>,
     /// What the last check of a text found.
     reports: HashMap<String, Report>,
 }
@@ -72,6 +76,7 @@ impl Server {
             phase: Phase::New,
             workspace: Workspace::new(options),
             unchecked: Vec::new(),
+            uncompiled: Vec::new(),
             reports: HashMap::new(),
         }
     }
@@ -101,6 +106,20 @@ impl Server {
     pub fn idle(&mut self) -> Option<Vec<Value>> {
         let path = self.unchecked.pop()?;
         Some(self.check(&path).into_iter().collect())
+    }
+
+    /// A text to compile on another thread, for [`Server::compiled`] afterwards; none while texts wait for their check.
+    pub fn uncompiled(&mut self) -> Option<Compilation> {
+        if self.unchecked.is_empty() { self.uncompiled.pop() } else { None }
+    }
+
+    /// Takes a text that was compiled. Gives what is to be shown; nothing if the text has changed meanwhile, or the back ends
+    /// had nothing to say.
+    pub fn compiled(&mut self, text: &Compilation) -> Option<Value> {
+        let report = text.report(&self.workspace)?;
+        let uri = self.workspace.document(&text.path)?.uri.clone();
+        let known = self.report(&text.path).is_some_and(|known| known.shown == report.shown);
+        (!known).then(|| self.show(&text.path, &uri, report))
     }
 
     fn request(&mut self, method: &str, given: Value) -> Result<Value, Refusal> {
@@ -185,6 +204,7 @@ impl Server {
     fn did_close(&mut self, params: DidCloseTextDocumentParams) -> Vec<Value> {
         let path = uri::path(&params.text_document.uri);
         self.workspace.close(&path);
+        self.uncompiled.retain(|one| one.path != path);
         self.check_all("");
         match self.reports.remove(&path) {
             Some(_) => vec![diagnose::publish(&params.text_document.uri, None, Vec::new())],
@@ -200,13 +220,25 @@ impl Server {
     }
 
     fn check(&mut self, path: &str) -> Option<Value> {
-        let document = self.workspace.document(path)?;
-        let (uri, version) = (document.uri.clone(), document.version);
+        let uri = self.workspace.document(path)?.uri.clone();
         let workspace = &self.workspace;
-        let report = catch_unwind(AssertUnwindSafe(|| diagnose::check(workspace, path))).ok().flatten()?;
-        let shown = report.shown.clone();
+        let checked = catch_unwind(AssertUnwindSafe(|| {
+            let text = diagnose::check(workspace, path)?;
+            let report = text.report(workspace)?;
+            Some((text, report))
+        }));
+        let (text, report) = checked.ok().flatten()?;
+        self.uncompiled.retain(|one| one.path != path);
+        if text.is_waiting() {
+            self.uncompiled.push(text);
+        }
+        Some(self.show(path, &uri, report))
+    }
+
+    fn show(&mut self, path: &str, uri: &Uri, report: Report) -> Value {
+        let message = diagnose::publish(uri, Some(report.version), report.shown.clone());
         self.reports.insert(path.to_owned(), report);
-        Some(diagnose::publish(&uri, Some(version), shown))
+        message
     }
 
     /// What the last check found in a text, if the text is still the same.

@@ -1,9 +1,10 @@
 //! The case folders beside this file: each case is a test with a name of its own, and adding a case is adding a file.
 //!
 //! `check/`, `diagnostics/`, `parse/`: [`snapshots`]. `valid/`, `invalid/`: [`corpus`]. `kernel/`: [`loads`] in the kernel and
-//! [`both`] for the userspace half, as `both/`.
+//! [`both`] for the userspace half, as `both/`. All of them: [`check_and_build`].
 
 mod both;
+mod check_and_build;
 mod corpus;
 mod loads;
 mod snapshots;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     trials.extend(corpus::trials());
     trials.extend(loads::trials());
     trials.extend(both::trials());
+    trials.extend(check_and_build::trials());
     trials.push(Trial::test("the_cases_are_there", the_cases_are_there));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -201,4 +201,54 @@ fn the_observed_command_keeps_its_output_and_its_exit_code() {
     let killed = exec(&["--exec-code"], "kill -9 $$");
     assert_eq!(killed.code, 137, "{killed:#?}");
     assert!(killed.stderr.contains("was ended by the signal SIGKILL"), "{killed:#?}");
+#[test]
+fn spellings_of_0_1_1_work_and_say_what_to_write_now() {
+    let folder = Folder::new();
+    let script = folder.write("script.ks", SCRIPT);
+    let out = folder.path("out");
+    let built = finish(command("ks").arg("compile").arg(&script).arg("-o").arg(&out).arg("--no-makefile"));
+    assert_eq!(built.code, 0, "{built:#?}");
+    assert!(out.join("script.wasm").is_file(), "{built:#?}");
+    for words in
+        ["`ks compile`", "write `ks build`", "`--no-makefile`", "`-o FOLDER`", "write `-o FILE.wasm`"]
+    {
+        assert!(built.stderr.contains(words), "{words}: {built:#?}");
+    }
+    let plugin = folder.path("named.wasm");
+    let built = finish(command("ks").args(["compile", "--verbose"]).arg(&script).arg("-o").arg(&plugin));
+    assert!(built.code == 0 && plugin.is_file() && !built.stderr.contains("-o FOLDER"), "{built:#?}");
+    let btf = "/sys/kernel/btf/vmlinux";
+    let checked = finish(command("ks").arg("check").arg(&script).args(["--btf-vmlinux-path", btf]));
+    assert!(checked.code == 0 && checked.stderr.contains("write `--btf FILE`"), "{checked:#?}");
+    let built = finish(command("ks").arg("build").arg(&script).arg("-o").arg(&plugin));
+    assert_eq!((built.code, built.stderr.as_str()), (0, ""), "{built:#?}");
+}
+
+#[test]
+fn a_check_refuses_what_a_target_refuses() {
+    let folder = Folder::new();
+    let script = folder.write("script.ks", SCRIPT);
+    for command_ in ["check", "build"] {
+        let refused =
+            finish(command("ks").arg(command_).arg(&script).args(["--cpu", "v4", "--target-kernel", "6.1"]));
+        assert!(refused.code == 1 && refused.stderr.contains("--cpu v4 needs Linux 6.6"), "{refused:#?}");
+    }
+}
+
+#[test]
+fn a_script_without_main_says_that_nothing_runs() {
+    let folder = Folder::new();
+    let script = folder
+        .write("programs.ks", "@perf_event\nfn watch(ctx: *bpf_perf_event_data) -> i32 {\n    return 0\n}\n");
+    let plugin = folder.path("programs.wasm");
+    let built = finish(command("ks").arg("build").arg(&script).arg("-o").arg(&plugin));
+    assert_eq!((built.code, built.stderr.as_str()), (0, ""), "{built:#?}");
+    for file in [script, plugin] {
+        let ran = finish(command("ks-host").arg(&file));
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{ran:#?}");
+        assert!(
+            ran.stderr.contains("the script has no `main`, so nothing is loaded or attached"),
+            "{ran:#?}"
+        );
+    }
 }

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use ks_compiler::kernel::{self, Cpu, Listings};
-use ks_compiler::kernel_version::{KernelVersion, NotAVersion};
+use ks_compiler::kernel::{self, Listings};
 use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
 use ks_compiler::plugin;
 use ks_compiler::split::split;
 use ks_wit::section::Arch;
 
 use crate::files::{ScriptArgs, write_whole};
+use crate::target::TargetArgs;
 use crate::{output, report};
 
 #[derive(clap::Args)]
@@ -27,15 +27,8 @@ pub struct Args {
     /// it, and it takes the place of the userspace half
     #[arg(long, value_name = "COMPONENT")]
     into: Option<PathBuf>,
-    /// The machine the kernel half is for; by default every one
-    #[arg(long, value_enum)]
-    arch: Option<ArchArg>,
-    /// The BPF instruction set of the kernel half
-    #[arg(long, value_enum, default_value = "v3")]
-    cpu: CpuArg,
-    /// The oldest kernel that must take the kernel half: what it lacks is avoided or refused
-    #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
-    target_kernel: Option<KernelVersion>,
+    #[command(flatten)]
+    target: TargetArgs,
     /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; mir:PASS for MIR each
     /// time PASS changed it; to FILE, or to standard output. kmod=DIR: the source of a kernel module with the
     /// `@kfunc` functions, which programs prefer to their own while it is loaded
@@ -45,62 +38,43 @@ pub struct Args {
     report: report::ReportArgs,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum ArchArg {
-    #[value(name = "x86_64")]
-    X86_64,
-    #[value(name = "aarch64")]
-    Aarch64,
+/// `compile`, as KernelScript 0.1.1 has it.
+#[derive(clap::Args)]
+pub struct OldArgs {
+    #[command(flatten)]
+    build: Args,
+    #[arg(long, hide = true)]
+    no_makefile: bool,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum CpuArg {
-    /// 64-bit arithmetic only, fewer comparisons
-    V1,
-    /// All comparisons (Linux 4.14)
-    V2,
-    /// 32-bit arithmetic (Linux 5.1)
-    V3,
-    /// Signed division and sign extension (Linux 6.6)
-    V4,
-}
-
-/// The oldest kernel that objects are made for.
-const OLDEST: KernelVersion = KernelVersion::new(5, 15);
-
-fn target_kernel(text: &str) -> Result<KernelVersion, String> {
-    let kernel: KernelVersion = text.parse().map_err(|error: NotAVersion| error.to_string())?;
-    if kernel < OLDEST {
-        return Err(format!("objects are made for Linux {OLDEST} and newer"));
+/// `ks compile FILE -o FOLDER`: `ks build`, with a note for each spelling that has changed.
+pub fn run_old(args: OldArgs) -> Result<ExitCode> {
+    let OldArgs { mut build, no_makefile } = args;
+    report::old_spelling("ks compile", "write `ks build`");
+    if no_makefile {
+        report::old_spelling("--no-makefile", "leave it out: there is no Makefile");
     }
-    Ok(kernel)
+    if build.script.is_test() {
+        report::old_spelling("--test", "`ks test FILE` compiles the tests and runs them");
+    }
+    if let Some(folder) = build.output.take_if(|output| output.extension().is_none()) {
+        let file = folder.join(format!("{}.wasm", build.script.project()?));
+        report::old_spelling("-o FOLDER", "write `-o FILE.wasm`");
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        build.output = Some(file);
+    }
+    run(&build)
 }
 
-/// What the kernel half is compiled for.
-///
-/// # Errors
-/// An instruction set that the kernel does not have.
+/// What the kernel half is compiled for, and what is made besides.
 fn target(args: &Args) -> Result<Target> {
-    let arch = args.arch.map(|arch| match arch {
-        ArchArg::X86_64 => Arch::X86_64,
-        ArchArg::Aarch64 => Arch::Aarch64,
-    });
-    let cpu = match args.cpu {
-        CpuArg::V1 => Cpu::V1,
-        CpuArg::V2 => Cpu::V2,
-        CpuArg::V3 => Cpu::V3,
-        CpuArg::V4 => Cpu::V4,
-    };
-    if let Some(kernel) = args.target_kernel.filter(|kernel| *kernel < cpu.since()) {
-        bail!("--cpu v4 needs Linux {}, and --target-kernel is {kernel}: use --cpu v3", cpu.since());
-    }
     let listings = match args.emit.iter().any(|emit| matches!(emit.stage, Stage::Mir | Stage::Bpf)) {
         true => Listings::Text,
         false => Listings::None,
     };
     let module = args.emit.iter().any(|emit| emit.stage == Stage::Kmod);
-    let target = Target { arch, cpu, kernel: args.target_kernel, module, ..Target::default() };
-    Ok(Target { listings, ..target.for_users() })
+    Ok(Target { listings, module, ..args.target.target()? })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

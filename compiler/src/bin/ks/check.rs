@@ -6,19 +6,22 @@ use anyhow::Result;
 
 use crate::files::ScriptArgs;
 use crate::report;
+use crate::target::TargetArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     script: ScriptArgs,
     #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
     report: report::ReportArgs,
 }
 
-/// Checks a script up to the typed tree: what a back end cannot compile yet is no error of the script. Exit code 1 if
-/// there is an error.
+/// Compiles a script as `ks build` does, and reports the same. Exit code 1 if there is an error.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let checked = args.script.parse()?.check();
+    let mut checked = args.script.parse()?.check();
+    let compiled = checked.build(args.target.target()?);
     args.report.show_checked(&checked, args.script.verbose);
-    Ok(if checked.diagnostics.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if compiled.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

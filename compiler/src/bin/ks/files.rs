@@ -12,6 +12,8 @@ use ks_compiler::pipeline::{self, Options, Parsed};
 use ks_compiler::source::Disk;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
+use crate::report;
+
 /// The running kernel's own BTF.
 const OWN_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Where tracefs may be mounted; readable for root only.
@@ -46,6 +48,11 @@ impl ScriptArgs {
     /// The same, with the `@test` functions as what is compiled.
     pub fn tests(&self) -> ScriptArgs {
         ScriptArgs { test: true, ..self.clone() }
+    }
+
+    /// Whether the `@test` functions are compiled.
+    pub fn is_test(&self) -> bool {
+        self.test
     }
 
     /// Reads and parses the script.
@@ -88,15 +95,21 @@ pub fn whole(folder: &Path) -> Result<String> {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KernelArgs {
     /// The kernel's types: a BTF file; by default those of the running kernel, /sys/kernel/btf/vmlinux
-    #[arg(long, value_name = "FILE", alias = "btf-vmlinux-path")]
+    #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// KernelScript 0.1.1's spelling of `--btf`
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "btf")]
+    btf_vmlinux_path: Option<PathBuf>,
 }
 
 impl KernelArgs {
     /// What is known about that kernel. A file that was named must be one; the running kernel's is read when the script first
     /// needs it, and does without if there is none.
     pub fn types(&self) -> Result<KernelTypes> {
-        match &self.btf {
+        if self.btf_vmlinux_path.is_some() {
+            report::old_spelling("--btf-vmlinux-path FILE", "write `--btf FILE`");
+        }
+        match self.btf.as_ref().or(self.btf_vmlinux_path.as_ref()) {
             Some(file) => from_file(file),
             None => {
                 let kernel = KernelTypes::fetched(|| std::fs::read(OWN_BTF).ok());

@@ -1,14 +1,15 @@
 //! `ks lsp`: the language server over standard input and output.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ks_compiler::lsp::Server;
+use ks_compiler::lsp::{Compilation, Server};
 use ks_compiler::pipeline::Options;
 use ks_compiler::source::{Disk, MAX_FILE_BYTES};
 use serde_json::Value;
@@ -26,6 +27,18 @@ const MAX_MESSAGE: usize = 6 * MAX_FILE_BYTES + (1 << 20);
 /// should not wait for a check.
 const QUIET: Duration = Duration::from_millis(40);
 
+/// The stack of the thread that compiles: that of a main thread, which `ks build` has.
+const STACK_BYTES: usize = 8 << 20;
+
+/// What the server waits for.
+enum Event {
+    Message(Vec<u8>),
+    /// The client is gone.
+    End,
+    /// None if the compiler failed: a defect of ours that has no place in the text.
+    Compiled(Option<Box<Compilation>>),
+}
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Use standard input and output; they are used in any case
@@ -38,16 +51,19 @@ pub struct Args {
     kernel: KernelArgs,
 }
 
-/// Answers messages until `exit` or the end of the input. Texts are checked while no message waits.
+/// Answers messages until `exit` or the end of the input. Texts are checked while no message waits, and compiled on
+/// another thread after that.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (messages, incoming) = mpsc::channel();
+    let (events, incoming) = mpsc::channel();
+    let messages = events.clone();
     std::thread::spawn(move || {
         let mut input = BufReader::new(io::stdin().lock());
         while let Ok(Some(message)) = read(&mut input) {
-            if messages.send(message).is_err() {
+            if messages.send(Event::Message(message)).is_err() {
                 return;
             }
         }
+        let _ = messages.send(Event::End);
     });
     let options = Options {
         files: Arc::new(Disk::default()),
@@ -56,37 +72,55 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ..Options::new("")
     };
     let mut server = Server::new(options);
-    serve(&mut server, &incoming)?;
+    serve(&mut server, &events, &incoming)?;
     // The end of the input without `exit` is the end of the client.
     Ok(ExitCode::from(server.exit_code().unwrap_or(1)))
 }
 
-fn serve(server: &mut Server, incoming: &Receiver<Vec<u8>>) -> Result<()> {
+fn serve(server: &mut Server, events: &Sender<Event>, incoming: &Receiver<Event>) -> Result<()> {
     let mut output = io::stdout().lock();
     // Whether something may have to be checked, and how long to wait for the next message before that.
     let mut pause = None;
+    let mut compiling = false;
     while server.exit_code().is_none() {
-        let message = match pause {
+        let event = match pause {
             Some(pause) => incoming.recv_timeout(pause),
             None => incoming.recv().map_err(RecvTimeoutError::from),
         };
-        let answers = match message {
-            Ok(message) => {
+        let answers = match event {
+            Ok(Event::Message(message)) => {
                 pause = Some(QUIET);
                 server.handle(&message)
             }
+            Ok(Event::Compiled(text)) => {
+                compiling = false;
+                pause = Some(QUIET);
+                text.and_then(|text| server.compiled(&text)).into_iter().collect()
+            }
+            Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
                 let shown = server.idle();
                 pause = shown.is_some().then_some(Duration::ZERO);
+                if shown.is_none() && !compiling {
+                    compiling = server.uncompiled().is_some_and(|text| compile(text, events.clone()));
+                }
                 shown.unwrap_or_default()
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         for answer in answers {
             write(&mut output, &answer).context("cannot write to standard output")?;
         }
     }
     Ok(())
+}
+
+/// Compiles a text on a thread of its own; whether there is one.
+fn compile(mut text: Compilation, events: Sender<Event>) -> bool {
+    let work = move || {
+        let compiled = catch_unwind(AssertUnwindSafe(|| text.run()));
+        let _ = events.send(Event::Compiled(compiled.ok().map(|()| Box::new(text))));
+    };
+    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work).is_ok()
 }
 
 /// The next message; none at the end of the input. A header that names no length is passed over.

@@ -13,6 +13,7 @@ mod lsp;
 mod output;
 mod report;
 mod share;
+mod target;
 mod test;
 
 use std::process::ExitCode;
@@ -44,8 +45,11 @@ Examples:
 #[derive(Subcommand)]
 enum Command {
     /// Compile a script to a plugin file
-    #[command(alias = "compile", after_help = BUILD_EXAMPLES)]
+    #[command(after_help = BUILD_EXAMPLES)]
     Build(build::Args),
+    /// KernelScript 0.1.1's word for `build`
+    #[command(hide = true)]
+    Compile(build::OldArgs),
     /// Look for errors without writing anything
     #[command(
         after_help = "Examples:\n  ks check examples/perf/group.ks\n  ks check --format json examples/perf/group.ks"
@@ -74,6 +78,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Build(args) => build::run(&args),
+        Command::Compile(args) => build::run_old(args),
         Command::Check(args) => check::run(&args),
         Command::Test(args) => test::run(args),
         Command::Init(args) => init::run(&args),

@@ -8,6 +8,13 @@ use ks_compiler::hir::Half;
 use ks_compiler::pipeline::Checked;
 use ks_compiler::source::SourceMap;
 
+/// Notes that a spelling of KernelScript 0.1.1 was used, and what to do now. On standard error: what programs read stays as
+/// it is.
+pub fn old_spelling(old: &str, advice: &str) {
+    // A closed terminal is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "ks: note: `{old}` is a spelling of KernelScript 0.1.1; {advice}");
+}
+
 /// How errors and warnings are shown.
 #[derive(clap::Args)]
 pub struct ReportArgs {

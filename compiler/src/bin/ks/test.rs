@@ -20,6 +20,18 @@ pub struct Args {
     /// The ks-host that runs them; by default the one beside this command, else the one on the PATH
     #[arg(long, value_name = "FILE")]
     host: Option<PathBuf>,
+    /// Allow the tests what this file says and nothing else, as `ks-host test` does
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Allow the tests more: `xdp=eth0`, `pin=counters/*`, `struct_ops`; `all` is everything. May be given several times
+    #[arg(long, value_name = "CLASS[=TARGET]")]
+    allow: Vec<String>,
+    /// Limit what each test takes, as `ks-host test` does. May be given several times
+    #[arg(long, value_name = "NAME=NUMBER")]
+    limit: Vec<String>,
+    /// End a test after so many seconds: it has failed then
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<String>,
     #[command(flatten)]
     report: report::ReportArgs,
 }
@@ -36,6 +48,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
     command.args(["test", "/dev/stdin"]).args(&args.filter).stdin(Stdio::piped());
     if args.report.is_json() {
         command.arg("--json");
+    }
+    // The host reads them, and says what is wrong with them.
+    if let Some(policy) = &args.policy {
+        command.arg("--policy").arg(policy);
+    }
+    command.args(args.allow.iter().map(|class| format!("--allow={class}")));
+    command.args(args.limit.iter().map(|limit| format!("--limit={limit}")));
+    if let Some(seconds) = &args.timeout {
+        command.arg(format!("--timeout={seconds}"));
     }
     let mut child = command.spawn().with_context(|| {
         format!("cannot start {}, which runs the tests (--host names another)", host.display())

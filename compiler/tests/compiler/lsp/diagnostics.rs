@@ -35,6 +35,22 @@ fn an_error_appears_and_goes_as_the_text_changes() {
 }
 
 #[test]
+fn errors_of_the_back_ends_are_shown_too() {
+    let mut client = Client::new();
+    let script = include_str!("../../cases/diagnostics/KS1004_two_megabytes.ks");
+    let spot = client.open("a.ks", script);
+    let shown = client.receive(|message| {
+        let codes = message["params"]["diagnostics"].as_array().into_iter().flatten().map(|one| &one["code"]);
+        message["method"] == "textDocument/publishDiagnostics"
+            && codes.into_iter().any(|code| code == "KS1004")
+    });
+    assert_eq!(shown["params"]["uri"], spot.uri.as_str(), "{shown}");
+    // A text that is mended meanwhile is not shown with them.
+    let version = client.change(&spot.uri, json!([{ "text": "fn main() -> i32 {\n    return 0\n}\n" }]));
+    assert_eq!(client.diagnostics(&spot.uri, version), Vec::<Value>::new());
+}
+
+#[test]
 fn several_errors_are_shown_at_once() {
     let mut client = Client::new();
     let spot = client.open("a.ks", "fn main() -> i32 {\n    var = 1\n    return 0\n}\nstruct S { a }\n");

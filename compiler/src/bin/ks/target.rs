@@ -1,0 +1,74 @@
+//! Which machines and kernels the kernel half is for.
+
+use anyhow::{Result, bail};
+use ks_compiler::kernel::Cpu;
+use ks_compiler::kernel_version::{KernelVersion, NotAVersion};
+use ks_compiler::pipeline::Target;
+use ks_wit::section::Arch;
+
+#[derive(clap::Args)]
+pub struct TargetArgs {
+    /// The machine the kernel half is for; by default every one
+    #[arg(long, value_enum)]
+    arch: Option<ArchArg>,
+    /// The BPF instruction set of the kernel half
+    #[arg(long, value_enum, default_value = "v3")]
+    cpu: CpuArg,
+    /// The oldest kernel that must take the kernel half: what it lacks is avoided or refused
+    #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
+    target_kernel: Option<KernelVersion>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ArchArg {
+    #[value(name = "x86_64")]
+    X86_64,
+    #[value(name = "aarch64")]
+    Aarch64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum CpuArg {
+    /// 64-bit arithmetic only, fewer comparisons
+    V1,
+    /// All comparisons (Linux 4.14)
+    V2,
+    /// 32-bit arithmetic (Linux 5.1)
+    V3,
+    /// Signed division and sign extension (Linux 6.6)
+    V4,
+}
+
+/// The oldest kernel that objects are made for.
+const OLDEST: KernelVersion = KernelVersion::new(5, 15);
+
+fn target_kernel(text: &str) -> Result<KernelVersion, String> {
+    let kernel: KernelVersion = text.parse().map_err(|error: NotAVersion| error.to_string())?;
+    if kernel < OLDEST {
+        return Err(format!("objects are made for Linux {OLDEST} and newer"));
+    }
+    Ok(kernel)
+}
+
+impl TargetArgs {
+    /// What the kernel half is compiled for, as users compile.
+    ///
+    /// # Errors
+    /// An instruction set that the kernel does not have.
+    pub fn target(&self) -> Result<Target> {
+        let arch = self.arch.map(|arch| match arch {
+            ArchArg::X86_64 => Arch::X86_64,
+            ArchArg::Aarch64 => Arch::Aarch64,
+        });
+        let cpu = match self.cpu {
+            CpuArg::V1 => Cpu::V1,
+            CpuArg::V2 => Cpu::V2,
+            CpuArg::V3 => Cpu::V3,
+            CpuArg::V4 => Cpu::V4,
+        };
+        if let Some(kernel) = self.target_kernel.filter(|kernel| *kernel < cpu.since()) {
+            bail!("--cpu v4 needs Linux {}, and --target-kernel is {kernel}: use --cpu v3", cpu.since());
+        }
+        Ok(Target { arch, cpu, kernel: self.target_kernel, ..Target::default() }.for_users())
+    }
+}
