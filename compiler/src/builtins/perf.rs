@@ -59,6 +59,12 @@ pub fn event_name(value: u64) -> Option<&'static str> {
 /// `perf_event_attr.type` of cache events: PERF_TYPE_HW_CACHE.
 pub const HW_CACHE: u64 = 3;
 
+/// `PERF_TYPE_TRACEPOINT`.
+pub const TRACEPOINT: u64 = 2;
+
+/// `PERF_TYPE_BREAKPOINT`.
+pub const BREAKPOINT: u64 = 5;
+
 /// Caches by name, with `enum perf_hw_cache_id`.
 pub const CACHES: &[(&str, u64)] =
     &[("l1d", 0), ("l1i", 1), ("ll", 2), ("dtlb", 3), ("itlb", 4), ("bpu", 5), ("node", 6)];

@@ -5,7 +5,7 @@ use super::expr::Typed;
 use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
-use crate::builtins::perf::{CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT};
+use crate::builtins::perf::{BREAKPOINT, CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT};
 use crate::diag::Diagnostic;
 use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Place, PlaceKind};
 use crate::source::Span;
@@ -16,7 +16,9 @@ const CONSTRUCTORS: &[&str] =
 /// The kinds of access a breakpoint waits for, with the kernel's bits.
 ///
 /// Source: include/uapi/linux/hw_breakpoint.h, HW_BREAKPOINT_R 1, _W 2, _X 4.
-const ACCESSES: &[(&str, u8)] = &[("r", 1), ("w", 2), ("rw", 3), ("x", 4)];
+const ACCESSES: &[(&str, u8)] = &[("r", ACCESS_LOADS), ("w", 2), ("rw", 3), ("x", ACCESS_FETCHES)];
+const ACCESS_LOADS: u8 = 1;
+const ACCESS_FETCHES: u8 = 4;
 
 /// What a constructor makes of its arguments.
 enum Made {
@@ -135,7 +137,7 @@ impl Body<'_, '_> {
                 self.raw_event(ty, config, Some((config1, config2)), span)
             }
             ("hw_cache", [cache, op, result]) => self.hw_cache(cache, op, result),
-            ("breakpoint", [address, len, access]) => self.breakpoint(address, len, access),
+            ("breakpoint", [address, len, access]) => self.breakpoint(address, len, access, span),
             ("tracepoint", [name]) => self.tracepoint_event(name),
             ("pmu", [name]) => {
                 let text = self.event_text(name)?;
@@ -175,6 +177,14 @@ impl Body<'_, '_> {
             None => (zero.clone(), zero),
         };
         if [&ty, &config, &config1, &config2].iter().any(|one| self.checker.types.is_error(one.ty)) {
+            return None;
+        }
+        if let ExprKind::Const(BREAKPOINT) = ty.kind {
+            self.report(
+                Diagnostic::error(417, span, "a breakpoint is no raw event")
+                    .note("the kernel wants the kind of access, which `config` does not have")
+                    .help("write `breakpoint(address, len, access)`"),
+            );
             return None;
         }
         match (&ty.kind, &config.kind, &config1.kind, &config2.kind) {
@@ -224,7 +234,13 @@ impl Body<'_, '_> {
         form.then_some(spec(EventSpec::Tracepoint(text)))
     }
 
-    fn breakpoint(&mut self, address: &ast::Expr, len: &ast::Expr, access: &ast::Expr) -> Option<Made> {
+    fn breakpoint(
+        &mut self,
+        address: &ast::Expr,
+        len: &ast::Expr,
+        access: &ast::Expr,
+        span: Span,
+    ) -> Option<Made> {
         let at = match literal_text(address) {
             Some(_) => {
                 let symbol = self.event_text(address)?;
@@ -236,6 +252,7 @@ impl Body<'_, '_> {
                 (!self.checker.types.is_error(value.ty)).then_some(BreakpointAddress::Address(value))
             }
         };
+        let given = len.span;
         let len = self.breakpoint_len(len);
         let text = self.event_text(access)?;
         let Some((_, access)) = ACCESSES.iter().find(|(word, _)| *word == text) else {
@@ -245,7 +262,55 @@ impl Body<'_, '_> {
             );
             return None;
         };
-        Some(spec(EventSpec::Breakpoint { at: at?, len: len?, access: *access }))
+        let (at, len) = (at?, len?);
+        if *access == ACCESS_LOADS {
+            self.report(
+                Diagnostic::warning(417, span, "only arm64 can watch loads alone")
+                    .note("x86-64 has stores (\"w\"), and loads and stores together (\"rw\")"),
+            );
+        }
+        self.breakpoint_can_be(&at, address.span, len, given, *access)
+            .then(|| spec(EventSpec::Breakpoint { at, len, access: *access }))
+    }
+
+    /// Reports a breakpoint that no machine has.
+    ///
+    /// Source: arch/x86/kernel/hw_breakpoint.c, `arch_build_bp_info` and `hw_breakpoint_arch_parse`, v6.12;
+    /// arch/arm64/kernel/hw_breakpoint.c, v6.12, which takes the length of a long for instructions and moves what does not
+    /// begin at a multiple of 8 into the bytes behind it.
+    fn breakpoint_can_be(
+        &mut self,
+        at: &BreakpointAddress,
+        address: Span,
+        len: u8,
+        given: Span,
+        access: u8,
+    ) -> bool {
+        if access == ACCESS_FETCHES {
+            if len != 8 {
+                self.report(
+                    Diagnostic::error(417, given, "a breakpoint on instructions has the length 8")
+                        .note(
+                            "the kernel wants the size of an address there, however long the instruction is",
+                        )
+                        .suggest(given, "8", "the only length"),
+                );
+            }
+            return len == 8;
+        }
+        match at {
+            BreakpointAddress::Address(Expr { kind: ExprKind::Const(at), .. })
+                if at % u64::from(len) != 0 =>
+            {
+                let text = format!("{len} bytes to watch cannot begin at {at:#x}");
+                self.report(
+                    Diagnostic::error(417, address, text)
+                        .note("the bytes that a debug register watches begin at a multiple of their number"),
+                );
+                false
+            }
+            _ => true,
+        }
     }
 
     fn breakpoint_len(&mut self, len: &ast::Expr) -> Option<u8> {

@@ -6,6 +6,7 @@
 mod calls;
 mod contexts;
 mod dangling;
+mod events;
 mod locals;
 mod null;
 mod ownership;
@@ -63,6 +64,7 @@ pub fn check(
     let throwing = throws::check(&program, diagnostics);
     recursion::check(&program, diagnostics);
     contexts::check(&program, diagnostics);
+    events::check(&program, diagnostics);
     stack::check(&program, diagnostics);
     unused::check(&program, diagnostics);
     unreachable::check(&program, diagnostics);

@@ -130,12 +130,14 @@ fn lf_141_constructors() {
         "raw_event(1, 2)",
         "raw_event(4, 0x1c2, 1, 2)",
         "hw_cache(\"ll\", \"read\", \"miss\")",
-        "tracepoint(\"sched/sched_switch\")",
         "breakpoint(\"jiffies\", 8, \"w\")",
         "pmu(\"msr/tsc/\")",
     ] {
         accepts(attached(&format!("event: {event}, pid: 0, cpu: -1"), ""));
     }
+    let tracepoint = "event: tracepoint(\"sched/sched_switch\"), pid: 0, cpu: -1";
+    accepts(in_main("", &format!("var a = attach(perf_options {{ {tracepoint} }})\nvar n = read(a).raw")));
+    refuses(attached(tracepoint, ""), "KS0906");
     accepts(in_main(SAMPLE, "if (raw_event(1, 2) == page_faults) { print(\"same\") }"));
     for wrong in [
         "hw_cache(\"l9\", \"read\", \"miss\")",

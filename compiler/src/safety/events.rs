@@ -1,0 +1,141 @@
+//! KS0906: events at which no `@perf_event` program runs. Tracepoints and probes are perf events too, but the kernel runs
+//! programs of their own kinds there.
+//!
+//! Source: kernel/events/core.c, `__perf_event_set_bpf_prog`, v6.12.
+
+use std::collections::BTreeMap;
+
+use super::Program;
+use crate::builtins::perf::{TRACEPOINT, options};
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{
+    EventSpec, Expr, ExprKind, Function, Half, LocalId, Place, PlaceKind, Stmt, StmtKind, UserBuiltin,
+};
+
+pub(super) fn check(program: &Program<'_>, diagnostics: &mut Diagnostics) {
+    let user = program.hir.functions.iter().filter(|function| function.kind.half() == Half::User);
+    for function in user {
+        let known = events_of(function);
+        visit::block(&mut Attaches { known: &known, diagnostics }, &function.body);
+    }
+}
+
+/// Where the kernel takes another kind of program, and which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Traced {
+    Tracepoint,
+    Kprobe,
+    Uprobe,
+}
+
+impl Traced {
+    fn of(event: &Expr) -> Option<Traced> {
+        match &event.kind {
+            ExprKind::Const(bits) if bits >> 32 == TRACEPOINT => Some(Traced::Tracepoint),
+            ExprKind::Event(spec) => match &**spec {
+                EventSpec::Tracepoint(_) => Some(Traced::Tracepoint),
+                EventSpec::Raw { ty: Expr { kind: ExprKind::Const(TRACEPOINT), .. }, .. } => {
+                    Some(Traced::Tracepoint)
+                }
+                EventSpec::Kprobe(_) => Some(Traced::Kprobe),
+                EventSpec::Uprobe(_) => Some(Traced::Uprobe),
+                EventSpec::Raw { .. } | EventSpec::Breakpoint { .. } | EventSpec::Pmu(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn report(self, event: &Expr, call: &Expr) -> Diagnostic {
+        let (place, attribute) = match self {
+            Traced::Tracepoint => ("a tracepoint", "@tracepoint(\"category/event\")"),
+            Traced::Kprobe => ("a function of the kernel", "@probe(\"function\")"),
+            Traced::Uprobe => ("a function of a program", "@uprobe(\"path:function\")"),
+        };
+        let error = Diagnostic::error(
+            906,
+            event.span,
+            format!("the kernel runs no `@perf_event` program at {place}"),
+        )
+        .help(format!("write a program with `{attribute}`"))
+        .help("to count the event alone: `attach(perf_options { .. })`");
+        // Options that a variable holds are used elsewhere.
+        let within = call.span.start <= event.span.start && event.span.end <= call.span.end;
+        if within { error } else { error.also(call.span, "attached here") }
+    }
+}
+
+/// The events that each variable with options is given; none for one that may have others.
+fn events_of(function: &Function) -> BTreeMap<LocalId, Option<Vec<Expr>>> {
+    struct Set(BTreeMap<LocalId, Option<Vec<Expr>>>);
+    impl Set {
+        fn set(&mut self, local: LocalId, event: Option<&Expr>) {
+            let known = self.0.entry(local).or_insert_with(|| Some(Vec::new()));
+            match (event, known.as_mut()) {
+                (Some(event), Some(known)) => known.push(event.clone()),
+                _ => *known = None,
+            }
+        }
+    }
+    impl Visitor for Set {
+        fn stmt(&mut self, stmt: &Stmt) {
+            match &stmt.kind {
+                StmtKind::Let { local, init: Some(init) } => self.set(*local, event_of(init)),
+                StmtKind::Assign { place: Place { kind: PlaceKind::Local(local), .. }, value } => {
+                    self.set(*local, event_of(value));
+                }
+                StmtKind::Assign { place: Place { kind: PlaceKind::Field { base, field }, .. }, value } => {
+                    if let (PlaceKind::Local(local), options::EVENT) = (&base.kind, *field) {
+                        self.set(*local, Some(value));
+                    }
+                }
+                _ => {}
+            }
+        }
+
+        fn expr(&mut self, expr: &Expr) {
+            // Whoever has the address may set it.
+            if let ExprKind::AddrOf(place) = &expr.kind
+                && let Some(local) = super::locals::root(place)
+            {
+                self.set(local, None);
+            }
+        }
+    }
+    let mut set = Set(function.params.iter().map(|param| (*param, None)).collect());
+    visit::block(&mut set, &function.body);
+    set.0
+}
+
+/// The event of options that are written out.
+fn event_of(options: &Expr) -> Option<&Expr> {
+    match &options.kind {
+        ExprKind::Struct(fields) => fields.get(options::EVENT),
+        _ => None,
+    }
+}
+
+struct Attaches<'a> {
+    known: &'a BTreeMap<LocalId, Option<Vec<Expr>>>,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Visitor for Attaches<'_> {
+    fn expr(&mut self, expr: &Expr) {
+        let ExprKind::User(UserBuiltin::Attach { program: Some(_), options, .. }) = &expr.kind else {
+            return;
+        };
+        let events: Vec<&Expr> = match &options.kind {
+            ExprKind::Load(Place { kind: PlaceKind::Local(local), .. }) => match self.known.get(local) {
+                Some(Some(events)) => events.iter().collect(),
+                _ => return,
+            },
+            _ => event_of(options).into_iter().collect(),
+        };
+        // One of several that can be may be the one that is attached.
+        let traced: Option<Vec<_>> = events.iter().map(|event| Traced::of(event)).collect();
+        for (event, traced) in events.iter().zip(traced.unwrap_or_default()) {
+            self.diagnostics.report(traced.report(event, expr));
+        }
+    }
+}
