@@ -7,6 +7,7 @@ use wasm_encoder::ValType;
 use super::abi::Abi;
 use super::code::{Code, DefinedId, ImportId, WasmGlobal};
 use super::defer;
+use super::load;
 use super::maps::Table;
 use super::memory::MAX_STATIC;
 use super::module::{Module, Origin};
@@ -91,6 +92,8 @@ pub struct Cx<'a> {
     pub throws: bool,
     /// Whether some function of the half defers calls.
     pub defers: bool,
+    /// Whether the script asks what came of a `load`.
+    pub tests_a_load: bool,
     /// Counters that programs read.
     pub shown_counters: BTreeSet<CounterId>,
     /// Which options and kinds of events the half uses.
@@ -122,6 +125,7 @@ impl<'a> Cx<'a> {
             recursive: recursion::recursive(hir, &split.user),
             throws: split.user.iter().any(|id| hir.functions[*id].throws),
             defers: split.user.iter().any(|id| defer::defers(&hir.functions[*id])),
+            tests_a_load: load::tests_a_load(hir, &split.user),
             shown_counters: split.counters.clone(),
             perf: perf::used::Used::of(hir, &split.user),
         };

@@ -6,12 +6,26 @@ use super::code::{Code, Var, WasmGlobal, mem};
 use super::cx::{Cx, Kept};
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
-use crate::hir::{FuncId, Target};
+use crate::hir::visit::{self, Visitor};
+use crate::hir::{Expr, ExprKind, FuncId, Hir, Target, UserBuiltin};
 
 /// EINTR of `include/uapi/asm-generic/errno-base.h`.
 const EINTR: i32 = 4;
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: i64 = 1_000_000;
+
+/// Whether the script asks what came of a `load`: then it goes on where the object cannot be loaded.
+pub fn tests_a_load(hir: &Hir, functions: &[FuncId]) -> bool {
+    struct Tests(bool);
+    impl Visitor for Tests {
+        fn expr(&mut self, expr: &Expr) {
+            self.0 |= matches!(expr.kind, ExprKind::User(UserBuiltin::Load { exit_on_failure: false, .. }));
+        }
+    }
+    let mut tests = Tests(false);
+    functions.iter().for_each(|id| visit::block(&mut tests, &hir.functions[*id].body));
+    tests.0
+}
 
 /// [`Routine::Load`]: the second load of a program gives the handle of the first.
 pub fn load(cx: &mut Cx<'_>, code: &mut Code, program: FuncId) {

@@ -67,8 +67,11 @@ use crate::source::SourceMap;
 use crate::split::Split;
 use crate::types::{IntType, StructId, TypeKind};
 
-/// Compiles the userspace half to a core module. Without a `main` the module does nothing and succeeds; one with tests
-/// says how they are run.
+/// What a plugin without `main` says.
+const NO_MAIN: &str = "the script has no `main`, so nothing is loaded or attached\n  do: write `fn main() -> i32 { .. }` that does";
+
+/// Compiles the userspace half to a core module. Without a `main` the module does nothing, says so, and succeeds; one with
+/// tests says how they are run.
 ///
 /// # Errors
 /// Variables that do not fit the plugin's memory; one per function at most.
@@ -93,7 +96,9 @@ fn entry(cx: &mut Cx<'_>, split: &Split) -> Lower<()> {
     match cx.hir.main {
         Some(main) => call_main(cx, &mut code, main, split)?,
         None if cx.hir.tests.is_empty() => {
-            code.i32(0);
+            let warn = cx.host("console", "warn");
+            let text = cx.text(NO_MAIN);
+            code.u32(text.address).u32(text.len).call(warn).i32(0);
         }
         None => abort(cx, &mut code, "this plugin holds tests, which `ks-host test` runs"),
     }

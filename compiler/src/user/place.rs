@@ -7,7 +7,7 @@ use wasm_encoder::{Instruction as I, ValType};
 
 use super::addr::Addr;
 use super::code::Var;
-use super::cx::{GlobalHome, Kept, Lower};
+use super::cx::{GlobalHome, Lower};
 use super::element::Key;
 use super::func::{FnCx, Home};
 use super::maps::Table;
@@ -296,11 +296,6 @@ impl FnCx<'_, '_> {
         self.code.u32(bytes as u32);
         self.push_line(span);
         self.code.call(write);
-    }
-
-    fn push_variable(&mut self, id: GlobalId) {
-        let kept = self.cx.kept(Kept::Variable(id), 0);
-        self.code.get_global(kept);
     }
 
     fn part(&mut self, spot: Spot, bytes: Bytes) -> Spot {

@@ -1,15 +1,19 @@
 //! Global variables that live in the BPF object because a kernel function uses them.
 //!
 //! Their handles are opened once, when `run` starts. The object has every variable that the compiler put there, so a
-//! failure is a broken promise and ends the plugin.
+//! failure is a broken promise and ends the plugin. The value of a pinned one is that of the pin, which is there once the
+//! object is loaded: where that fails and the script asks for it, the first use of the variable ends the plugin.
 
 use wasm_encoder::Instruction as I;
 
 use super::abi::LIST_LEN;
 use super::code::{Code, Var, mem};
-use super::cx::Cx;
+use super::cx::{Cx, Kept};
+use super::func::FnCx;
+use super::maps;
 use super::runtime::{Routine, push_failed, reset_arena};
 use super::shared;
+use crate::hir::GlobalId;
 
 /// Opens the variables that some function uses.
 pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
@@ -23,13 +27,40 @@ pub fn open_all(cx: &mut Cx<'_>, code: &mut Code) {
         code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
         push_failed(cx, code);
         code.if_();
-        code.u32(place.address).u32(place.len);
-        push_abort(cx, code, shape.err().offset);
-        code.end();
-        code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept);
+        let abort = cx.routine(Routine::AbortError);
+        let (err, returned) = (shape.err().offset, cx.returned);
+        let end = |code: &mut Code| {
+            code.u32(place.address).u32(place.len).u32(returned + err).call(abort).op(I::Unreachable);
+        };
+        match global.pinned {
+            true => maps::if_fatal(cx, code, err, end),
+            false => end(code),
+        }
+        code.else_();
+        code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).set_global(kept).end();
     }
     // A pinned one has loaded the object.
     shared::ask_variables(cx, code);
+}
+
+impl FnCx<'_, '_> {
+    /// Pushes the handle of a variable. One that is not open ends the plugin.
+    pub fn push_variable(&mut self, id: GlobalId) {
+        let kept = self.cx.kept(Kept::Variable(id), 0);
+        let hir = self.cx.hir;
+        let global = &hir.globals[id];
+        if global.pinned && self.cx.tests_a_load {
+            let text = format!(
+                "{}variable `{}`: its value is that of its pin, and the BPF object could not be loaded",
+                self.cx.line_prefix(global.span),
+                global.name
+            );
+            self.code.get_global(kept).op(I::I32Eqz).if_();
+            super::abort(self.cx, &mut self.code, &text);
+            self.code.end();
+        }
+        self.code.get_global(kept);
+    }
 }
 
 /// [`Routine::VariableRead`].

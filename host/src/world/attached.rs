@@ -49,9 +49,10 @@ impl AttachedPrograms {
         self.places.values().filter(|place| matches!(place.held, Held::Probe(_))).count()
     }
 
-    /// Whether a struct is registered.
-    pub(super) fn has_registered(&self) -> bool {
-        self.places.values().any(|place| matches!(place.held, Held::Registered(_)))
+    /// The names of the structs that are registered.
+    pub(super) fn registered(&self) -> Vec<&str> {
+        let registered = self.places.values().filter(|place| matches!(place.held, Held::Registered(_)));
+        registered.map(|place| place.program.as_str()).collect()
     }
 
     /// Takes one place out. None if it was taken out before.

@@ -311,9 +311,15 @@ impl State {
     /// # Errors
     /// Why the host cannot wait, in words.
     pub(crate) fn linger(&mut self) -> Result<(), String> {
-        if self.waited || !self.attached.has_registered() {
+        let registered = self.attached.registered();
+        if self.waited || registered.is_empty() {
             return Ok(());
         }
+        let names: Vec<_> = registered.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        self.tell(&format!(
+            "{names} stays registered until this is stopped (Ctrl-C or SIGTERM; --no-wait ends it at once)"
+        ));
         self.stop.linger();
         self.release_command().map_err(|error| error.to_string())?;
         self.wait(&[], None).map_err(|errno| format!("cannot wait for the end: {errno}"))?;

@@ -88,3 +88,35 @@ fn root_two_plugins_share_a_map_and_one_that_is_killed_loses_nothing() {
     let expected = "before 0\nready\nbefore 100\nready\n19900 9900 200\n";
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, expected), "{}", outcome.stderr);
 }
+
+#[test]
+fn root_a_tested_load_that_fails_gives_null_beside_a_pin() {
+    // The kernel has this hook for the sandbox's own checks only where it lets programs attach to functions.
+    let script = |pinned: &str, use_of_it: &str| {
+        format!(
+            "struct R {{ n: u64 }}\n{pinned}\n@probe(\"vfs_read\")\nfn on_read(file: *file) -> i32 {{\n    {use_of_it}\n    \
+             return 0\n}}\nfn out_callback(r: *R) -> i32 {{ return 0 }}\nfn main() -> i32 {{\n    \
+             var program = load(on_read)\n    if (program == null) {{\n        print(\"no program\")\n        return 3\n    }}\n    \
+             print(\"loaded\")\n    return 0\n}}\n"
+        )
+    };
+    let scripts = [
+        (
+            "ring",
+            script("pin var out : ringbuf<R>(4096)", "if (var r = out.reserve()) { r->n = 1 out.submit(r) }"),
+        ),
+        ("table", script("pin var m : hash<u32, u64>(8)\nvar out : ringbuf<R>(4096)", "m[1] += 1")),
+        ("value", script("pin var v : u64 = 5\nvar out : ringbuf<R>(4096)", "v += 1")),
+    ];
+    for (name, script) in scripts {
+        let folder = Folder::new();
+        folder.write("plugin.wasm", compile(name, &script).plugin);
+        // Without the right, the load fails; the pin itself may be made.
+        let outcome = with_bpffs(
+            &folder,
+            "setpriv --bounding-set -perfmon,-sys_admin --inh-caps -perfmon,-sys_admin $HOST plugin.wasm",
+        );
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (3, "no program\n"), "{name}: {outcome:#?}");
+        assert!(outcome.stderr.contains("cannot load the BPF object"), "{name}: {outcome:#?}");
+    }
+}

@@ -26,6 +26,23 @@ fn root_every_test_runs_in_an_instance_of_its_own() {
     assert!(lines.last().is_some_and(|line| line.starts_with("2 passed, 3 failed, in ")), "{ran:#?}");
 }
 
+#[test]
+fn root_what_the_tests_may_is_said_to_ks_test() {
+    let script =
+        "pin var m : hash<u32, u64>(8)\n@test\nfn writes_a_pin() -> i32 {\n    m[1] = 2\n    return 0\n}\n";
+    let denied = test(&[], "pinning.ks", script);
+    assert!(denied.code != 0, "{denied:#?}");
+    let said = format!("{}{}", denied.stdout, denied.stderr);
+    assert!(said.contains("--allow pin=pinning/maps/m"), "{denied:#?}");
+    let allowed = test(&["--allow", "pin=pinning/maps/*"], "pinning.ks", script);
+    let said = format!("{}{}", allowed.stdout, allowed.stderr);
+    assert!(!said.contains("the policy does not allow"), "{allowed:#?}");
+    let slow = test(&["--timeout", "1"], "slow.ks", "@test\nfn waits() -> i32 {\n    while (true) { }\n}\n");
+    assert!(slow.code == 1 && slow.stdout.contains("test waits ... FAILED"), "{slow:#?}");
+    let refused = test(&["--limit", "nothing=1"], "one.ks", "@test\nfn one() -> i32 {\n    return 0\n}\n");
+    assert!(refused.code != 0 && refused.stderr.contains("nothing"), "{refused:#?}");
+}
+
 /// What the program of [`PACKETS`] saw of the packet is in its globals.
 const PACKETS: &str = r#"
 struct Sized { packet_size: u32 }

@@ -58,7 +58,8 @@ pub fn open(cx: &mut Cx<'_>, code: &mut Code, map: Table) {
     code.get_global(kept);
 }
 
-/// Opens something that is pinned, and with it the whole object: a pin of another shape ends the plugin at its start.
+/// Opens something that is pinned, and with it the whole object: a pin of another shape ends the plugin at its start. Where
+/// the script asks what came of a `load`, that says why the object cannot be loaded.
 pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
     let maps = split.maps.iter().map(|id| &cx.hir.maps[*id]).filter(|map| map.pinned);
     let maps = maps.map(|map| (&map.name, map.span));
@@ -73,10 +74,28 @@ pub fn open_pinned(cx: &mut Cx<'_>, code: &mut Code, split: &Split) {
     code.u32(name.address).u32(name.len).u32(cx.returned).call(open);
     push_failed(cx, code);
     code.if_();
-    code.u32(place.address).u32(place.len).u32(cx.returned + shape.err().offset).call(abort);
-    code.op(I::Unreachable).end();
+    if_fatal(cx, code, shape.err().offset, |code| {
+        code.u32(place.address).u32(place.len).u32(cx.returned + shape.err().offset).call(abort);
+        code.op(I::Unreachable);
+    });
+    code.else_();
     let drop = cx.drop_handle("maps", "map");
-    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).call(drop);
+    code.u32(cx.returned).op(I::I32Load(mem(shape.ok().offset))).call(drop).end();
+}
+
+/// Runs `end` if the error at this offset of a result, of opening something pinned, ends the plugin: if the script does not
+/// ask what came of a `load`, or if the pin is another script's. The host refuses that one before it asks the kernel.
+pub fn if_fatal(cx: &Cx<'_>, code: &mut Code, err: u32, end: impl FnOnce(&mut Code)) {
+    if !cx.tests_a_load {
+        return end(code);
+    }
+    let error = cx.abi.named("types", "error");
+    let (kind, errno) = (error.field("kind"), error.field("errno"));
+    let invalid = kind.case("invalid").0;
+    code.u32(cx.returned).op(I::I32Load8U(mem(err + kind.offset))).u32(invalid).op(I::I32Eq);
+    code.u32(cx.returned).op(I::I32Load8U(mem(err + errno.offset))).ops_of([I::I32Eqz, I::I32And]).if_();
+    end(code);
+    code.end();
 }
 
 /// [`Routine::MapLookup`].

@@ -91,10 +91,10 @@ fn the_same_script_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_script_without_main_does_nothing() {
+fn a_script_without_main_only_says_so() {
     let text = "@perf_event\nfn on(ctx: *bpf_perf_event_data) -> i32 {\n    return 0\n}\n";
     let compiled = compile(text);
-    assert_eq!(core_imports(&compiled.core), Vec::<String>::new());
+    assert_eq!(core_imports(&compiled.core), ["kernelscript:host/console@0.1.0 warn"]);
     plugin(&compiled, &[]);
 }
 
