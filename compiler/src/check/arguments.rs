@@ -5,11 +5,13 @@ use super::signatures::expected;
 use super::{Checker, Signature};
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{ProgramKind, SystemCall, Target};
+use crate::hir::{FunctionKind, ProgramKind, SystemCall, Target};
 use crate::kernel_types::{Entry, KernelType, Param, Pointee, Unfound};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
+/// The kernel's struct of registers, and the context of a probe within a function.
+const REGISTERS: &str = "pt_regs";
 /// Registers that hold arguments.
 const MAX_PARAMS: usize = 6;
 
@@ -84,8 +86,7 @@ impl Checker<'_> {
                 self.strict(function.params[0].ty.span, "`pt_regs` in a probe");
                 return true;
             }
-            let registers = self.registers();
-            let at = signature.params.iter().position(|ty| Some(*ty) == registers).unwrap_or(0);
+            let at = signature.params.iter().position(|ty| self.is_registers(*ty)).unwrap_or(0);
             let name = &function.params[at].name.name;
             let text = format!("parameter `{name}` is not the context of this kind");
             self.report(
@@ -112,16 +113,46 @@ impl Checker<'_> {
         function.params.len() <= limit
     }
 
-    fn takes_registers(&mut self, signature: &Signature) -> bool {
-        let registers = self.registers();
-        signature.params.iter().any(|ty| Some(*ty) == registers)
+    fn takes_registers(&self, signature: &Signature) -> bool {
+        signature.params.iter().any(|ty| self.is_registers(*ty))
     }
 
-    /// `*pt_regs`.
-    fn registers(&mut self) -> Option<TypeId> {
-        match self.names.get("pt_regs") {
-            Some(super::names::Symbol::Type(ty)) => Some(self.types.intern(TypeKind::Ptr(ty))),
-            _ => None,
+    /// Whether this is the `*pt_regs` that a probe within a function has as context.
+    fn is_registers(&self, ty: TypeId) -> bool {
+        let TypeKind::Ptr(to) = *self.types.kind(ty) else { return false };
+        self.types.is_context_pointer(ty) && self.struct_name(to).is_some_and(|name| name == REGISTERS)
+    }
+
+    /// Registers that the kernel passes as an argument, such as those that a system call was entered with, are a struct of
+    /// the kernel like any other.
+    pub(super) fn find_passed_registers(
+        &mut self,
+        kind: FunctionKind,
+        target: &Target,
+        params: &mut [TypeId],
+    ) {
+        let FunctionKind::Program(kind) = kind else { return };
+        if !params.iter().any(|ty| self.is_registers(*ty)) {
+            return;
+        }
+        let real = match (kind, target) {
+            // Nothing else could be meant.
+            (ProgramKind::RawTracepoint | ProgramKind::Lsm, _) => None,
+            (ProgramKind::Probe | ProgramKind::Retprobe, Target::Function { name, offset: None }) => {
+                match self.kernel().function(name) {
+                    Ok(found) if !matches!(found.entry, Entry::Syscall { .. }) => Some(found.proto.params),
+                    _ => return,
+                }
+            }
+            _ => return,
+        };
+        let passed = KernelType::Pointer(Pointee::Struct(REGISTERS.into()));
+        for (at, ty) in params.iter_mut().enumerate() {
+            let is_passed = real.as_ref().is_none_or(|real| real.get(at).is_some_and(|one| one.ty == passed));
+            if is_passed && self.is_registers(*ty) {
+                let registers = self.kernel_struct(REGISTERS);
+                *ty = self.types.intern(TypeKind::Ptr(registers));
+            }
         }
     }
 

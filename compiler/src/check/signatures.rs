@@ -37,8 +37,9 @@ impl Checker<'_> {
             return Signature { name, params: Vec::new(), ret, kind: None, target: Target::None, span };
         };
         self.half = kind.half();
-        let params: Vec<TypeId> =
-            function.params.iter().map(|param| self.type_expr(&param.ty, Position::Value)).collect();
+        let params = function.params.iter().map(|param| self.type_expr(&param.ty, Position::Value));
+        let mut params: Vec<TypeId> = params.collect();
+        self.find_passed_registers(kind, &target, &mut params);
         let ret = self.result_type(function);
         self.half = Half::Kernel;
         if kind.half() == Half::Kernel {

@@ -156,7 +156,8 @@ impl Body<'_, '_> {
             TypeKind::Ptr(to) => match types.kind(*to) {
                 TypeKind::Struct(id) => {
                     let name = &types.struct_def(*id).name;
-                    name.starts_with("trace_event_raw_") || name == "pt_regs"
+                    name.starts_with("trace_event_raw_")
+                        || name == "pt_regs" && types.is_context_pointer(value.ty)
                 }
                 _ => false,
             },

@@ -201,6 +201,8 @@ fn the_observed_command_keeps_its_output_and_its_exit_code() {
     let killed = exec(&["--exec-code"], "kill -9 $$");
     assert_eq!(killed.code, 137, "{killed:#?}");
     assert!(killed.stderr.contains("was ended by the signal SIGKILL"), "{killed:#?}");
+}
+
 #[test]
 fn spellings_of_0_1_1_work_and_say_what_to_write_now() {
     let folder = Folder::new();

@@ -36,6 +36,8 @@ const KINDS: &[&str] = &[
     "tracepoint/syscalls/sys_enter_openat",
     "tracepoint/syscalls/sys_exit_openat",
     "raw_tracepoint/sched_switch",
+    "raw_tracepoint/sys_enter",
+    "raw_tracepoint/sys_exit",
     "syscall_enter/openat",
     "syscall_exit/getpid",
     "perf_event",
