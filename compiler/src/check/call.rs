@@ -12,6 +12,9 @@ use crate::kernel_types::Unfound;
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
+/// What other languages call `print`.
+const PRINTS: &[&str] = &["printf", "println", "printk", "bpf_printk", "echo", "puts"];
+
 impl Body<'_, '_> {
     pub(super) fn call(&mut self, callee: &ast::Expr, args: &[ast::Expr], span: Span) -> Typed {
         let tail_call = std::mem::take(&mut self.tail_call);
@@ -383,7 +386,8 @@ impl Body<'_, '_> {
         let half = self.half();
         let own = self.checker.names.all(|symbol| matches!(symbol, Symbol::Function(_) | Symbol::Extern(_)));
         let builtins = super::builtin::names(half).chain(super::helper::names(half)).map(|name: &str| name);
-        let near = near(name, own.into_iter().chain(builtins)).map(str::to_owned);
+        let foreign = PRINTS.contains(&name).then_some("print");
+        let near = foreign.or_else(|| near(name, own.into_iter().chain(builtins))).map(str::to_owned);
         let diagnostic = Diagnostic::error(305, span, format!("no function `{name}`"));
         self.report(match near {
             Some(near) => {

@@ -32,6 +32,7 @@ impl Writer<'_> {
                 if at == 0 {
                     writer.line()
                 } else {
+                    writer.separator(&block.stmts[at - 1], stmt);
                     writer.hard()
                 }
                 writer.element(at == 0);

@@ -1,7 +1,7 @@
 //! The formatter: one style for all scripts.
 //!
 //! Writes the tokens of a tree again, in order, with blanks and line ends of its own. Nothing is added or taken away but
-//! commas at the end of lists, so the tree stays the same. Comments stay between the tokens where they were written;
+//! commas at the end of lists and `;` between statements, so the tree stays the same. Comments stay between the tokens where they were written;
 //! literals stay as they were written. A list or block that the author broke after its opening bracket stays broken;
 //! else it is broken only if it does not fit. Lines are broken behind operators, so that none of them looks like a
 //! statement of its own.

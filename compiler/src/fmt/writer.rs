@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use super::layout::Op;
-use crate::lex::{Token, TokenKind};
+use crate::ast::{Expr, ExprKind, Stmt, StmtKind, UnaryOp};
+use crate::lex::{Punct, Token, TokenKind};
 
 /// What the tokens of the tree are written to.
 pub(super) struct Writer<'a> {
@@ -40,6 +41,8 @@ struct Written<'a> {
     comments: Vec<Comment<'a>>,
     starts_line: bool,
     blank_before: bool,
+    /// A `;` stands before it.
+    separated: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -89,6 +92,19 @@ impl<'a> Writer<'a> {
 
     pub fn ahead_is(&self, count: usize, text: &str) -> bool {
         self.ahead(count).is_some_and(|token| token.text == text.as_bytes())
+    }
+
+    /// Between two statements: a `;` of the source stays where the second would continue the first without it.
+    pub fn separator(&mut self, first: &Stmt, second: &Stmt) {
+        let Some(next) = self.ahead(0).filter(|token| token.separated) else { return };
+        let is_store =
+            matches!(&second.kind, StmtKind::Assign { place, .. } if next.text == b"*" && is_deref(place));
+        let continues = matches!(next.text, b"-" | b"*" | b"&" | b"(" | b"[" | b"as") && !is_store;
+        let is_returned =
+            matches!(first.kind, StmtKind::Return(None)) && !matches!(next.kind, TokenKind::Keyword(_));
+        if continues || is_returned {
+            self.ops.push(Op::Text(Cow::Borrowed(b";")));
+        }
     }
 
     /// Whether the next token stands on a line after the last one, as the author chose; `otherwise` without a source.
@@ -338,12 +354,22 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// `*p`, or a part of what it leads to.
+fn is_deref(place: &Expr) -> bool {
+    match &place.kind {
+        ExprKind::Unary(UnaryOp::Deref, _) => true,
+        ExprKind::Field { base, .. } | ExprKind::Index(base, _) => is_deref(base),
+        _ => false,
+    }
+}
+
 /// The tokens that mean something, each with the comments before it.
 fn written<'a>(tokens: &[Token], text: &'a [u8]) -> Vec<Written<'a>> {
     let mut found = Vec::with_capacity(tokens.len() / 2 + 1);
     let mut comments = Vec::new();
     // Line ends since the last token or comment, and whether a comment or token stands on this line.
     let (mut line_ends, mut starts_line) = (0u32, true);
+    let mut separated = false;
     for token in tokens {
         let bytes = &text[token.span.range()];
         match token.kind {
@@ -352,6 +378,7 @@ fn written<'a>(tokens: &[Token], text: &'a [u8]) -> Vec<Written<'a>> {
                 line_ends += 1;
                 starts_line = true;
             }
+            TokenKind::Punct(Punct::Semicolon) => separated = true,
             TokenKind::Comment => {
                 let own_line = starts_line;
                 comments.push(Comment {
@@ -363,8 +390,9 @@ fn written<'a>(tokens: &[Token], text: &'a [u8]) -> Vec<Written<'a>> {
             }
             kind => {
                 let comments = std::mem::take(&mut comments);
-                found.push(Written { kind, text: bytes, comments, starts_line, blank_before: line_ends > 1 });
-                (line_ends, starts_line) = (0, false);
+                let blank_before = line_ends > 1;
+                found.push(Written { kind, text: bytes, comments, starts_line, blank_before, separated });
+                (line_ends, starts_line, separated) = (0, false, false);
             }
         }
     }

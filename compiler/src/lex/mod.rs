@@ -3,6 +3,7 @@
 //! Lossless: every byte belongs to exactly one token, blanks and comments included. It cannot fail: what has no meaning
 //! becomes an error token, which [`report`] turns into a diagnostic. Not here: the value of literals (`literal`).
 
+mod characters;
 pub mod literal;
 
 use crate::diag::{Diagnostic, Diagnostics};
@@ -11,11 +12,11 @@ use crate::source::{FileId, Span};
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenKind {
-    /// Spaces and tabs.
+    /// Spaces and tabs; a byte order mark before everything else.
     Blank,
     /// LF, CR or CRLF.
     LineEnd,
-    /// From `//` to before the line end.
+    /// From `//` to before the line end; a first line that begins with `#!`.
     Comment,
     /// A name.
     Ident,
@@ -120,48 +121,100 @@ spellings! {
         MinusEq "-=", StarEq "*=", SlashEq "/=", PercentEq "%=",
         Eq "=", Plus "+", Minus "-", Star "*", Slash "/", Percent "%", Less "<", Greater ">", Not "!", And "&", At "@",
         Or "|", Caret "^", Tilde "~", OpenBrace "{", CloseBrace "}", OpenParen "(", CloseParen ")", OpenBracket "[",
-        CloseBracket "]", Comma ",", Dot ".", Colon ":",
+        CloseBracket "]", Comma ",", Dot ".", Colon ":", Semicolon ";",
     }
+}
+
+/// A byte order mark, which some editors write before a text.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How far a string goes that its line does not close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strings {
+    /// Up to the next quote, over line ends.
+    Whole,
+    /// To the end of its line: one of them has no closing quote, and nobody can tell which.
+    OneLine,
 }
 
 /// Splits a text into tokens. The last one is [`TokenKind::End`].
 pub fn scan(file: FileId, text: &[u8]) -> Vec<Token> {
+    let tokens = scan_as(file, text, Strings::Whole);
+    match tokens.iter().any(|token| runs_on(token, text)) {
+        true => scan_as(file, text, Strings::OneLine),
+        false => tokens,
+    }
+}
+
+/// Whether a string was not meant to go on with the next line: nothing closes it, or a quote that begins another string,
+/// which text follows.
+fn runs_on(token: &Token, text: &[u8]) -> bool {
+    match token.kind {
+        TokenKind::Error(LexError::OpenString) => true,
+        TokenKind::Str => {
+            let behind = text.get(token.span.end as usize).copied().unwrap_or(b' ');
+            let is_text =
+                behind.is_ascii_alphanumeric() || !behind.is_ascii() || b"_\"'%\\{<#$@".contains(&behind);
+            is_text && text[token.span.range()].iter().any(|byte| matches!(byte, b'\r' | b'\n'))
+        }
+        _ => false,
+    }
+}
+
+fn scan_as(file: FileId, text: &[u8], strings: Strings) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
-    while at < text.len() {
-        let (kind, len) = token(&text[at..]);
+    let mut push = |kind, len: usize, at: &mut usize| {
         debug_assert!(len > 0, "every token has bytes");
-        tokens.push(Token { kind, span: Span { file, start: at as u32, end: (at + len) as u32 } });
-        at += len;
+        tokens.push(Token { kind, span: Span { file, start: *at as u32, end: (*at + len) as u32 } });
+        *at += len;
+    };
+    if text.starts_with(MARK) {
+        push(TokenKind::Blank, MARK.len(), &mut at);
+    }
+    if text[at..].starts_with(b"#!") {
+        push(TokenKind::Comment, line(&text[at..]), &mut at);
+    }
+    while at < text.len() {
+        let (kind, len) = token(&text[at..], strings);
+        push(kind, len, &mut at);
     }
     tokens.push(Token { kind: TokenKind::End, span: Span { file, start: at as u32, end: at as u32 } });
     tokens
 }
 
-/// Reports the error tokens.
+/// Reports the error tokens, and text that is not shown as it is read.
 pub fn report(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) {
     for token in tokens {
-        if let TokenKind::Error(error) = token.kind {
-            diagnostics.report(describe(error, token.span, &text[token.span.range()]));
+        let bytes = &text[token.span.range()];
+        match token.kind {
+            TokenKind::Error(error) => diagnostics.report(describe(error, token.span, bytes)),
+            TokenKind::Str | TokenKind::Comment | TokenKind::Char => {
+                characters::report_order(token, bytes, diagnostics);
+            }
+            _ => {}
         }
     }
 }
 
 /// The first token of `rest`, which is not empty, and its length.
-fn token(rest: &[u8]) -> (TokenKind, usize) {
+fn token(rest: &[u8], strings: Strings) -> (TokenKind, usize) {
     match rest[0] {
         b' ' | b'\t' => (TokenKind::Blank, run(rest, |byte| matches!(byte, b' ' | b'\t'))),
         b'\r' if rest.get(1) == Some(&b'\n') => (TokenKind::LineEnd, 2),
         b'\r' | b'\n' => (TokenKind::LineEnd, 1),
-        b'/' if rest.get(1) == Some(&b'/') => {
-            (TokenKind::Comment, run(rest, |byte| !matches!(byte, b'\r' | b'\n')))
-        }
+        b'/' if rest.get(1) == Some(&b'/') => (TokenKind::Comment, line(rest)),
         b'A'..=b'Z' | b'a'..=b'z' | b'_' => word(rest),
         b'0'..=b'9' => (TokenKind::Int, number(rest)),
-        b'"' => string(rest),
+        b'"' => string(rest, strings),
         b'\'' => character(rest),
         _ => punct(rest),
     }
+}
+
+/// The bytes up to the end of the line.
+fn line(rest: &[u8]) -> usize {
+    run(rest, |byte| !matches!(byte, b'\r' | b'\n'))
 }
 
 fn run(rest: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
@@ -187,20 +240,21 @@ fn number(rest: &[u8]) -> usize {
     if with_prefix > 2 { with_prefix } else { digits(0, |byte| byte.is_ascii_digit()) }
 }
 
-fn string(rest: &[u8]) -> (TokenKind, usize) {
+fn string(rest: &[u8], strings: Strings) -> (TokenKind, usize) {
+    let end = if strings == Strings::OneLine { line(rest) } else { rest.len() };
     let mut at = 1;
-    while at < rest.len() {
+    while at < end {
         match rest[at] {
             b'"' => return (TokenKind::Str, at + 1),
             b'\\' => at += 2,
             _ => at += 1,
         }
     }
-    (TokenKind::Error(LexError::OpenString), rest.len())
+    (TokenKind::Error(LexError::OpenString), end)
 }
 
 fn character(rest: &[u8]) -> (TokenKind, usize) {
-    let line = run(rest, |byte| !matches!(byte, b'\r' | b'\n'));
+    let line = line(rest);
     let mut at = 1;
     while at < line && rest[at] != b'\'' {
         at += if rest[at] == b'\\' { 2 } else { 1 };
@@ -229,14 +283,10 @@ fn stray(rest: &[u8]) -> usize {
 }
 
 fn describe(error: LexError, span: Span, bytes: &[u8]) -> Diagnostic {
-    let shown = String::from_utf8_lossy(bytes);
     match error {
-        LexError::Stray => {
-            Diagnostic::error(101, span, format!("this character has no meaning here: `{shown}`"))
-                .maybe_help((bytes == b";").then(|| "a statement ends by itself: remove the `;`".into()))
-        }
+        LexError::Stray => characters::stray(span, bytes),
         LexError::OpenString => Diagnostic::error(105, span, "string is not closed")
-            .label("starts here and runs to the end of the file")
+            .label("its line has no closing quote")
             .help("add a closing `\"`"),
         LexError::EmptyChar => Diagnostic::error(103, span, "empty character literal")
             .help("write `'\\0'` for the zero byte, or `\"\"` for an empty string"),
@@ -296,5 +346,32 @@ mod tests {
         assert_eq!(kind("\"open"), TokenKind::Error(LexError::OpenString));
         assert_eq!(kind("\"line\nend\""), TokenKind::Str);
         assert_eq!(kinds("\u{e9};").len(), 2, "a stray character is one token");
+    }
+
+    #[test]
+    fn an_unclosed_string_ends_at_its_line() {
+        let all = kinds("f(\"one)\nvar x = \"two\"\r\ng()");
+        let texts: Vec<_> = all.iter().map(|(_, text)| text.as_str()).collect();
+        let wanted = ["f", "(", "\"one)", "\n", "var", "x", "=", "\"two\"", "\r\n", "g", "(", ")"];
+        assert_eq!(texts, wanted);
+        assert_eq!(all[2].0, TokenKind::Error(LexError::OpenString));
+        let two = kinds("f(\"one)\ng(\"two)\n");
+        assert_eq!(two.iter().filter(|(kind, _)| *kind == TokenKind::Error(LexError::OpenString)).count(), 2);
+        assert_eq!(kinds("f(\"one\ntwo\")").len(), 4, "a string may have several lines");
+        assert_eq!(kinds("\"back\\")[0].1, "\"back\\", "a backslash at the end escapes nothing");
+        assert_eq!(kinds("\"back\\\nx")[0].1, "\"back\\");
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_a_first_line_for_the_shell_say_nothing() {
+        assert_eq!(kinds("\u{feff}x"), [(TokenKind::Ident, "x".to_owned())]);
+        for text in ["#!/usr/bin/env ks-host\nx", "\u{feff}#!/usr/bin/env ks-host\nx"] {
+            let found = kinds(text);
+            assert_eq!(found[0], (TokenKind::Comment, "#!/usr/bin/env ks-host".to_owned()));
+            assert_eq!(found.len(), 3);
+        }
+        for text in ["x\u{feff}", " #!x", "x\n#!x"] {
+            assert!(kinds(text).iter().any(|(kind, _)| matches!(kind, TokenKind::Error(_))), "{text:?}");
+        }
     }
 }

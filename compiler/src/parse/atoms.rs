@@ -45,6 +45,10 @@ impl Parser<'_> {
                 self.advance();
                 ExprKind::Array(self.enclosed(Self::array_elements)?)
             }
+            TokenKind::Punct(Punct::At) => {
+                let hint = "maps have no `@`: write `name[key]`, and declare `var name : hash<K, V>(size)`";
+                return self.unexpected_because("an expression", Some(hint));
+            }
             _ => return self.unexpected("an expression"),
         };
         Ok(Expr { kind, span: item.span.to(self.last_span()) })
@@ -130,7 +134,11 @@ impl Parser<'_> {
 
     fn match_expr(&mut self) -> Parsed<ExprKind> {
         self.advance();
-        self.expect_punct(Punct::OpenParen)?;
+        if !self.at_punct(Punct::OpenParen) {
+            let hint = "write `match (value) { pattern: result, default: result }`";
+            return self.unexpected_because("`(`", Some(hint));
+        }
+        self.advance();
         let value = self.enclosed(Self::expr)?;
         self.expect_punct(Punct::CloseParen)?;
         let open = self.expect_punct(Punct::OpenBrace)?;

@@ -10,6 +10,7 @@ use crate::lex::{Keyword, Punct, TokenKind};
 impl Parser<'_> {
     pub(super) fn file(&mut self) -> File {
         let mut items = Vec::new();
+        self.eat_semicolons();
         while !self.at_end() {
             let start = self.at;
             self.chain = 0;
@@ -17,6 +18,7 @@ impl Parser<'_> {
                 Ok(item) => items.push(item),
                 Err(Unreadable) => self.skip_declaration(start),
             }
+            self.eat_semicolons();
         }
         File { items, end: self.span() }
     }
@@ -262,7 +264,11 @@ impl Parser<'_> {
         let name = self.ident("the name of the impl block")?;
         let open = self.expect_punct(Punct::OpenBrace)?;
         let (mut methods, mut fields) = (Vec::new(), Vec::new());
-        while !self.eat_punct(Punct::CloseBrace) {
+        loop {
+            self.eat_semicolons();
+            if self.eat_punct(Punct::CloseBrace) {
+                break;
+            }
             if self.at_end() {
                 self.is_unclosed(open);
                 return Err(Unreadable);

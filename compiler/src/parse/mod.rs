@@ -66,7 +66,10 @@ pub fn parse(tokens: &[Token], text: &[u8], diagnostics: &mut Diagnostics) -> Fi
 
 /// Parses the tokens of a file as the options say.
 pub fn parse_with(tokens: &[Token], text: &[u8], options: Options, diagnostics: &mut Diagnostics) -> File {
-    let tokens = tokens::meaningful(tokens, text);
+    if options.strict_011 {
+        strict::report_semicolons(tokens, diagnostics);
+    }
+    let tokens = tokens::meaningful(tokens, text, options.strict_011);
     let mut parser = Parser {
         text,
         options,
@@ -279,7 +282,9 @@ impl Parser<'_> {
     /// Reports that something else stands here, with a help. Nothing if that follows from an error already reported.
     fn unexpected_because<T>(&mut self, expected: &str, help: Option<&str>) -> Parsed<T> {
         let item = self.item();
-        if item.suspect || (item.kind == TokenKind::End && std::mem::replace(&mut self.ended, true)) {
+        let taken = self.at > 0 && self.tokens.items[self.at - 1].open;
+        if item.suspect || taken || (item.kind == TokenKind::End && std::mem::replace(&mut self.ended, true))
+        {
             return Err(Unreadable);
         }
         let found = match item.kind {
@@ -312,8 +317,24 @@ impl Parser<'_> {
             }
             Punct::Plus if doubled || joined(Punct::Plus) => Some("there is no `++`: write `x += 1`"),
             Punct::Dot if joined(Punct::Dot) => Some("a range stands only in `for (i in a..b)`"),
+            Punct::Eq if self.at > 1 && self.behind_range() => {
+                Some("the end of a range is not part of it: write `0..n + 1`")
+            }
+            Punct::Eq if joined(Punct::Greater) => Some("an arm is `pattern: value`"),
+            Punct::Colon if joined(Punct::Eq) => Some("`var x = value` declares, `x = value` assigns"),
+            Punct::Semicolon => Some("a `;` ends a statement; elements and fields are separated by `,`"),
             _ => None,
         }
+    }
+
+    /// Whether the two tokens before this one are those of a range.
+    fn behind_range(&self) -> bool {
+        self.tokens.items[self.at - 2..self.at].iter().all(|item| item.kind == TokenKind::Punct(Punct::Dot))
+    }
+
+    /// Takes the `;` between statements or declarations, if there are any.
+    fn eat_semicolons(&mut self) {
+        while self.eat_punct(Punct::Semicolon) {}
     }
 
     /// Runs `inner` one level deeper, or reports that the text nests too deep.

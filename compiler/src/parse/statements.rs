@@ -9,6 +9,16 @@ use crate::diag::Diagnostic;
 use crate::lex::{Keyword, Punct, TokenKind};
 use crate::source::Span;
 
+/// What takes the place of a declaration in C.
+const C_DECLARATION: &str = "`var name: type = value` declares a variable";
+
+/// Words that begin a declaration in C.
+const C_TYPES: &[&str] = &[
+    "int", "unsigned", "signed", "long", "short", "float", "double", "auto", "static", "volatile",
+    "register", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
+    "size_t", "__u8", "__u16", "__u32", "__u64", "__s8", "__s16", "__s32", "__s64",
+];
+
 impl Parser<'_> {
     pub(super) fn block(&mut self) -> Parsed<Block> {
         let open = self.expect_punct(Punct::OpenBrace)?;
@@ -20,7 +30,11 @@ impl Parser<'_> {
 
     fn rest_of_block(&mut self, open: Span) -> Parsed<Block> {
         let mut stmts = Vec::new();
-        while !self.at_punct(Punct::CloseBrace) {
+        loop {
+            self.eat_semicolons();
+            if self.at_punct(Punct::CloseBrace) {
+                break;
+            }
             if self.is_unclosed(open) {
                 return Err(Unreadable);
             }
@@ -65,6 +79,17 @@ impl Parser<'_> {
                 self.advance();
                 StmtKind::Defer(self.expr()?)
             }
+            TokenKind::Keyword(word)
+                if Keyword::SCALARS.contains(&word)
+                    && self.ahead(1).kind == TokenKind::Ident
+                    && !self.ahead(1).starts_line =>
+            {
+                return self.unexpected_because("a statement", Some(C_DECLARATION));
+            }
+            TokenKind::Keyword(Keyword::Struct) => {
+                let hint = "a struct is declared at top level; `var name: Name` declares a variable of one";
+                return self.unexpected_because("a statement", Some(hint));
+            }
             TokenKind::Punct(Punct::OpenBrace) => return self.bare_block(),
             TokenKind::Keyword(Keyword::Fn) => {
                 let hint = "functions stand at top level, not inside each other";
@@ -108,6 +133,14 @@ impl Parser<'_> {
             }
             "elif" | "elsif" if parenthesis && self.block_behind_parentheses() => {
                 "write `else if (condition)`"
+            }
+            "def" | "func" | "function" if name => {
+                "`fn` declares a function, at top level and not inside another"
+            }
+            "goto" if name => "there is no `goto`",
+            _ if name && C_TYPES.contains(&text.as_str()) => C_DECLARATION,
+            _ if self.joined_ahead(1, Punct::Not) && self.punct_ahead(2, Punct::OpenParen) => {
+                "there are no macros: `print(\"%d\", x)` prints"
             }
             _ => return Ok(()),
         };
@@ -170,7 +203,7 @@ impl Parser<'_> {
         let word = self.advance().span;
         let next = self.item();
         let bare = match next.kind {
-            TokenKind::Punct(Punct::CloseBrace | Punct::Comma) | TokenKind::End => true,
+            TokenKind::Punct(Punct::CloseBrace | Punct::Comma | Punct::Semicolon) | TokenKind::End => true,
             TokenKind::Punct(Punct::Star) => self.starts_store(),
             _ => self.starts_statement(),
         };
@@ -193,12 +226,26 @@ impl Parser<'_> {
         unread: impl FnOnce(Expr) -> T,
     ) -> Parsed<T> {
         let start = self.span();
+        let word = self.last_span();
         let read = (|| {
-            self.expect_punct(Punct::OpenParen)?;
+            if !self.at_punct(Punct::OpenParen) {
+                let hint = match self.spelling(word).as_str() {
+                    "for" => {
+                        "write `for (i in 0..10) { .. }`, or `for (key, value in map) { .. }`".to_owned()
+                    }
+                    word => format!("a condition stands in parentheses: `{word} (x == 1) {{ .. }}`"),
+                };
+                return self.unexpected_because("`(`", Some(hint.as_str()));
+            }
+            self.advance();
             let head = self.enclosed(inner)?;
+            if self.assign_op().is_some() {
+                return self.unexpected_because("`)`", Some("an assignment has no value; `==` compares"));
+            }
             self.expect_punct(Punct::CloseParen)?;
             if !self.at_punct(Punct::OpenBrace) {
-                return self.unexpected("`{`");
+                let hint = "a body stands in braces, also if it is one statement";
+                return self.unexpected_because("`{`", Some(hint));
             }
             Ok(head)
         })();
@@ -266,6 +313,16 @@ impl Parser<'_> {
     }
 
     fn for_head(&mut self) -> Parsed<ForHead> {
+        let next = self.ahead(1).kind;
+        let counts = match self.kind() {
+            TokenKind::Punct(Punct::Semicolon) => true,
+            TokenKind::Keyword(word) => word == Keyword::Var || Keyword::SCALARS.contains(&word),
+            _ => matches!(next, TokenKind::Ident | TokenKind::Punct(Punct::Eq)),
+        };
+        if counts {
+            let hint = "a loop counts by `for (i in 0..10)`; `while (condition)` asks each time";
+            return self.unexpected_because("the name of the loop variable and `in`", Some(hint));
+        }
         let name = self.ident("the name of the loop variable")?;
         if self.at_punct(Punct::Comma) {
             self.since_011(self.span(), "loop over the entries of a map");

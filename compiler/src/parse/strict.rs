@@ -2,7 +2,8 @@
 
 use super::Parser;
 use crate::ast::{Expr, ExprKind};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::lex::{Punct, Token, TokenKind};
 use crate::source::Span;
 
 impl Parser<'_> {
@@ -19,6 +20,17 @@ impl Parser<'_> {
                     .note("refused because only what 0.1.1 accepts is wanted"),
             );
         }
+    }
+}
+
+/// Reports each `;`, which 0.1.1 does not have.
+pub(super) fn report_semicolons(tokens: &[Token], diagnostics: &mut Diagnostics) {
+    for token in tokens.iter().filter(|token| token.kind == TokenKind::Punct(Punct::Semicolon)) {
+        diagnostics.report(
+            Diagnostic::error(101, token.span, "KernelScript 0.1.1 has no `;`")
+                .note("rejected by --strict-011: not part of KernelScript 0.1.1")
+                .suggest(token.span, "", "a statement ends by itself: remove it"),
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tokens that mean something, and what stood around each of them.
 
-use crate::lex::{LexError, Token, TokenKind};
+use crate::lex::{LexError, Punct, Token, TokenKind};
 use crate::source::Span;
 
 /// A token that means something, and how it stands.
@@ -16,6 +16,8 @@ pub(super) struct Item {
     pub flush: bool,
     /// The scanner reported something before it on its line.
     pub suspect: bool,
+    /// A string that is not closed, and has taken what follows it on its line.
+    pub open: bool,
 }
 
 /// What the parser reads.
@@ -24,12 +26,12 @@ pub(super) struct Tokens {
     pub items: Vec<Item>,
     /// The `///` lines directly above a token, with its index, in order.
     pub docs: Vec<(usize, String)>,
-    /// A string runs to the end of the file.
+    /// A string is not closed.
     pub open_string: bool,
 }
 
-/// Takes out blanks, comments and stray characters (which the scanner reports).
-pub(super) fn meaningful(tokens: &[Token], text: &[u8]) -> Tokens {
+/// Takes out blanks, comments and stray characters (which the scanner reports). For KernelScript 0.1.1 a `;` is one of these.
+pub(super) fn meaningful(tokens: &[Token], text: &[u8], strict_011: bool) -> Tokens {
     let mut found = Tokens { items: Vec::with_capacity(tokens.len() / 2 + 1), ..Tokens::default() };
     let (mut starts_line, mut joined, mut flush, mut suspect) = (true, false, true, false);
     let mut docs = DocLines::default();
@@ -43,16 +45,22 @@ pub(super) fn meaningful(tokens: &[Token], text: &[u8]) -> Tokens {
                 docs.comment(&text[token.span.range()], starts_line);
                 (joined, flush) = (false, false);
             }
+            // The byte order mark.
+            TokenKind::Blank if token.span.start == 0 && text[0] == 0xef => {}
             TokenKind::Blank => (joined, flush) = (false, false),
             TokenKind::Error(LexError::Stray) => (joined, flush, suspect) = (false, false, true),
+            TokenKind::Punct(Punct::Semicolon) if strict_011 => {
+                (joined, flush, suspect) = (false, false, true);
+            }
             kind => {
                 if let Some(lines) = docs.take() {
                     found.docs.push((found.items.len(), lines));
                 }
                 let broken = matches!(kind, TokenKind::Error(_));
-                found.open_string |= kind == TokenKind::Error(LexError::OpenString);
+                let open = kind == TokenKind::Error(LexError::OpenString);
+                found.open_string |= open;
                 let kind = intended(kind);
-                found.items.push(Item { kind, span: token.span, starts_line, joined, flush, suspect });
+                found.items.push(Item { kind, span: token.span, starts_line, joined, flush, suspect, open });
                 suspect |= broken;
                 (starts_line, joined, flush) = (false, true, false);
             }

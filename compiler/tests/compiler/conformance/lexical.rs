@@ -1,7 +1,8 @@
 //! Chapter 1: characters, words, literals, comments.
 
 use crate::conformance::scripts::{
-    accepts, accepts_both, beside_main, has_type, in_main, is_constant, refuses, same_value, warns,
+    accepts, accepts_both, beside_main, has_type, in_main, is_constant, refuses, refuses_strict, same_value,
+    warns,
 };
 
 /// The words that the scanner keeps for itself.
@@ -24,9 +25,14 @@ fn lf_001_line_ends_and_tabs_anywhere() {
 }
 
 #[test]
-fn lf_002_semicolons() {
-    refuses(in_main("", "var x = 1;"), "KS0101");
-    refuses(beside_main("var g: u32 = 1;"), "KS0101");
+fn lf_002_semicolons_only_separate() {
+    refuses_strict(in_main("", "var x = 1;"), "KS0101");
+    refuses_strict(beside_main("var g: u32 = 1;"), "KS0101");
+    accepts(in_main("", "var x = 1; x = 2;; return x;"));
+    accepts(beside_main("var g: u32 = 1; struct S { a: u32 };"));
+    for wrong in ["f(1; 2)", "var x = ; 1", "if (a;) { }", "match (1) { 1: 2; default: 3 }"] {
+        refuses(in_main("fn f(a: u32, b: u32) -> u32 { return a }", wrong), "KS0201");
+    }
     accepts(in_main("", "// not here;\nprint(\"a;b\")"));
 }
 

@@ -2,7 +2,7 @@
 
 use ks_compiler::ast::{Expr, ExprKind, Item, ItemKind, StmtKind, UnaryOp};
 
-use crate::front_end::support::{accepts, body, read, refuses};
+use crate::front_end::support::{accepts, body, only_ours, read, refuses};
 
 /// The value of `var x = text`.
 fn value(text: &str) -> Expr {
@@ -61,10 +61,13 @@ fn lf_001_line_ends_and_blanks_do_not_change_the_program() {
 }
 
 #[test]
-fn lf_002_semicolons_are_stray() {
-    refuses(&body("var a = 1;"), "KS0101");
-    refuses("var a = 1;", "KS0101");
-    refuses(";", "KS0101");
+fn lf_002_semicolons_separate() {
+    only_ours(&body("var a = 1;"), "KS0101");
+    only_ours("var a = 1;", "KS0101");
+    only_ours(";", "KS0101");
+    only_ours(&body("return; g()"), "KS0101");
+    refuses(&body("g(1; 2)"), "KS0201");
+    refuses("struct S { a: u32; b: u32 }", "KS0201");
     accepts(&body("print(\"a;b\") // c;d"));
 }
 

@@ -39,3 +39,32 @@ fn examples() -> Vec<std::path::PathBuf> {
     assert!(found.len() >= 3, "the examples are there");
     found
 }
+
+fn formatted(text: &str) -> String {
+    let file = SourceMap::default().add("t.ks", text).expect("short");
+    let mut diagnostics = Diagnostics::default();
+    let tokens = lex::scan(file, text.as_bytes());
+    let ast = parse::parse(&tokens, text.as_bytes(), &mut diagnostics);
+    assert!(!diagnostics.has_errors(), "{text}: {:?}", diagnostics.sorted());
+    let new = fmt::format(&tokens, text.as_bytes(), &ast).expect("it has no errors");
+    String::from_utf8(new).expect("text")
+}
+
+#[test]
+fn semicolons_go_where_they_mean_nothing() {
+    let text = "var a = 1; var b : u32;\nfn f() {\n    a = b; b = 1;; // both\n    if (a == 1) { return; };\n    return;\n}\n";
+    let wanted = "var a = 1\nvar b : u32\nfn f() {\n    a = b\n    b = 1 // both\n    if (a == 1) { return }\n    return\n}\n";
+    assert_eq!(formatted(text), wanted);
+    // Without it the next line would continue the statement.
+    for kept in ["a = b;\n    -c", "a = b;\n    (c)", "a = b;\n    [1, 2]", "return;\n    g()"] {
+        let text = format!("fn f() {{\n    {kept}\n}}\n");
+        assert_eq!(formatted(&text), text);
+    }
+    assert_eq!(formatted("fn f() {\n    a = b; *p = c;\n}\n"), "fn f() {\n    a = b\n    *p = c\n}\n");
+}
+
+#[test]
+fn a_byte_order_mark_goes_and_a_line_for_the_shell_stays() {
+    let text = "\u{feff}#!/usr/bin/env ks-host\nfn  main() { }\n";
+    assert_eq!(formatted(text), "#!/usr/bin/env ks-host\nfn main() {}\n");
+}
