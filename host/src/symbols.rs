@@ -99,7 +99,7 @@ impl Symbols {
             return Err(SymbolError::Silent(id));
         }
         let places = vec![WantedPlace { address, recorded: None }];
-        let wanted = Wanted { pid: id, places, in_detail: false, lives: true, until: None };
+        let wanted = Wanted { pid: id, places, in_detail: false, lives: true, until: None, began: None };
         let Some(named) = naming.name(wanted) else {
             self.is_stuck = true;
             return Err(SymbolError::Silent(id));

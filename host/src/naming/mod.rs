@@ -79,6 +79,8 @@ pub(crate) struct Wanted {
     pub(crate) lives: bool,
     /// A process that began later, since the machine was started, is another one of that number.
     pub(crate) until: Option<Duration>,
+    /// When it began at the earliest, since the machine was started; none if nobody looked.
+    pub(crate) began: Option<Duration>,
 }
 
 /// An address, and what was recorded of it.
@@ -193,7 +195,14 @@ mod tests {
         // One for all tests: it reads the test's own program once.
         static NAMING: LazyLock<Naming> =
             LazyLock::new(|| Naming::start(NamingProcess::in_a_thread()).expect("threads can be started"));
-        let wanted = Wanted { pid: std::process::id(), places: vec![place], in_detail: true, lives, until };
+        let wanted = Wanted {
+            pid: std::process::id(),
+            places: vec![place],
+            in_detail: true,
+            lives,
+            until,
+            began: None,
+        };
         let mut named = NAMING.name(wanted).expect("it answers");
         assert!(!named.denied && named.warnings.is_empty(), "{named:?}");
         named.places.remove(0)
@@ -267,7 +276,14 @@ mod tests {
             let naming = Naming::start(NamingProcess::of(program)).expect("threads can be started");
             for in_detail in [true, false] {
                 let places = vec![WantedPlace { address: address(), recorded: None }];
-                let wanted = Wanted { pid: std::process::id(), places, in_detail, lives: true, until: None };
+                let wanted = Wanted {
+                    pid: std::process::id(),
+                    places,
+                    in_detail,
+                    lives: true,
+                    until: None,
+                    began: None,
+                };
                 let named = naming.name(wanted).expect("it answers");
                 assert!(named.places[0].frames.is_empty() && named.places[0].file.is_some(), "{named:?}");
                 assert!(

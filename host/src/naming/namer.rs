@@ -14,14 +14,11 @@ use super::process::{self, Process};
 use super::protocol::{Answer, DebugFile, MAX_PLACES, MAX_TEXT_BYTES, NamedFrame, Request};
 use super::{FILE_TIME, FOREIGN_TIME, Named, NamedPlace, PlaceInFile, Wanted, confine, debug_files};
 use crate::maps::{self, MapsEntry};
-use crate::perf::{Identity, Mapping};
+use crate::perf::{Identity, Mapping, VDSO};
 use crate::text::visible;
 
 /// How often debug files are fetched for one program: its own, and the one that several share.
 const DEBUG_FILES: usize = 2;
-
-/// What the kernel calls the code that it maps into every process.
-const VDSO: &[u8] = b"[vdso]";
 
 /// Asks the naming process, and starts it when it is needed.
 pub(super) struct Namer {
@@ -136,18 +133,17 @@ impl Namer {
                 unnamed.extend(group.places.iter().map(|(place, _)| *place));
             }
         }
-        if wanted.in_detail
-            && let Some(process) = &process
-        {
-            let anonymous = (0..live.len()).filter(|place| {
-                live[*place]
-                    .as_ref()
-                    .is_some_and(|mapping| !mapping.name.starts_with(b"/") && mapping.name != VDSO)
-            });
-            unnamed.extend(anonymous);
+        if wanted.in_detail {
+            let is_anonymous = |place: &usize| match (&process, live[*place].as_ref()) {
+                (Some(_), live) => {
+                    live.is_some_and(|mapping| !mapping.name.starts_with(b"/") && mapping.name != VDSO)
+                }
+                (None, _) => wanted.places[*place].recorded.is_none(),
+            };
+            unnamed.extend((0..live.len()).filter(is_anonymous));
             unnamed.sort_unstable();
             unnamed.dedup();
-            self.perf_map(process, wanted, &unnamed, &mut named);
+            self.perf_map(process.as_ref(), wanted, &unnamed, &mut named);
         }
         named
     }
@@ -329,11 +325,16 @@ impl Namer {
     }
 
     /// Names places by what a just-in-time compiler wrote.
-    fn perf_map(&mut self, process: &Process, wanted: &Wanted, places: &[usize], named: &mut Named) {
+    fn perf_map(&mut self, process: Option<&Process>, wanted: &Wanted, places: &[usize], named: &mut Named) {
         if places.is_empty() {
             return;
         }
-        let map = match process.perf_map() {
+        let map = match (process, wanted.began) {
+            (Some(process), _) => process.perf_map(),
+            (None, Some(began)) => process::perf_map_of_ended(wanted.pid, began),
+            (None, None) => Ok(None),
+        };
+        let map = match map {
             Ok(Some(map)) => map,
             Ok(None) => return,
             Err(refusal) => {
@@ -466,6 +467,9 @@ fn groups<'a>(wanted: &'a Wanted, live: &'a [Option<Arc<MapsEntry>>]) -> Vec<Gro
                     live_offset,
                 )
             }
+            (live, Some(recorded)) if recorded.path.as_os_str().as_bytes() == VDSO => {
+                (Origin::Vdso, live, Some(recorded), VDSO, recorded_offset)
+            }
             (_, Some(recorded)) => {
                 let path = recorded.path.as_os_str().as_bytes();
                 let known = identities.iter().position(|known| **known == recorded.identity);
@@ -517,7 +521,11 @@ fn open(group: &Group<'_>, process: Option<&Process>) -> Result<(OpenedFile, Vec
 /// The code that the kernel maps into every process, from the memory of this one: it is the same in all of one kind.
 fn vdso(group: &Group<'_>) -> Result<OpenedFile, NoNames> {
     let refused = |_: std::io::Error| NoNames::Refused(OpenRefusal::Missing);
-    let theirs = group.live.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
+    let theirs = match (group.recorded, group.live) {
+        (Some(recorded), _) => recorded.start..recorded.end,
+        (None, Some(live)) => live.start..live.end,
+        (None, None) => return Err(NoNames::Refused(OpenRefusal::Missing)),
+    };
     let mut ours = None;
     let maps = std::fs::File::open("/proc/self/maps").map_err(refused)?;
     maps::each_line(maps, |line| {
@@ -525,7 +533,13 @@ fn vdso(group: &Group<'_>) -> Result<OpenedFile, NoNames> {
         ours.is_none()
     })
     .map_err(refused)?;
-    let ours = ours.filter(|ours| ours.end - ours.start == theirs.end - theirs.start);
+    // That of programs with addresses of 32 bits is another one, and lies below 4 GiB.
+    let is_long = |address: u64| address > u64::from(u32::MAX);
+    let is_same_kind = |ours: &MapsEntry| {
+        ours.end - ours.start == theirs.end.wrapping_sub(theirs.start)
+            && is_long(ours.start) == is_long(theirs.start)
+    };
+    let ours = ours.filter(is_same_kind);
     let ours = ours.ok_or(NoNames::Refused(OpenRefusal::Missing))?;
     copied(&ours).map_err(|_| NoNames::Refused(OpenRefusal::Missing))
 }

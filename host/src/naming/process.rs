@@ -12,12 +12,17 @@ use std::time::Duration;
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+use nix::time::ClockId;
 
 use super::open::{self, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
 use crate::maps::{self, MapsEntry};
+use crate::perf;
 
 /// Longest perf map that is read.
 pub(super) const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
+
+/// Times of files lie so much behind at most: they are those of the last tick of the clock.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// Most bytes of the texts that procfs has of a process, but for its mappings.
 const MAX_FACTS_BYTES: u64 = 64 << 10;
@@ -56,7 +61,7 @@ impl Process {
         };
         process.user = last("Uid:").unwrap_or(u32::MAX);
         process.inner = last("NSpid:").unwrap_or(pid);
-        process.started = started(&stat).unwrap_or(Duration::ZERO);
+        process.started = perf::started(&stat).unwrap_or(Duration::ZERO);
         Ok(Some(process))
     }
 
@@ -104,19 +109,9 @@ impl Process {
         Root::of_process(self.folder.as_fd())
     }
 
-    /// What its just-in-time compiler wrote of its functions. None if there is nothing that is its own: anybody may write to
-    /// `/tmp`.
+    /// What its just-in-time compiler wrote of its functions. None if there is nothing that is its own.
     pub(super) fn perf_map(&self) -> Result<Option<OpenedFile>, OpenRefusal> {
-        let name = format!("perf-{}.map", self.inner);
-        let opened = self.root().and_then(|root| root.folder(b"tmp")).and_then(|tmp| {
-            // A link would lead to a file of others, whose lines are none of its functions.
-            tmp.entry(name.as_bytes(), MAX_PERF_MAP_BYTES)
-        });
-        match opened {
-            Ok(file) => Ok(Some(file).filter(|file| [0, self.user].contains(&file.owner) && file.links <= 1)),
-            Err(OpenRefusal::Missing | OpenRefusal::NotRegular | OpenRefusal::Denied) => Ok(None),
-            Err(refusal) => Err(refusal),
-        }
+        perf_map(self.root(), self.inner, self.user)
     }
 
     fn file(&self, name: &str) -> Result<File, OpenRefusal> {
@@ -131,24 +126,42 @@ impl Process {
     }
 }
 
+/// What the just-in-time compiler of a process that has ended wrote of its functions. None if there is nothing that is its
+/// own. Nobody knows its user and its root any more: the file must be this user's or root's, as perf demands it, and must
+/// have been written since the process began, at this time since the machine was started.
+pub(super) fn perf_map_of_ended(pid: u32, began: Duration) -> Result<Option<OpenedFile>, OpenRefusal> {
+    let map = perf_map(Root::own(), pid, nix::unistd::geteuid().as_raw())?;
+    let now = |clock| nix::time::clock_gettime(clock).map(Duration::from).unwrap_or_default();
+    let since_boot = now(ClockId::CLOCK_BOOTTIME).saturating_sub(began);
+    let began = now(ClockId::CLOCK_REALTIME).saturating_sub(since_boot).saturating_sub(CLOCK_TICK);
+    let changed = |file: &OpenedFile| {
+        let (seconds, nanoseconds) = file.key.changed;
+        let nanoseconds = u32::try_from(nanoseconds).unwrap_or_default();
+        u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanoseconds))
+    };
+    Ok(map.filter(|file| changed(file) >= began))
+}
+
+/// Anybody may write to `/tmp`: the file is root's or this user's, or none.
+fn perf_map(root: Result<Root, OpenRefusal>, pid: u32, user: u32) -> Result<Option<OpenedFile>, OpenRefusal> {
+    let name = format!("perf-{pid}.map");
+    let opened = root.and_then(|root| root.folder(b"tmp")).and_then(|tmp| {
+        // A link would lead to a file of others, whose lines are none of its functions.
+        tmp.entry(name.as_bytes(), MAX_PERF_MAP_BYTES)
+    });
+    match opened {
+        Ok(file) => Ok(Some(file).filter(|file| [0, user].contains(&file.owner) && file.links <= 1)),
+        Err(OpenRefusal::Missing | OpenRefusal::NotRegular | OpenRefusal::Denied) => Ok(None),
+        Err(refusal) => Err(refusal),
+    }
+}
+
 /// Whether a file is the one that the kernel names so. File systems of several layers or parts give a file another device than
 /// the one that they show with its mappings; such devices have no major number.
 pub(super) fn is_file(file: &OpenedFile, major: u32, minor: u32, inode: u64) -> bool {
     let device = (nix::sys::stat::major(file.key.device), nix::sys::stat::minor(file.key.device));
     let is_device = device == (u64::from(major), u64::from(minor)) || device.0 == 0 && major == 0;
     is_device && file.key.inode == inode
-}
-
-/// The time of its start, the 22nd word of `/proc/PID/stat`. The second is its name in parentheses, which may have any letters.
-fn started(stat: &str) -> Option<Duration> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let ticks: u64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
-    let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
-    let per_second = u64::try_from(per_second).ok().filter(|ticks| *ticks > 0)?;
-    Some(
-        Duration::from_secs(ticks / per_second)
-            + Duration::from_secs(ticks % per_second) / u32::try_from(per_second).ok()?,
-    )
 }
 
 #[cfg(test)]
@@ -168,13 +181,5 @@ mod tests {
         let file = own.mapped_file(&mapping).expect("a test can be read");
         assert!(is_file(&file, mapping.major, mapping.minor, mapping.inode));
         assert!(Process::open(u32::MAX).expect("no failure").is_none());
-    }
-
-    #[test]
-    fn a_name_with_parentheses_does_not_move_the_start() {
-        let words: Vec<String> = (3..=52).map(|place| (place * 100).to_string()).collect();
-        let stat = format!("7 (a) R 1 (b) {}", words.join(" "));
-        assert_eq!(started(&stat), Some(Duration::from_secs(22)));
-        assert_eq!(started("7 (a"), None);
     }
 }

@@ -15,6 +15,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::time::{ClockId, clock_gettime};
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use super::pmu::Sysfs;
@@ -70,6 +71,8 @@ struct Mapped {
     ended: bool,
     /// Its place among all that were seen.
     place: u64,
+    /// A time since the machine was started at which it had not begun yet, or had just begun.
+    began: Option<Duration>,
 }
 
 impl Mappings {
@@ -94,7 +97,14 @@ impl Mappings {
         self.by_process.get(&pid).is_some_and(|mapped| mapped.ended)
     }
 
-    fn add(&mut self, record: Record) {
+    /// A time since the machine was started at which a process of this number had not begun yet, or had just begun: what
+    /// was written before is of another one. None if nobody looked.
+    pub fn began(&self, pid: i32) -> Option<Duration> {
+        self.by_process.get(&pid)?.began
+    }
+
+    /// Takes in a record that was not there yet at this time since the machine was started.
+    fn add(&mut self, record: Record, since: Duration) {
         match record {
             Record::Mapped { pid, mapping } => self.map(pid, mapping),
             Record::Forked { pid, parent } if pid != parent => {
@@ -104,6 +114,7 @@ impl Mappings {
                 // What the child has mapped itself is later, even if its CPU was looked at first. A process that had its
                 // number before has no part in it.
                 let ended = std::mem::take(&mut self.process(pid).ended);
+                self.process(pid).began = Some(since);
                 self.process(pid).list = match ended || own.is_empty() {
                     true => inherited,
                     false => {
@@ -203,6 +214,11 @@ impl Mappings {
         if maps.take(MAX_MAPS_BYTES).read_to_end(&mut text).is_err() {
             return;
         }
+        // One that began while this thread did has its record.
+        if self.process(pid).began.is_none() {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            self.process(pid).began = started(&stat);
+        }
         let later = std::mem::take(&mut self.process(pid).list);
         for line in text.split(|byte| *byte == b'\n') {
             if let Some(mapping) = running(line) {
@@ -216,11 +232,24 @@ impl Mappings {
     }
 }
 
-/// A line of `/proc/PID/maps` that maps code of a file.
+/// The start of a process since the machine was started: the 22nd word of `/proc/PID/stat`. The second is its name in
+/// parentheses, which may have any letters.
+pub(crate) fn started(stat: &str) -> Option<Duration> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let ticks: u64 = behind_name.split_whitespace().nth(19)?.parse().ok()?;
+    let per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    let per_second = u64::try_from(per_second).ok().filter(|ticks| *ticks > 0)?;
+    Some(
+        Duration::from_secs(ticks / per_second)
+            + Duration::from_secs(ticks % per_second) / u32::try_from(per_second).ok()?,
+    )
+}
+
+/// A line of `/proc/PID/maps` that maps code of a file, or of the kernel itself.
 fn running(line: &[u8]) -> Option<Mapping> {
     let line = maps::entry(line)?;
-    let is_file = line.is_code && line.name.starts_with(b"/");
-    is_file.then(|| Mapping {
+    let is_known = line.is_code && (line.name.starts_with(b"/") || line.name == records::VDSO);
+    is_known.then(|| Mapping {
         start: line.start,
         end: line.end,
         offset: line.offset,
@@ -292,13 +321,22 @@ fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
 
 fn take(mappings: &mut Mappings, rings: &mut [Ring]) {
     for ring in rings {
-        records::parse(&ring.buffer.take()).into_iter().for_each(|record| mappings.add(record));
+        let now = since_boot();
+        let records = records::parse(&ring.buffer.take());
+        records.into_iter().for_each(|record| mappings.add(record, ring.taken));
+        ring.taken = now;
     }
+}
+
+fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default()
 }
 
 /// The records of one CPU.
 struct Ring {
     buffer: Buffer,
+    /// When they were taken last, since the machine was started.
+    taken: Duration,
     _event: OwnedFd,
 }
 
@@ -310,8 +348,9 @@ impl Ring {
             Errno::EINVAL => sys::open(&attr(false), None, observed, None),
             errno => Err(errno),
         })?;
+        let taken = since_boot();
         let buffer = Buffer::new(event.as_fd(), PAGES)?;
-        Ok(Ring { buffer, _event: event })
+        Ok(Ring { buffer, taken, _event: event })
     }
 }
 
@@ -344,15 +383,23 @@ mod tests {
     #[test]
     fn a_child_has_what_its_parent_had_and_what_it_maps_itself() {
         let mut mappings = Mappings::default();
-        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/parent") });
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/parent") }, Duration::ZERO);
         // The child's CPU was looked at first.
-        mappings.add(Record::Mapped { pid: 2, mapping: mapping(0x1800, "/child") });
-        mappings.add(Record::Forked { pid: 2, parent: 1 });
-        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/later") });
+        mappings.add(Record::Mapped { pid: 2, mapping: mapping(0x1800, "/child") }, Duration::ZERO);
+        mappings.add(Record::Forked { pid: 2, parent: 1 }, Duration::ZERO);
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/later") }, Duration::ZERO);
         assert_eq!(path(&mappings, 2, 0x1100), Some("/parent"));
         assert_eq!(path(&mappings, 2, 0x1900), Some("/child"));
         assert_eq!(path(&mappings, 1, 0x1100), Some("/later"));
         assert_eq!((path(&mappings, 1, 0x2000), path(&mappings, 3, 0x1100)), (None, None));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_move_the_start() {
+        let words: Vec<String> = (3..=52).map(|place| (place * 100).to_string()).collect();
+        let stat = format!("7 (a) R 1 (b) {}", words.join(" "));
+        assert_eq!(started(&stat), Some(Duration::from_secs(22)));
+        assert_eq!(started("7 (a"), None);
     }
 
     #[test]
@@ -363,7 +410,9 @@ mod tests {
         assert_eq!(found.path.to_str(), Some("/usr/bin/two words"));
         assert_eq!(found.identity, Identity::Inode { major: 0xfe, minor: 1, inode: 1_835_042 });
         assert_eq!(running(b"55d0c8a00000-55d0c8a05000 r--p 00002000 fe:01 1835042 /usr/bin/x"), None);
-        assert_eq!(running(b"7ffd1000-7ffd3000 r-xp 00000000 00:00 0 [vdso]"), None);
+        assert_eq!(running(b"7ffd1000-7ffd3000 r-xp 00000000 00:00 0 [vsyscall]"), None);
+        let vdso = running(b"7ffd1000-7ffd3000 r-xp 00000000 00:00 0 [vdso]").expect("it is code");
+        assert_eq!(vdso.path.to_str(), Some("[vdso]"));
     }
 
     /// 20,000 mappings of a path of 4,000 bytes, and as many children as a user may start in some seconds.
@@ -372,12 +421,12 @@ mod tests {
         let mut mappings = Mappings::default();
         let path = format!("/{}", "d".repeat(4000));
         for number in 0..20_000 {
-            mappings.add(Record::Mapped { pid: 1, mapping: mapping(number * 0x1000, &path) });
+            mappings.add(Record::Mapped { pid: 1, mapping: mapping(number * 0x1000, &path) }, Duration::ZERO);
         }
         assert_eq!(mappings.lost(), 20_000 - MAX_MAPPINGS as u64);
         for pid in 2..100_000 {
-            mappings.add(Record::Forked { pid, parent: 1 });
-            mappings.add(Record::Ended { pid });
+            mappings.add(Record::Forked { pid, parent: 1 }, Duration::ZERO);
+            mappings.add(Record::Ended { pid }, Duration::ZERO);
         }
         assert!(mappings.measured() < 8 << 20, "{}", mappings.measured());
         assert_eq!(self::path(&mappings, 99_999, 0x1100), Some(path.as_str()));
@@ -387,10 +436,11 @@ mod tests {
     #[test]
     fn of_too_many_the_longest_lists_are_forgotten() {
         let mut mappings = Mappings::default();
-        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/honest") });
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/honest") }, Duration::ZERO);
         for pid in 2..2000 {
             for number in 0..1000 {
-                mappings.add(Record::Mapped { pid, mapping: mapping(number * 0x1000, "/many") });
+                mappings
+                    .add(Record::Mapped { pid, mapping: mapping(number * 0x1000, "/many") }, Duration::ZERO);
             }
             assert!(mappings.measured() <= MAX_BYTES);
         }
@@ -401,10 +451,10 @@ mod tests {
     #[test]
     fn of_too_many_processes_those_that_ended_are_forgotten() {
         let mut mappings = Mappings::default();
-        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/honest") });
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x1000, "/honest") }, Duration::ZERO);
         for pid in 2..MAX_PROCESSES as i32 + 100 {
-            mappings.add(Record::Forked { pid, parent: 1 });
-            mappings.add(Record::Ended { pid });
+            mappings.add(Record::Forked { pid, parent: 1 }, Duration::ZERO);
+            mappings.add(Record::Ended { pid }, Duration::ZERO);
         }
         assert!(mappings.by_process.len() <= MAX_PROCESSES && mappings.forgotten() > 0);
         assert_eq!(path(&mappings, 1, 0x1100), Some("/honest"));
@@ -414,12 +464,25 @@ mod tests {
     #[test]
     fn a_process_inherits_nothing_from_one_that_had_its_number() {
         let mut mappings = Mappings::default();
-        mappings.add(Record::Mapped { pid: 7, mapping: mapping(0x1000, "/before") });
-        mappings.add(Record::Ended { pid: 7 });
+        mappings.add(Record::Mapped { pid: 7, mapping: mapping(0x1000, "/before") }, Duration::ZERO);
+        mappings.add(Record::Ended { pid: 7 }, Duration::ZERO);
         assert!(mappings.has_ended(7));
-        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x5000, "/parent") });
-        mappings.add(Record::Forked { pid: 7, parent: 1 });
+        mappings.add(Record::Mapped { pid: 1, mapping: mapping(0x5000, "/parent") }, Duration::ZERO);
+        mappings.add(Record::Forked { pid: 7, parent: 1 }, Duration::ZERO);
         assert_eq!((path(&mappings, 7, 0x1100), path(&mappings, 7, 0x5100)), (None, Some("/parent")));
         assert!(!mappings.has_ended(7));
+    }
+
+    #[test]
+    fn a_process_began_after_the_last_look_before_its_record() {
+        let mut mappings = Mappings::default();
+        mappings.add(Record::Forked { pid: 7, parent: 1 }, Duration::from_secs(5));
+        mappings.add(Record::Ended { pid: 7 }, Duration::from_secs(6));
+        assert_eq!((mappings.began(7), mappings.began(1)), (Some(Duration::from_secs(5)), None));
+        mappings.add(Record::Forked { pid: 7, parent: 1 }, Duration::from_secs(8));
+        assert_eq!(mappings.began(7), Some(Duration::from_secs(8)));
+        mappings.add_running(std::process::id() as i32);
+        let own = mappings.began(std::process::id() as i32).expect("it may be looked at");
+        assert!(own > Duration::ZERO && own <= since_boot());
     }
 }

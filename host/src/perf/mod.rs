@@ -53,12 +53,16 @@ pub use error::{ErrorKind, PerfError, Refusal};
 pub use event::{Access, Event, InvalidEvent};
 pub use free::FreeCounters;
 pub use list::{Family, Listed};
+#[cfg(feature = "plugins")]
+pub(crate) use mappings::started;
 pub use mappings::{MappingRecorder, Mappings};
 pub use notice::Notice;
 pub use plan::LinkProgram;
 pub use pmu::Sysfs;
 pub use probe::{Probe, ProbeError, ProbePlace, probe};
 pub use reading::{Entries, Entry, Reading, Snapshot};
+#[cfg(feature = "plugins")]
+pub(crate) use records::VDSO;
 pub use records::{Identity, Mapping};
 pub use scale::State;
 pub use shown::EventArray;

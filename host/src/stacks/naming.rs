@@ -216,6 +216,7 @@ impl Names {
             in_detail: true,
             lives: !self.mappings.has_ended(id),
             until: self.until,
+            began: self.mappings.began(id),
         };
         let Some(found) = self.ask(wanted) else { return vec![Vec::new(); places.len()] };
         if found.denied {

@@ -330,17 +330,16 @@ fn root_stacks_that_collide_are_counted_and_keep_their_weight() {
     assert!(all > 300 && weight(&lines, "[stack lost]") > all / 2, "{outcome:#?}");
 }
 
-/// Code that a process has made itself has the name that it wrote down; and not what somebody else wrote.
+/// A program that makes code, writes down its name, and runs it: for so many turns, or for ever.
 #[cfg(target_arch = "x86_64")]
-#[test]
-fn root_code_made_at_run_time_has_the_name_that_its_process_wrote_down() {
-    const MAKER: &str = r#"
+const MAKER: &str = r#"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-int main(void) {
+int main(int count, char **words) {
     /* mov ecx, 100000000; dec ecx; jnz back; ret */
     static const unsigned char loop[] = {0xb9, 0x00, 0xe1, 0xf5, 0x05, 0xff, 0xc9, 0x75, 0xfc, 0xc3};
     void *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -350,9 +349,16 @@ int main(void) {
     FILE *map = fopen(name, "w");
     fprintf(map, "%lx %lx made_at_run_time\n", (unsigned long)code, (unsigned long)sizeof loop);
     fclose(map);
-    for (;;) ((void (*)(void))code)();
+    int turns = count > 1 ? atoi(words[1]) : -1;
+    while (turns--) ((void (*)(void))code)();
+    return 0;
 }
 "#;
+
+/// Code that a process has made itself has the name that it wrote down; and not what somebody else wrote.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn root_code_made_at_run_time_has_the_name_that_its_process_wrote_down() {
     let folder = Folder::new();
     let running = Running::start(&program(&folder, "maker", MAKER), &[]);
     let map = PathBuf::from(format!("/tmp/perf-{}.map", running.0.id()));
@@ -364,4 +370,52 @@ int main(void) {
     fs::remove_file(&map).expect("it is there");
     assert!(own.stdout.contains(";made_at_run_time "), "{own:#?}");
     assert!(foreign.code == 0 && !foreign.stdout.contains("made_at_run_time"), "{foreign:#?}");
+}
+
+/// The observed command has ended when its functions are named: what it wrote down lies there yet.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn root_code_made_at_run_time_has_its_name_when_its_process_has_ended() {
+    let folder = Folder::new();
+    let maker = program(&folder, "ended", MAKER);
+    let pid = folder.path("pid");
+    let profiled = |chown: &str| {
+        let run = format!("{0} 10 & echo $! > {1}; wait $!; {chown}", maker.display(), pid.display());
+        let outcome = profile("folded", &["--freq=499", "--command=ended"], &["sh", "-c", &run]);
+        let map = format!("/tmp/perf-{}.map", fs::read_to_string(&pid).expect("it ran").trim());
+        fs::remove_file(map).expect("it was written");
+        assert_eq!(outcome.code, 0, "{outcome:#?}");
+        outcome.stdout
+    };
+    let own = profiled("true");
+    assert!(own.contains(";made_at_run_time ") && !own.contains("[unknown] "), "{own}");
+    let of_others = profiled("chown 65534 /tmp/perf-$!.map");
+    assert!(!of_others.contains("made_at_run_time"), "{of_others}");
+}
+
+/// Code that the kernel maps into every process.
+#[test]
+fn root_code_of_the_kernel_in_a_process_has_its_name_when_the_process_has_ended() {
+    const CLOCKS: &str = r#"
+#include <time.h>
+
+int main(void) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do clock_gettime(CLOCK_MONOTONIC, &now); while (now.tv_sec - begin.tv_sec < 2);
+    return 0;
+}
+"#;
+    let folder = Folder::new();
+    let clocks = program(&folder, "clocks", CLOCKS);
+    let outcome = profile(
+        "folded",
+        &["--freq=499", "--command=clocks"],
+        &[clocks.to_str().expect("the folder of a test has a plain path")],
+    );
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    assert!(outcome.stdout.contains("vdso_clock_gettime"), "{outcome:#?}");
+    let lines = lines(&outcome.stdout);
+    let all: u64 = lines.iter().map(|(_, weight)| weight).sum();
+    assert!(weight(&lines, "[unknown]") * 10 < all, "{outcome:#?}");
 }

@@ -46,13 +46,16 @@ impl Throttling {
     }
 }
 
+/// The name of the code that the kernel maps into every process, in records and in `/proc/PID/maps`.
+pub(crate) const VDSO: &[u8] = b"[vdso]";
+
 /// Bytes of `struct perf_event_header`.
 const HEADER: usize = 8;
 
 /// A record, as far as it is of interest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// A process mapped code of a file.
+    /// A process mapped code of a file, or the kernel mapped its own ([`VDSO`]).
     #[doc(alias = "PERF_RECORD_MMAP2")]
     Mapped { pid: i32, mapping: Mapping },
     /// A process has a child, which has its mappings.
@@ -133,8 +136,9 @@ fn record(ty: u32, misc: u32, body: &[u8]) -> Option<Record> {
 fn mapped(misc: u32, body: &[u8]) -> Option<Record> {
     let name = body.get(64..)?;
     let name = &name[..name.iter().position(|byte| *byte == 0)?];
-    // Memory without a file has a name in brackets, or one that begins with two slashes.
-    if !name.starts_with(b"/") || name.starts_with(b"//") {
+    // Memory without a file has a name in brackets, or one that begins with two slashes. The kernel's own code in a
+    // process is the same in all of one kind.
+    if name != VDSO && (!name.starts_with(b"/") || name.starts_with(b"//")) {
         return None;
     }
     let identity = if misc & bindings::PERF_RECORD_MISC_MMAP_BUILD_ID != 0 {
@@ -222,6 +226,7 @@ mod tests {
                 raw(bindings::PERF_RECORD_MMAP2, 0, &mmap2(inode, b"/bin/a\0\0")),
                 raw(bindings::PERF_RECORD_MMAP2, with, &mmap2(build_id, b"/bin/b\0\0")),
                 raw(bindings::PERF_RECORD_MMAP2, 0, &mmap2(inode, b"//anon\0\0")),
+                raw(bindings::PERF_RECORD_MMAP2, 0, &mmap2(inode, b"[stack]\0\0")),
                 raw(bindings::PERF_RECORD_MMAP2, 0, &mmap2(inode, b"[vdso]\0\0")),
             ]
             .concat(),
@@ -229,6 +234,7 @@ mod tests {
         let identities = [
             ("/bin/a", Identity::Inode { major: 8, minor: 1, inode: 99 }),
             ("/bin/b", Identity::BuildId(vec![0xab, 0xcd])),
+            ("[vdso]", Identity::Inode { major: 8, minor: 1, inode: 99 }),
         ];
         let expected = identities.map(|(path, identity)| Record::Mapped {
             pid: 7,
