@@ -343,11 +343,11 @@ impl Attachments {
         })
     }
 
-    /// Follows the CPUs of what programs read: those that came are read from now on. Whether there is anything to follow.
-    pub fn follow_shown(&mut self) -> bool {
-        let is_shown = |fan: &&mut Fan| fan.plans().iter().any(|plan| plan.shown.is_some());
+    /// Follows CPUs that went or came since the last time, for all attachments: samplers that nobody reads, events that
+    /// programs read, and all others. Whether there is anything to follow.
+    pub fn follow_cpus(&mut self) -> bool {
         let mut any = false;
-        for fan in self.fans.values_mut().filter(is_shown) {
+        for fan in self.fans.values_mut().filter(|fan| fan.follows()) {
             fan.follow_cpus(&self.surroundings);
             fan.hand_over_notices(&mut self.notices);
             any = true;

@@ -2,7 +2,7 @@
 //! event of one task or one CPU has one place.
 //!
 //! CPUs that go take their counts with them into a sum, and CPUs that come get a group of their own, so that `cpu: all`
-//! stays what it says; what was not counted meanwhile is told.
+//! stays what it says, and so does an event of one CPU; what is not counted meanwhile is told, and readings are partial.
 //!
 //! Where several kinds of core have a PMU each, a group on one CPU is on the PMU of that CPU, and a task that may run
 //! anywhere has a group for each kind. These are started in order, and read and stopped in the reverse order: then there
@@ -15,10 +15,11 @@ mod total;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::errno::Errno;
 
-use self::total::Total;
+use self::total::{Gone, Total};
 use super::attachments::AttachmentId;
 use super::attr::Options;
 use super::error::PerfError;
@@ -50,8 +51,8 @@ pub(super) struct Fan {
     plans: Vec<Plan>,
     /// Never none, but when every task has gone.
     branches: Vec<Branch>,
-    /// What was counted on CPUs that have gone, with the task.
-    gone: BTreeMap<AttachmentId, Vec<(i32, Tally)>>,
+    /// What was counted on CPUs that have gone.
+    gone: BTreeMap<AttachmentId, Vec<Gone>>,
     online: Option<Online>,
     /// CPUs that are to be counted and are not.
     missing: BTreeSet<i32>,
@@ -62,6 +63,8 @@ pub(super) struct Fan {
     enabled: bool,
     /// Members that were stopped on their own.
     stopped: BTreeSet<AttachmentId>,
+    /// When it was looked last which CPUs are online.
+    looked: Instant,
 }
 
 /// The members, newest first, then the leader; a Vec would drop them in order.
@@ -76,7 +79,7 @@ impl Fan {
     /// Opens a leader at every place and starts it.
     pub(super) fn open(plan: Plan, target: Target, surroundings: &Surroundings) -> Result<Fan, PerfError> {
         // Before the CPUs are listed to open the event: what changes from now on is seen by the next call.
-        let online = plan.options.every_cpu.then(|| Online::of(surroundings)).flatten();
+        let online = cpus::follows(&plan).then(|| Online::of(surroundings)).flatten();
         let open::Opened { branches, missing, reasons } = open::open_branches(&plan, surroundings)?;
         let mut fan = Fan {
             target,
@@ -89,6 +92,7 @@ impl Fan {
             notices: Vec::new(),
             enabled: true,
             stopped: BTreeSet::new(),
+            looked: Instant::now(),
         };
         for branch in &mut fan.branches {
             branch.group.start()?;
@@ -158,7 +162,7 @@ impl Fan {
 
     /// Reads one attachment, at all places.
     pub(super) fn read(&mut self, id: AttachmentId) -> Result<Tally, PerfError> {
-        let lacks = self.lacking.contains(&id);
+        let lacks = self.lacks(id);
         if let ([only], true) = (&mut self.branches[..], self.gone.is_empty()) {
             return Ok(only.group.read(id)?.tally().lacking(lacks));
         }
@@ -176,10 +180,10 @@ impl Fan {
         &mut self,
         mut tell: impl FnMut(AttachmentId, u64, Tally),
     ) -> Result<(), PerfError> {
-        let lacking = &self.lacking;
+        let (lacking, misses) = (&self.lacking, !self.missing.is_empty());
         if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
             return only.read_all(|counter, count| {
-                let tally = count.tally().lacking(lacking.contains(&counter.id));
+                let tally = count.tally().lacking(misses || lacking.contains(&counter.id));
                 tell(counter.id, counter.kernel_id(), tally);
             });
         }
@@ -194,7 +198,7 @@ impl Fan {
         }
         for Plan { id, .. } in &self.plans {
             let sum = totals.get(id).map(Total::sum).unwrap_or_default();
-            tell(*id, self.kernel_id(*id, None), sum.lacking(self.lacking.contains(id)));
+            tell(*id, self.kernel_id(*id, None), sum.lacking(self.lacks(*id)));
         }
         Ok(())
     }
@@ -211,7 +215,7 @@ impl Fan {
         };
         if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
             let count = only.snapshot(own, entries)?;
-            return Ok((own, count.tally().lacking(self.lacking.contains(&id))));
+            return Ok((own, count.tally().lacking(self.lacks(id))));
         }
         let mut tallies = Vec::new();
         self.read_all(|_, kernel_id, tally| tallies.push((kernel_id, tally)))?;
@@ -220,7 +224,13 @@ impl Fan {
         Ok((own, tallies[own].1))
     }
 
-    /// As [`Fan::read_all`], of the places on one CPU. False if `id` is not counted there; then nothing is told.
+    /// Whether something that was asked for is not counted: on a kind of core, or on a CPU that is not followed or has gone.
+    fn lacks(&self, id: AttachmentId) -> bool {
+        !self.missing.is_empty() || self.lacking.contains(&id)
+    }
+
+    /// As [`Fan::read_all`], of the places on one CPU, with what was counted there before it went. False if `id` was never
+    /// counted there; then nothing is told.
     pub(super) fn read_cpu(
         &mut self,
         id: AttachmentId,
@@ -228,6 +238,13 @@ impl Fan {
         mut tell: impl FnMut(AttachmentId, u64, Tally),
     ) -> Result<bool, PerfError> {
         let mut totals: BTreeMap<AttachmentId, Total> = BTreeMap::new();
+        for (id, gone) in &self.gone {
+            let here: Vec<Gone> = gone.iter().copied().filter(|gone| gone.cpu == cpu).collect();
+            if !here.is_empty() {
+                totals.entry(*id).or_default().add_gone(&here);
+            }
+        }
+        let is_away = !self.branches.iter().any(|branch| branch.place.cpu == cpu);
         for Branch { place, group, .. } in self.branches.iter_mut().filter(|branch| branch.place.cpu == cpu) {
             group.read_all(|counter, count| {
                 totals.entry(counter.id).or_default().add(place, count.tally());
@@ -239,7 +256,7 @@ impl Fan {
         for Plan { id, .. } in &self.plans {
             // A member that this kind of core does not count has no number.
             let sum = totals.get(id).map_or_else(Tally::nothing, Total::sum);
-            tell(*id, self.kernel_id(*id, Some(cpu)), sum);
+            tell(*id, self.kernel_id(*id, Some(cpu)), sum.lacking(is_away));
         }
         Ok(true)
     }
@@ -296,7 +313,7 @@ impl Fan {
 /// The group of the only place, if that counts all that there is: the sum is what it has counted.
 fn only_group<'a>(
     branches: &'a mut [Branch],
-    gone: &BTreeMap<AttachmentId, Vec<(i32, Tally)>>,
+    gone: &BTreeMap<AttachmentId, Vec<Gone>>,
     plans: &[Plan],
 ) -> Option<&'a mut Group> {
     match branches {

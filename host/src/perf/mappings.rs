@@ -18,6 +18,8 @@ use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
+use super::online::Online;
+use super::places::Surroundings;
 use super::pmu::Sysfs;
 use super::records::{self, Buffer, Identity, Mapping, Record};
 use super::sys::{self, Observed};
@@ -271,7 +273,10 @@ impl MappingRecorder {
     /// # Errors
     /// The kernel's: EACCES without CAP_PERFMON.
     pub fn start() -> Result<MappingRecorder, Errno> {
-        let cpus = Sysfs::default().online_cpus();
+        // Before the CPUs are listed: what changes from now on is seen by the first look.
+        let surroundings = Surroundings::default();
+        let mut online = Online::of(&surroundings);
+        let cpus = surroundings.sysfs.online_cpus();
         let mut rings = cpus.into_iter().map(Ring::open).collect::<Result<Vec<Ring>, Errno>>()?;
         let (stop, asked) = mpsc::channel();
         let (to, written) = mpsc::channel();
@@ -281,6 +286,13 @@ impl MappingRecorder {
             loop {
                 let ended = !matches!(asked.recv_timeout(PERIOD), Err(RecvTimeoutError::Timeout));
                 take(&mut mappings, &mut rings);
+                if let Some(online) = &mut online
+                    && online.has_changed()
+                    && follow(&mut rings, &online.cpus(), &surroundings.sysfs)
+                {
+                    // What was mapped there before somebody listened.
+                    begin(&mut mappings, &mut rings);
+                }
                 if ended {
                     // Whoever started this may have stopped waiting.
                     let _ = to.send(mappings);
@@ -319,6 +331,18 @@ fn begin(mappings: &mut Mappings, rings: &mut [Ring]) {
     }
 }
 
+/// Closes the rings of CPUs that have gone and opens those of CPUs that have come. Whether any came: a CPU that went and
+/// came back is another one.
+fn follow(rings: &mut Vec<Ring>, online: &[i32], sysfs: &Sysfs) -> bool {
+    rings.retain(|ring| online.contains(&ring.cpu) && ring.incarnation == sysfs.incarnation(ring.cpu));
+    let before = rings.len();
+    let is_new = |cpu: &&i32| !rings.iter().any(|ring| ring.cpu == **cpu);
+    // One that goes again meanwhile, or takes no events yet, is met at the next change.
+    let new: Vec<Ring> = online.iter().filter(is_new).filter_map(|cpu| Ring::open(*cpu).ok()).collect();
+    rings.extend(new);
+    rings.len() > before
+}
+
 fn take(mappings: &mut Mappings, rings: &mut [Ring]) {
     for ring in rings {
         let now = since_boot();
@@ -334,6 +358,8 @@ fn since_boot() -> Duration {
 
 /// The records of one CPU.
 struct Ring {
+    cpu: i32,
+    incarnation: Option<u64>,
     buffer: Buffer,
     /// When they were taken last, since the machine was started.
     taken: Duration,
@@ -342,6 +368,7 @@ struct Ring {
 
 impl Ring {
     fn open(cpu: i32) -> Result<Ring, Errno> {
+        let incarnation = Sysfs::default().incarnation(cpu);
         let observed = Observed { pid: -1, cpu, is_cgroup: false };
         // Build ids: since Linux 5.12.
         let event = sys::open(&attr(true), None, observed, None).or_else(|errno| match errno {
@@ -350,7 +377,7 @@ impl Ring {
         })?;
         let taken = since_boot();
         let buffer = Buffer::new(event.as_fd(), PAGES)?;
-        Ok(Ring { buffer, taken, _event: event })
+        Ok(Ring { cpu, incarnation, buffer, taken, _event: event })
     }
 }
 

@@ -44,8 +44,8 @@ const MAX_WARNINGS: usize = 4096;
 /// Lines of the kernel half are shown when they are so many bytes.
 const SHOWN_AT_ONCE: usize = 64 << 10;
 
-/// How often it is looked, while the plugin waits, whether CPUs have come that programs want to read counters of.
-const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether CPUs have gone or come, whatever the plugin does: a look costs a microsecond or two.
+const FOLLOWED_EVERY: Duration = Duration::from_millis(500);
 
 /// The state in a plugin's store. The order of the fields is the order in which they are dropped: handles first, then
 /// what is attached, then the object that holds programs and maps.
@@ -71,6 +71,8 @@ pub struct State {
     pub(super) catalog: Catalog,
     command: Option<Command>,
     stacks: Option<StackRequest>,
+    /// When it was looked last which CPUs are online; none if nothing depended on it then.
+    followed: Option<Instant>,
     /// Whether the plugin has waited for time or records.
     waited: bool,
     /// Keys and digests of what was warned of once: the words themselves may be long.
@@ -146,6 +148,7 @@ impl State {
             catalog: options.catalog,
             command,
             stacks: options.stacks,
+            followed: None,
             waited: false,
             warned: BTreeSet::new(),
             name,
@@ -275,15 +278,26 @@ impl State {
         self.printer = Some(printer);
     }
 
+    /// Follows CPUs that have gone or come, if it is time to; when to look again, if anything depends on them.
+    fn follow_cpus(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let due = self.followed.map(|last| last + FOLLOWED_EVERY).filter(|due| now < *due);
+        if due.is_some() {
+            return due;
+        }
+        let follows = self.attachments.follow_cpus();
+        self.tell_notices();
+        self.followed = follows.then_some(now);
+        follows.then_some(now + FOLLOWED_EVERY)
+    }
+
     /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop, and
     /// shows meanwhile what the kernel half prints. True if one is readable.
     pub(super) fn wait(&mut self, names: &[String], deadline: Option<Instant>) -> Result<bool, Errno> {
         self.waited = true;
         loop {
             self.show_prints();
-            let follows = self.attachments.follow_shown();
-            self.tell_notices();
-            let look = follows.then(|| Instant::now() + FOLLOWED_EVERY);
+            let look = self.follow_cpus();
             let wake = deadline.into_iter().chain(look).min();
             let mut descriptors = self.rings.descriptors(names);
             let own = descriptors.len();
@@ -529,6 +543,7 @@ impl PluginState for State {
     }
 
     fn tick(&mut self) -> wasmtime::Result<()> {
+        self.follow_cpus();
         self.look_at_budget()
     }
 

@@ -79,7 +79,8 @@ fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
         assert!(raw(&mut attachments, member) >= faults);
         ask(0, 3);
         assert_eq!(raw(&mut attachments, leader), 18);
-        assert!(attachments.snapshot_cpu(leader, 1).is_err());
+        let kept = attachments.snapshot_cpu(leader, 1).expect("what was counted there is kept");
+        assert_eq!((kept.entries[0].raw, kept.partial), (10, true));
 
         set_online(true);
         ask(1, 100);
@@ -89,7 +90,8 @@ fn guest_counts_go_on_when_a_cpu_is_taken_away_and_brought_back() {
         ask(0, 2);
         let snapshot = attachments.snapshot(member).unwrap();
         assert_eq!((snapshot.entries[0].raw, snapshot.own, snapshot.entries.len()), (24, 1, 3));
-        assert_eq!(attachments.snapshot_cpu(leader, 1).unwrap().entries[0].raw, 4);
+        let both = attachments.snapshot_cpu(leader, 1).unwrap();
+        assert_eq!((both.entries[0].raw, both.partial), (14, false), "before it went, and since it is back");
         assert_eq!(raw(&mut attachments, stopped), 0, "what was stopped stays so on a CPU that comes");
         attachments.reset(leader).unwrap();
         ask(1, 7);
@@ -116,6 +118,66 @@ fn guest_a_cpu_that_was_away_between_two_readings_counts_on() {
     }
     assert_eq!(raw(&mut attachments, id), 40);
     assert!(told(&mut attachments).is_empty());
+}
+
+/// An event of one CPU, of which nobody would say that it stands still.
+#[test]
+fn guest_an_event_of_one_cpu_is_partial_while_that_is_away_and_counts_when_it_is_back() {
+    if inside().is_none() {
+        return;
+    }
+    let mut attachments = Attachments::new();
+    let of_one = Options { pid: -1, cpu: 1, ..Options::default() };
+    let id = attachments.open(&calls(), &of_one, None, None).unwrap();
+    let read = |attachments: &mut Attachments| {
+        // As a plugin that waits does it.
+        attachments.follow_cpus();
+        let reading = attachments.read(id).unwrap_or_else(|error| panic!("{error}"));
+        (reading.raw, reading.partial)
+    };
+    ask(1, 10);
+    assert_eq!(read(&mut attachments), (10, false));
+    set_online(false);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(read(&mut attachments), (10, true));
+    assert_eq!(told(&mut attachments), [-1]);
+    ask(0, 5);
+    assert_eq!(read(&mut attachments), (10, true));
+    set_online(true);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(read(&mut attachments), (10, false));
+    assert_eq!(told(&mut attachments), [1]);
+    ask(1, 7);
+    assert_eq!(read(&mut attachments), (17, false));
+}
+
+/// A sampler that nobody reads: its program runs on a CPU that came back.
+#[test]
+fn guest_a_sampler_follows_a_cpu_that_comes_back_without_being_read() {
+    if inside().is_none() {
+        return;
+    }
+    let linked = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let count = std::sync::Arc::clone(&linked);
+    let mut attachments = Attachments::new();
+    let clock = Event::named("cpu-clock").unwrap();
+    let options = Options { freq: 100, ..everywhere(-1) };
+    // What the program's link is put to.
+    let link: ks_host::perf::LinkProgram =
+        std::sync::Arc::new(move |event: std::os::fd::BorrowedFd<'_>, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            event.try_clone_to_owned().map_err(|_| nix::errno::Errno::EMFILE)
+        });
+    let id = attachments.open(&clock, &options, None, Some(link)).unwrap();
+    assert_eq!(linked.load(Ordering::Relaxed), 2);
+    set_online(false);
+    assert!(attachments.follow_cpus(), "there is something to follow");
+    set_online(true);
+    attachments.follow_cpus();
+    assert_eq!(linked.load(Ordering::Relaxed), 3, "the program is linked to the CPU that came back");
+    assert_eq!(told(&mut attachments), [-1, 1]);
+    attachments.detach(id);
+    assert!(!attachments.follow_cpus());
 }
 
 /// A CPU goes and comes as fast as the kernel lets it, while everything is read, joined, stopped and started.

@@ -1,4 +1,4 @@
-//! CPUs that go and come while all of them are counted.
+//! CPUs that go and come while all of them, or one of them, are counted.
 //!
 //! The kernel takes the groups of a CPU that goes apart, for ever: a CPU that comes back, also from a sleep of the whole
 //! machine, needs them anew. There are moments in which the groups are apart and the CPU is still said to be online, and
@@ -6,18 +6,43 @@
 //!
 //! Source: `perf_event_exit_cpu`, `perf_event_init_cpu` in `kernel/events/core.c`, v6.18.
 
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
 
 use super::super::error::PerfError;
 use super::super::group::Group;
 use super::super::notice::Notice;
+use super::super::online::Online;
 use super::super::places::{self, Surroundings};
+use super::super::plan::Plan;
+use super::total::Gone;
 use super::{Branch, Fan, is_fleeting};
+use crate::explain::perf::EventClass;
+
+/// How often it is looked, at most, whether the CPU of an event has gone, when that is read.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whether the kernel ends the events of an attachment when a CPU goes. Events of tasks stay with their tasks. A program at
+/// a tracepoint or a probe runs on every CPU, wherever its event is.
+pub(super) fn follows(plan: &Plan) -> bool {
+    let options = &plan.options;
+    let of_task = options.pid != -1 || options.command || !options.process.is_empty();
+    let runs_everywhere = plan.link.is_some()
+        && matches!(plan.event.class(), EventClass::Tracepoint | EventClass::Probe { .. });
+    options.every_cpu || options.cpu >= 0 && !of_task && !runs_everywhere
+}
 
 impl Fan {
     /// Follows CPUs that went or came since the last time. Whether anything was done.
     pub(in super::super) fn follow_cpus(&mut self, surroundings: &Surroundings) -> bool {
+        let every_cpu = self.leader().options.every_cpu;
         let Some(online) = &mut self.online else { return false };
+        // Nobody expects a reading of one CPU to cost a look at all of them.
+        if !every_cpu && self.missing.is_empty() && self.looked.elapsed() < LOOK {
+            return false;
+        }
+        self.looked = Instant::now();
         let mut done = false;
         if online.has_changed() {
             let now = online.cpus();
@@ -31,10 +56,17 @@ impl Fan {
             let cpus = places::cpus(&plan.event, &plan.options, sysfs).unwrap_or_default();
             self.missing = cpus.into_iter().filter(|cpu| !known(cpu)).collect();
         }
-        for cpu in self.missing.clone() {
+        let online = self.online.as_ref().map(Online::cpus).unwrap_or_default();
+        let here: Vec<i32> = self.missing.iter().copied().filter(|cpu| online.contains(cpu)).collect();
+        for cpu in here {
             done |= self.come(cpu, surroundings);
         }
         done
+    }
+
+    /// Whether CPUs that go and come concern it.
+    pub(in super::super) fn follows(&self) -> bool {
+        self.online.is_some()
     }
 
     /// Takes out the groups that the kernel has taken apart, though their CPUs are still said to be online. Whether there
@@ -70,7 +102,8 @@ impl Fan {
                 self.notices.push(Notice::CpuGone { event: event.clone(), cpu: place.cpu });
             }
             for (id, count) in group.read_apart() {
-                self.gone.entry(id).or_default().push((place.task, count.tally()));
+                let gone = Gone { cpu: place.cpu, task: place.task, tally: count.tally() };
+                self.gone.entry(id).or_default().push(gone);
             }
         }
         any

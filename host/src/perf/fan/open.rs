@@ -106,7 +106,7 @@ fn open_at(plan: &Plan, places: &[Place], surroundings: &Surroundings) -> Result
     let mut refused = None;
     for place in places {
         // Before the event is opened: a CPU that goes from now on is another one when it is back.
-        let incarnation = plan.options.every_cpu.then(|| sysfs.incarnation(place.cpu)).flatten();
+        let incarnation = super::cpus::follows(plan).then(|| sysfs.incarnation(place.cpu)).flatten();
         let error = match open_leader(plan, place, sysfs) {
             Ok(leader) => {
                 let is_bound = leader.pmu.is_some();

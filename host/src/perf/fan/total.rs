@@ -21,9 +21,11 @@ impl Total {
         self.add_by(place.task, tally, join);
     }
 
-    /// What was counted on CPUs that have gone, with the task.
-    pub(super) fn add_gone(&mut self, parts: &[(i32, Tally)]) {
-        parts.iter().for_each(|(task, tally)| self.add_by(*task, *tally, Tally::beside));
+    /// What was counted on CPUs that have gone.
+    pub(super) fn add_gone(&mut self, parts: &[Gone]) {
+        for Gone { task, tally, .. } in parts {
+            self.add_by(*task, *tally, Tally::beside);
+        }
     }
 
     fn add_by(&mut self, task: i32, tally: Tally, join: fn(Tally, Tally) -> Tally) {
@@ -43,4 +45,12 @@ impl Total {
     pub(super) fn sum(&self) -> Tally {
         self.by_task.values().fold(self.of_cpus, |sum, task| sum.plus(*task))
     }
+}
+
+/// What was counted on a CPU that has gone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gone {
+    pub(super) cpu: i32,
+    pub(super) task: i32,
+    pub(super) tally: Tally,
 }
