@@ -17,7 +17,7 @@ pub struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
     stdout: String,
-    _folder: Folder,
+    _folder: Option<Folder>,
 }
 
 impl Running {
@@ -38,17 +38,20 @@ impl Running {
     ) -> Running {
         let folder = Folder::new();
         let file = folder.write(&format!("{project}.wasm"), compile(project, script).plugin);
+        let running = Running::of(host.arg(file).arg("--").args(words), first);
+        Running { _folder: Some(folder), ..running }
+    }
+
+    /// Runs a command that runs a plugin, and waits for a first line that starts so.
+    pub fn of(host: &mut Command, first: &str) -> Running {
         let mut child = host
-            .arg(file)
-            .arg("--")
-            .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("ks-host starts");
         let lines = BufReader::new(child.stdout.take().expect("piped"));
-        let mut running = Running { child, lines, stdout: String::new(), _folder: folder };
+        let mut running = Running { child, lines, stdout: String::new(), _folder: None };
         running.lines.read_line(&mut running.stdout).expect("text");
         if !running.stdout.starts_with(first) {
             panic!("it does not get ready: {:#?}", running.finish());

@@ -148,6 +148,12 @@ impl Object {
         })
     }
 
+    /// Whether the program of this name may keep hits of its tracepoint from everybody's counters. Does not load anything.
+    pub fn may_filter_events(&self, program: &str) -> bool {
+        let model = self.model();
+        model.program(program).is_some_and(|(id, _)| model.may_filter_events(id))
+    }
+
     fn model(&self) -> &Model {
         self.admitted.object().model()
     }

@@ -64,6 +64,13 @@ impl ProgramKind {
         self == ProgramKind::Xdp
     }
 
+    /// Whether the kernel skips it while any program of these kinds runs on the CPU, not only itself.
+    ///
+    /// Source: kernel/trace/bpf_trace.c, `trace_call_bpf`, v6.18.
+    pub(super) fn shares_recursion(self) -> bool {
+        matches!(self, ProgramKind::Tracepoint | ProgramKind::Kprobe)
+    }
+
     /// Its number in `enum bpf_prog_type`.
     pub fn number(self) -> u32 {
         match self {
@@ -198,6 +205,12 @@ impl Program<'_> {
             self.kernel("keep", "fcntl(F_DUPFD_CLOEXEC)", errno)
         })?;
         Ok(move |event: BorrowedFd<'_>, cookie| sys::link_perf_event(program.as_fd(), event, cookie))
+    }
+
+    /// How often the kernel skipped the program since it was loaded, because another one ran on that CPU. None if the
+    /// kernel does not tell.
+    pub fn missed(&self) -> Option<u64> {
+        sys::program_info(self.inner.as_fd()).ok().map(|info| info.recursion_misses)
     }
 
     /// Attaches the program to the raw tracepoint of this name, for example `sched_switch`.

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{MapCore as _, MapHandle};
@@ -51,8 +51,8 @@ pub struct Counted {
     pub runs: u64,
     /// Nanoseconds that they took together.
     pub run_time_ns: u64,
-    /// Runs that were left out because the program ran already on that CPU.
-    pub missed: u64,
+    /// Runs that were left out because a program ran already on that CPU; none if the kernel does not count them.
+    pub missed: Option<u64>,
 }
 
 /// What the kernel has counted of the program of this id, whenever counting was on.
@@ -64,15 +64,30 @@ pub struct Counted {
 pub fn counted(id: u32) -> io::Result<Counted> {
     let program = sys::program_by_id(id)?;
     let info = sys::program_info(program.as_fd())?;
+    let kind = ProgramKind::from(info.type_);
     let bytes = info.name.map(|byte| byte as u8);
     let name = CStr::from_bytes_until_nul(&bytes).map(CStr::to_string_lossy).unwrap_or_default();
     Ok(Counted {
         name: name.into_owned(),
-        kind: ProgramKind::from(info.type_),
+        kind,
         runs: info.run_cnt,
         run_time_ns: info.run_time_ns,
-        missed: info.recursion_misses,
+        missed: (!kind.shares_recursion() || sys::any_link().is_ok_and(|link| counts_missed(link.as_fd())))
+            .then_some(info.recursion_misses),
     })
+}
+
+/// Whether the kernel counts the runs that programs at tracepoints and kprobes missed, which is asked of a link of one.
+///
+/// The same series of changes made it count them and added `missed` to what it tells of links; so a kernel whose
+/// `struct bpf_link_info` has no room for that member does not. Linux 6.7 does, 6.6 does not, whatever was backported.
+///
+/// Source: `trace_call_bpf` in kernel/trace/bpf_trace.c and `struct bpf_link_info` in include/uapi/linux/bpf.h, v6.6
+/// and v6.7.
+pub fn counts_missed(link: BorrowedFd<'_>) -> bool {
+    /// Type, id and program, then the largest member of the union: that of kprobes, with `missed` at its end.
+    const BYTES_WITH_MISSED: u32 = 16 + 40;
+    sys::link_info_bytes(link).is_ok_and(|bytes| bytes >= BYTES_WITH_MISSED)
 }
 
 /// A struct of the kernel that programs fill in, of whatever process.

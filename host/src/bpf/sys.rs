@@ -315,6 +315,31 @@ pub(super) fn program_info(program: BorrowedFd<'_>) -> Result<libbpf_sys::bpf_pr
     Ok(info)
 }
 
+/// Any link that the kernel holds, of whatever process.
+///
+/// Source: bpf(2), BPF_LINK_GET_NEXT_ID, BPF_LINK_GET_FD_BY_ID.
+pub(super) fn any_link() -> Result<OwnedFd, Errno> {
+    let mut id = 0;
+    // SAFETY: libbpf writes one number to the pointer.
+    check(unsafe { libbpf_sys::bpf_link_get_next_id(0, &raw mut id) })?;
+    // SAFETY: the call takes a number.
+    let fd = check(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) })?;
+    // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Bytes of what the kernel tells of a link: the size of its `struct bpf_link_info`, or of ours if that is smaller.
+///
+/// Source: bpf(2), BPF_OBJ_GET_INFO_BY_FD; kernel/bpf/syscall.c, `bpf_link_get_info_by_fd`, v6.18.
+pub(super) fn link_info_bytes(link: BorrowedFd<'_>) -> Result<u32, Errno> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` has `len` bytes, all zero: the kernel follows none of the pointers in it, and writes no more
+    // than `len` bytes.
+    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len) })?;
+    Ok(len)
+}
+
 /// Some entries of a map.
 pub(super) struct Batch {
     pub(super) keys: Vec<u8>,

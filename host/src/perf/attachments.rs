@@ -390,6 +390,12 @@ impl Attachments {
         self.note_throttled(id, &mut fan);
     }
 
+    /// The numbers of the tracepoints that the group of an attachment counts.
+    pub(crate) fn tracepoints(&self, id: AttachmentId) -> impl Iterator<Item = u64> {
+        let fan = self.leader_of.get(&id).and_then(|leader| self.fans.get(leader));
+        fan.into_iter().flat_map(Fan::plans).filter_map(|plan| plan.event.tracepoint())
+    }
+
     /// How many are attached.
     pub fn count(&self) -> usize {
         self.leader_of.len()

@@ -381,6 +381,14 @@ impl Event {
         }
     }
 
+    /// The number of the tracepoint that it counts.
+    pub(super) fn tracepoint(&self) -> Option<u64> {
+        match self.kind() {
+            Kind::Counter { type_: bindings::PERF_TYPE_TRACEPOINT, config: [number, ..] } => Some(*number),
+            _ => None,
+        }
+    }
+
     /// Context, migration and cgroup switches, tracepoints and probes of kernel functions happen in the kernel only:
     /// without it they would count a silent 0.
     ///

@@ -14,7 +14,9 @@ pub enum Class {
     PerfEvent,
     /// Loads or attaches a program for a tracepoint.
     Tracepoint,
-    /// The same for a tracepoint with the arguments as the kernel passes them.
+    /// Has a program for a tracepoint that may keep hits from everybody's counters.
+    FiltersEvents,
+    /// Loads or attaches a program for a tracepoint with the arguments as the kernel passes them.
     RawTracepoint,
     /// Loads a program for a function of the kernel.
     Kprobe,
@@ -74,11 +76,12 @@ pub(super) const COUNTING_FAMILIES: [&str; 12] = [
 
 impl Class {
     /// All, in the order of messages.
-    pub const ALL: [Class; 23] = [
+    pub const ALL: [Class; 24] = [
         Class::Event,
         Class::Scope,
         Class::PerfEvent,
         Class::Tracepoint,
+        Class::FiltersEvents,
         Class::RawTracepoint,
         Class::Kprobe,
         Class::Uprobe,
@@ -121,6 +124,9 @@ impl Class {
             Class::Scope => ("scope", "SCOPE", "count there"),
             Class::PerfEvent => ("perf_event", "*", "run programs on events"),
             Class::Tracepoint => ("tracepoint", "CATEGORY/EVENT", "run programs at tracepoints"),
+            Class::FiltersEvents => {
+                ("filters_events", "CATEGORY/EVENT", "keep hits of tracepoints from all who count them")
+            }
             Class::RawTracepoint => ("raw_tracepoint", "EVENT", "run programs at tracepoints"),
             Class::Kprobe => ("kprobe", "FUNCTION", "run programs in functions of the kernel"),
             Class::Uprobe => ("uprobe", "PATH:FUNCTION", "run programs in functions of others"),
@@ -148,7 +154,9 @@ impl Class {
         self.targets() != "*"
     }
 
-    /// Whether it changes nothing but the time that others take.
+    /// Whether it changes nothing but the time that others take. Programs of other tools at tracepoints mostly return 0
+    /// and hide hits from other counters without meaning to: that is reported, and only a policy that leaves it out
+    /// denies it.
     pub fn is_observing(self) -> bool {
         matches!(
             self,
@@ -156,6 +164,7 @@ impl Class {
                 | Class::Scope
                 | Class::PerfEvent
                 | Class::Tracepoint
+                | Class::FiltersEvents
                 | Class::RawTracepoint
                 | Class::Kprobe
                 | Class::Uprobe

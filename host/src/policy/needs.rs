@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ks_compiler::object::model::{Callee, Instruction, Object, Program};
+use ks_compiler::object::model::{Callee, Instruction, Object, Program, ProgramId};
 use ks_compiler::object::table::{self, Target};
 use ks_wit::helper::{self, HelperClass};
 
@@ -99,6 +99,11 @@ fn same_everywhere(target: &str) -> String {
 fn of_object(object: &PluginObject) -> Vec<Need> {
     let model = object.model();
     let mut needs: Vec<Need> = model.programs.iter().map(|program| of_program(object, program)).collect();
+    needs.extend((0..).map(ProgramId).zip(&model.programs).filter_map(|(id, program)| {
+        let by = format!("program `{}`", program.name.as_str());
+        let target = program.section.target.to_string();
+        model.may_filter_events(id).then(|| need(Class::FiltersEvents, target, by))
+    }));
     needs.extend(of_calls(model));
     needs.extend(model.maps.iter().filter_map(|map| {
         let class = Class::from(map.shape.kind.class()?);

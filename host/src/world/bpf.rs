@@ -1,7 +1,8 @@
 //! `bpf`: programs of the plugin's object, and their links.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use wasmtime::component::Resource;
@@ -183,6 +184,9 @@ impl State {
             _ => target.to_owned(),
         };
         self.allow(class, &target)?;
+        if class == Class::Tracepoint && self.object()?.may_filter_events(name) {
+            self.allow(Class::FiltersEvents, &target)?;
+        }
         Ok(Target::Text(target))
     }
 
@@ -238,12 +242,25 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
         bpf::ProgramKind::PerfEvent => Err(BpfError::NeedsEvent { program: owned() }.into()),
         bpf::ProgramKind::Tracepoint => {
             let target = program.tracepoint_target(target);
-            let event = Event::of_tracepoint(&target, bpf::tracepoint_id(name, &target)?);
+            let number = bpf::tracepoint_id(name, &target)?;
+            let event = Event::of_tracepoint(&target, number);
             // The kernel runs the program for every hit on every CPU, wherever the event is: the event only names the
             // tracepoint (`perf_event_attach_bpf_prog` in kernel/trace/bpf_trace.c).
             let options = Options { pid: -1, cpu: 0, period: 1, ..Options::default() };
             let link = link_program(&program)?;
-            Ok(Held::Event(attachments.open(&event, &options, None, Some(link))?))
+            let is_counted = Arc::new(AtomicBool::new(false));
+            let flag = Arc::clone(&is_counted);
+            let link: LinkProgram = Arc::new(move |event: BorrowedFd<'_>, id: AttachmentId| {
+                let linked = link(event, id)?;
+                flag.store(bpf::statistics::counts_missed(linked.as_fd()), Ordering::Relaxed);
+                Ok(linked)
+            });
+            let opened = attachments.open(&event, &options, None, Some(link))?;
+            state.misses.watch(name, number, &target, is_counted);
+            if state.object()?.may_filter_events(name) {
+                state.warn_once(0, &may_filter(name, &target));
+            }
+            Ok(Held::Event(opened))
         }
         bpf::ProgramKind::Kprobe => {
             let (place, at_return) = program.probe_place(target)?;
@@ -255,6 +272,14 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
         }
         _ => Ok(Held::Link(program.attach(target, flags)?)),
     }
+}
+
+fn may_filter(program: &str, tracepoint: &str) -> String {
+    format!(
+        "program `{program}` may return an even number, and hits of `{tracepoint}` for which it does are counted for \
+         nobody, also in other processes: the kernel drops them\n  do: let the program return 1, or attach it to the raw \
+         tracepoint"
+    )
 }
 
 /// What links a program to the kernel events of an attachment, whose id the program finds as its cookie.

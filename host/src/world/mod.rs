@@ -20,6 +20,7 @@ mod histogram;
 mod layouts;
 pub(crate) mod linker;
 mod maps;
+mod misses;
 mod output;
 mod perf;
 mod prints;

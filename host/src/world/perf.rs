@@ -385,12 +385,14 @@ impl State {
     fn read_attachment(&mut self, id: AttachmentId) -> Result<perf::Reading, HostError> {
         let reading = self.attachments.read(id);
         self.tell_notices();
+        self.report_misses_of(&[id]);
         Ok(reading?)
     }
 
     fn read_group(&mut self, id: AttachmentId) -> Result<perf::Snapshot, HostError> {
         let snapshot = self.attachments.snapshot(id);
         self.tell_notices();
+        self.report_misses_of(&[id]);
         Ok(snapshot?)
     }
 
@@ -398,6 +400,7 @@ impl State {
         // No machine has a CPU of such a number.
         let snapshot = self.attachments.snapshot_cpu(id, i32::try_from(cpu).unwrap_or(i32::MAX));
         self.tell_notices();
+        self.report_misses_of(&[id]);
         Ok(snapshot?)
     }
 
@@ -407,6 +410,7 @@ impl State {
         let ids: Vec<AttachmentId> = ids.iter().copied().map(AttachmentId::of).collect();
         let readings = self.attachments.read_many(&ids);
         self.tell_notices();
+        self.report_misses_of(&ids);
         Ok(readings?)
     }
 }

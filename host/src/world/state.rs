@@ -17,6 +17,7 @@ use super::audit::PluginAudit;
 use super::budget::Budget;
 use super::error::HostError;
 use super::histogram::Histogram;
+use super::misses::Misses;
 use super::output::{Output, Streams};
 use super::prints::{Printer, Table};
 use super::ring::Rings;
@@ -53,6 +54,7 @@ pub struct State {
     pub(super) table: ResourceTable,
     pub(super) attached: AttachedPrograms,
     pub(super) attachments: Attachments,
+    pub(super) misses: Misses,
     /// The files that events of probes hold open, as long as they do.
     pub(super) probed_files: Vec<Weak<RegularFile>>,
     pub(super) rings: Rings,
@@ -134,6 +136,7 @@ impl State {
         State {
             table,
             attachments,
+            misses: Misses::default(),
             probed_files: Vec::new(),
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
@@ -468,6 +471,7 @@ impl Drop for State {
         self.show_prints();
         self.show_last_recorded();
         self.put_out(Output::finish);
+        self.report_all_misses();
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
             // Nobody listens if the plugin was left behind.

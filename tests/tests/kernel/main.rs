@@ -1,6 +1,7 @@
 //! Tests on the running kernel. They need root.
 
 mod audit;
+mod beside;
 mod cleanup;
 mod components;
 mod contexts;

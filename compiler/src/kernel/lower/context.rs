@@ -255,7 +255,23 @@ impl Lowerer<'_> {
 
     /// What a program gives back if it ends by a fault (language reference, 8.7).
     pub(super) fn fault_result(&self) -> u64 {
-        if self.kind == Some(ProgramKind::Tc) { TC_ACT_SHOT } else { 0 }
+        let own = if self.kind == Some(ProgramKind::Tc) { TC_ACT_SHOT } else { 0 };
+        self.fixed_result().unwrap_or(own)
+    }
+
+    /// The only result that the kernel gets from a program of this kind, whatever the script returns.
+    ///
+    /// An even result of a program at a tracepoint hides the hit from every counter of the tracepoint, also from those
+    /// of other processes.
+    ///
+    /// Source: include/linux/bpf.h, `bpf_prog_run_array` (`ret &= run_prog(..)`); kernel/events/core.c,
+    /// `perf_trace_run_bpf_submit`; kernel/trace/trace_syscalls.c, `perf_syscall_enter` and `perf_syscall_exit`, v6.18.
+    pub(super) fn fixed_result(&self) -> Option<u64> {
+        let at_tracepoint = matches!(
+            self.kind,
+            Some(ProgramKind::Tracepoint | ProgramKind::SyscallEnter | ProgramKind::SyscallExit)
+        );
+        at_tracepoint.then_some(1)
     }
 
     /// Whether the kernel lets the program decide nothing.
@@ -267,6 +283,10 @@ impl Lowerer<'_> {
 
     /// Leaves the MIR function with a result. The verifier wants 0 or 1 from programs on cgroups.
     pub(super) fn leave(&mut self, result: Value) {
+        if let Some(fixed) = self.fixed_result() {
+            let fixed = self.builder.constant(self.builder.result_type(), fixed);
+            return self.builder.ret(fixed);
+        }
         let result = match (self.kind, self.builder.ty(result)) {
             (Some(ProgramKind::Cgroup), Type::I32 | Type::I64) if self.must_allow() => {
                 self.builder.constant(self.builder.result_type(), 1)

@@ -77,6 +77,7 @@ impl Lowerer<'_> {
         let result = Type::I64;
         self.builder.call(result, Callee::Helper(Helper::TailCall), vec![context, programs, index]);
         let pass = if self.kind == Some(ProgramKind::Xdp) { XDP_PASS } else { 0 };
+        let pass = self.fixed_result().unwrap_or(pass);
         let pass = self.builder.constant(self.builder.result_type(), pass);
         self.builder.ret(pass);
         self.builder.switch_to_sealed(never);

@@ -6,6 +6,7 @@
 
 mod data;
 mod externs;
+mod filters;
 mod ids;
 mod map;
 mod memory;

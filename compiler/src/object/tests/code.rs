@@ -227,3 +227,70 @@ fn programs_of_one_section_become_neighbours() {
         object.programs.iter().map(|one| (one.name.as_str(), one.section.to_string())).collect();
     assert_eq!(names, [("watch", "xdp".into()), ("third", "xdp".into()), ("second", "tc".to_owned())]);
 }
+
+/// A file with this code in a program at a tracepoint.
+fn at_tracepoint(code: &[Vec<[u8; 8]>]) -> File {
+    let mut file = File::new();
+    file.sections.retain(|one| one.name != "xdp");
+    file.symbols.retain(|one| one.section != "xdp");
+    file.code("tracepoint/sched/sched_switch", "seen", code);
+    file
+}
+
+/// Whether the program at the tracepoint may keep hits from others.
+fn filters(code: &[Vec<[u8; 8]>]) -> bool {
+    let object = accepted(&at_tracepoint(code));
+    let (id, _) = object.program("seen").expect("it is there");
+    object.may_filter_events(id)
+}
+
+#[test]
+fn a_program_at_a_tracepoint_filters_unless_its_result_is_odd_on_every_path() {
+    const EXIT: [u8; 8] = [0x95, 0, 0, 0, 0, 0, 0, 0];
+    let mov = |dst: u8, constant: i32| vec![slot(0xb7, dst, 0, 0, constant)];
+    let copy = |dst: u8, src: u8| vec![slot(0xbf, dst, src, 0, 0)];
+    let exit = || vec![EXIT];
+    // `if r6 == constant goto +offset`, `!=`, `&`
+    let jump = |opcode: u8, offset: i16, constant: i32| vec![slot(opcode, 6, 0, offset, constant)];
+    for (code, odd) in [
+        (vec![mov(0, 1), exit()], true),
+        (vec![mov(0, 0), exit()], false),
+        // The kernel looks at the lowest bit alone.
+        (vec![mov(0, 2), exit()], false),
+        (vec![mov(0, -1), exit()], true),
+        (vec![vec![slot(0xb4, 0, 0, 0, 3)], exit()], true),
+        (vec![mov(6, 1), helper(5), copy(0, 6), exit()], true),
+        (vec![mov(0, 1), helper(5), exit()], false),
+        // One path of two.
+        (vec![helper(5), copy(6, 0), mov(0, 1), jump(0x15, 1, 7), mov(0, 0), exit()], false),
+        (vec![helper(5), copy(6, 0), mov(0, 1), jump(0x15, 1, 7), mov(0, 3), exit()], true),
+        // A comparison tells what the register holds.
+        (vec![helper(5), copy(6, 0), copy(0, 6), jump(0x15, 1, 7), mov(0, 1), exit()], false),
+        (vec![helper(5), copy(6, 0), jump(0x15, 1, 7), mov(6, 1), copy(0, 6), exit()], true),
+        (vec![helper(5), copy(6, 0), jump(0x55, 1, 7), copy(0, 6), mov(0, 1), exit()], true),
+        (vec![helper(5), copy(6, 0), jump(0x45, 1, 1), mov(6, 1), copy(0, 6), exit()], true),
+        (vec![helper(5), copy(6, 0), jump(0x45, 1, 2), mov(6, 1), copy(0, 6), exit()], false),
+        // `r0 |= 1`, `r0 += 1`
+        (vec![helper(5), vec![slot(0x47, 0, 0, 0, 1)], exit()], true),
+        (vec![mov(0, 1), vec![slot(0x07, 0, 0, 0, 1)], exit()], false),
+        // A loop that never ends is no path to the end.
+        (vec![mov(0, 1), vec![slot(0x05, 0, 0, -1, 0)], exit()], true),
+    ] {
+        assert_eq!(filters(&code), !odd, "{code:?}");
+    }
+}
+
+#[test]
+fn the_result_of_a_called_function_counts() {
+    for (number, odd) in [(1, true), (4, false)] {
+        let mut file = at_tracepoint(&[call(-1), vec![slot(0x95, 0, 0, 0, 0)]]);
+        file.code(".text", "inner", &[returns(number)]);
+        let inner = file.symbol_of("inner");
+        file.relocate("tracepoint/sched/sched_switch", 0, CALL, inner);
+        let object = accepted(&file);
+        assert_eq!(object.may_filter_events(object.program("seen").expect("it is there").0), !odd);
+    }
+    // Other programs filter nothing, whatever they return.
+    let object = accepted(&File::with_code(&[returns(0)]));
+    assert!(!object.may_filter_events(object.program("watch").expect("it is there").0));
+}

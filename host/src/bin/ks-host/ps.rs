@@ -77,7 +77,8 @@ pub(crate) fn ps(args: &Args) -> anyhow::Result<u8> {
         program.kind = after.kind.to_string();
         program.runs = Some(after.runs.saturating_sub(before.runs));
         program.time_ns = Some(after.run_time_ns.saturating_sub(before.run_time_ns));
-        program.missed = Some(after.missed.saturating_sub(before.missed));
+        let missed = before.missed.zip(after.missed);
+        program.missed = missed.map(|(before, after)| after.saturating_sub(before));
     }
     if args.json {
         output::show_json(&processes)?

@@ -44,6 +44,16 @@ fn traced_lf_074_system_calls() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
+/// The kernel counts a hit for nobody if a program there returns 0.
+#[test]
+fn traced_a_counter_of_a_tracepoint_has_what_a_program_there_saw() {
+    let script = include_str!("../scripts/tracepoints_counters_beside_a_program.ks");
+    let opener = Opener::start();
+    let ran = run("beside", script);
+    drop(opener);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
 /// What is wrong with a target is said before anything is attached.
 #[test]
 fn traced_another_target_than_the_attribute_is_refused() {

@@ -38,6 +38,8 @@ struct Program {
     helpers: Vec<&'static str>,
     /// Functions of the kernel that they call.
     kfuncs: Vec<String>,
+    /// Whether it may keep hits of its tracepoint from everybody's counters.
+    filters_events: bool,
 }
 
 #[derive(Serialize)]
@@ -106,6 +108,7 @@ fn program(model: &Object, (id, one): (ProgramId, &ks_compiler::object::model::P
         instructions: slots(&one.body),
         helpers: uses.helpers.iter().map(|helper| helper.name()).collect(),
         kfuncs: kfuncs.map(|ksym| ksym.name.as_str().to_owned()).collect(),
+        filters_events: model.may_filter_events(id),
     }
 }
 
@@ -142,7 +145,7 @@ impl Description<'_> {
         row
     }
 
-    /// Name, section, size and calls of each program.
+    /// Name, section, size and calls of each program, and whether it takes from counters.
     pub(super) fn program_rows(&self) -> Vec<Vec<String>> {
         let row = |program: &Program| {
             let helpers = program.helpers.iter().map(|name| (*name).to_owned());
@@ -150,7 +153,9 @@ impl Description<'_> {
             let calls =
                 if calls.is_empty() { "calls nothing".into() } else { format!("calls {}", calls.join(", ")) };
             let instructions = format!("{} instructions", program.instructions);
-            vec![program.name.clone(), program.section.clone(), instructions, calls]
+            let filters = program.filters_events.then(|| "may keep hits from all counters".to_owned());
+            let row = [program.name.clone(), program.section.clone(), instructions, calls];
+            row.into_iter().chain(filters).collect()
         };
         self.programs.iter().map(row).collect()
     }
