@@ -109,6 +109,12 @@ impl RegularFile {
         &self.path
     }
 
+    /// The absolute path that it has now, by which people name it; none if it has none any more.
+    pub(crate) fn real_path(&self) -> Option<PathBuf> {
+        let path = std::fs::read_link(own_path(&self.file)).ok()?;
+        std::fs::metadata(&path).is_ok_and(|found| FileState::of(&found) == self.state).then_some(path)
+    }
+
     /// Bytes, when it was opened.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.bytes

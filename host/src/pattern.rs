@@ -47,6 +47,11 @@ impl Pattern {
         self.parts == [Part::Text]
     }
 
+    /// Whether it fits one text alone.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Exactly(_)))
+    }
+
     /// The pattern as it was written.
     pub(crate) fn as_str(&self) -> &str {
         &self.text

@@ -8,6 +8,7 @@ pub mod helper;
 pub mod lines;
 pub mod manifest;
 pub mod object;
+pub mod place;
 pub mod section;
 pub mod shared;
 

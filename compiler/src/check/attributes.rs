@@ -1,5 +1,7 @@
 //! Attributes of functions: what calls a function, and where a program is attached (language reference, 4.1, 11.8).
 
+use ks_wit::place::{FilePlace, NO_LINES, Spot};
+
 use super::Checker;
 use crate::ast::{self, Attribute, StrLit};
 use crate::diag::Diagnostic;
@@ -186,7 +188,11 @@ fn malformed(word: &Word, argument: &StrLit) -> Diagnostic {
         Argument::FunctionAndOffset => error(506, "probe target is \"function\" or \"function+offset\"")
             .help("the offset is decimal or begins with `0x`: `@probe(\"vfs_read+0x10\")`"),
         Argument::Place => {
-            error(506, &format!("the target of `@{}` is \"path:symbol\" or \"path:+0xoffset\"", word.name))
+            let text = format!("the target of `@{}` is \"path:symbol\" or \"path:+0xoffset\"", word.name);
+            match user_place(&written) {
+                Err(reason) => error(506, &text).note(reason),
+                Ok(_) => error(506, &text),
+            }
         }
         Argument::Hook => error(504, "no such hook of a cgroup").note(format!(
             "hooks are {}",
@@ -241,7 +247,7 @@ fn parse(form: Argument, argument: &StrLit) -> Option<Target> {
             let known = PACKET_HOOKS.contains(&text) || ADDRESS_HOOKS.contains(&text);
             known.then(|| Target::Name(text.to_owned()))
         }
-        Argument::Place => user_place(text),
+        Argument::Place => user_place(text).ok(),
         Argument::Period => {
             let nanoseconds = period(text).filter(|nanoseconds| PERIODS.contains(nanoseconds))?;
             Some(Target::Period { nanoseconds })
@@ -268,16 +274,18 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// `path:symbol`, `path:symbol+offset` or `path:+offset`.
-fn user_place(text: &str) -> Option<Target> {
-    let (path, place) = text.rsplit_once(':')?;
-    let (symbol, offset) = match place.split_once('+') {
-        Some((symbol, offset)) => (symbol, number(offset)?),
-        None => (place, 0),
+/// A place in a program, or the reason why the text is none that can be probed.
+fn user_place(text: &str) -> Result<Target, String> {
+    let FilePlace { path, spot } = FilePlace::parse(text).map_err(|error| error.to_string())?;
+    let (symbol, offset) = match spot {
+        Spot::Offset(offset) => (None, offset),
+        Spot::Function { name, of, offset } => {
+            let of = of.map(|of| format!("@{of}")).unwrap_or_default();
+            (Some(format!("{name}{of}")), offset)
+        }
+        Spot::Line { .. } => return Err(NO_LINES.to_owned()),
     };
-    let blank = path.is_empty() || place.is_empty() || symbol.contains(char::is_whitespace);
-    let symbol = (!symbol.is_empty()).then(|| symbol.to_owned());
-    (!blank).then(|| Target::User { path: path.to_owned(), symbol, offset })
+    Ok(Target::User { path: path.to_owned(), symbol, offset })
 }
 
 /// Nanoseconds between two runs of a timer: a turn may take as long as any run of a program, some milliseconds at worst, and

@@ -1,5 +1,7 @@
 //! Events: names of `enum perf_event` and the constructors (language reference, 10.2 and 11.1).
 
+use ks_wit::place::{FilePlace, NO_LINES, Spot};
+
 use super::builtin::{forms, literal_text};
 use super::expr::Typed;
 use super::function::Body;
@@ -151,11 +153,13 @@ impl Body<'_, '_> {
             }
             ("uprobe_event", [name]) => {
                 let text = self.event_text(name)?;
-                let form = text
-                    .rsplit_once(':')
-                    .is_some_and(|(path, symbol)| !path.is_empty() && !symbol.is_empty());
-                (self.well_formed(name, form, "a place in a program is `path:function`"))
-                    .then_some(spec(EventSpec::Uprobe(text)))
+                let reason = match FilePlace::parse(&text) {
+                    Ok(FilePlace { spot: Spot::Line { .. }, .. }) => NO_LINES.to_owned(),
+                    Ok(_) => return Some(spec(EventSpec::Uprobe(text))),
+                    Err(error) => error.to_string(),
+                };
+                self.well_formed(name, false, &reason);
+                None
             }
             _ => None,
         }

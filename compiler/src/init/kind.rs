@@ -1,5 +1,7 @@
 //! What `ks init` can be asked for.
 
+use ks_wit::place::{FilePlace, Spot};
+
 use super::InitError;
 use crate::diag::nears;
 use crate::hir::hooks::{ADDRESS_HOOKS, PACKET_HOOKS};
@@ -121,7 +123,7 @@ fn probe(target: &str) -> Result<Kind, InitError> {
 fn is_user_target(target: &str) -> bool {
     // What could end the string literal that it is written into is no path anybody has.
     let plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
-    plain && target.split_once(':').is_some_and(|(path, symbol)| !path.is_empty() && !symbol.is_empty())
+    plain && FilePlace::parse(target).is_ok_and(|place| !matches!(place.spot, Spot::Line { .. }))
 }
 
 fn cgroup(hook: &str) -> Result<Kind, InitError> {

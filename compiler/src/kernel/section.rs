@@ -68,11 +68,11 @@ fn symbol(function: &Function, name: &str, arch: Arch) -> String {
     }
 }
 
-/// `PATH:SYMBOL+OFFSET`, or `PATH:OFFSET` in the file.
+/// `PATH:SYMBOL+OFFSET`, or `PATH:+OFFSET` in the file.
 fn place(target: &Target) -> String {
     match target {
         Target::User { path, symbol: Some(symbol), offset } => format!("{path}:{symbol}+{offset}"),
-        Target::User { path, symbol: None, offset } => format!("{path}:{offset}"),
+        Target::User { path, symbol: None, offset } => format!("{path}:+{offset}"),
         _ => String::new(),
     }
 }

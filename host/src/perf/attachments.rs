@@ -19,6 +19,7 @@ use super::reading::{Entries, Entry, Reading, Snapshot};
 use super::scale::{State, Tally};
 use super::shown::EventArray;
 use crate::explain::perf::{Action, Call};
+use crate::probed::ProbePoint;
 
 /// Names an attachment. Numbers start at 1 and are not used again within one [`Attachments`], so that an old id never
 /// means a new attachment.
@@ -155,7 +156,15 @@ impl Attachments {
             plan.options.check_clock().map_err(refused)?;
         }
         let target = Target::of(&plan.options);
-        let told = Notice::of_options(event, &plan.options);
+        let mut told = Notice::of_options(event, &plan.options);
+        let points = event.probe_points();
+        if points.len() > 1 {
+            let (event, places) = (event.name().to_owned(), ProbePoint::list(&points));
+            told.push(Notice::Functions { event, number: points.len(), places });
+        }
+        if let Some(copies) = ProbePoint::copies(&points) {
+            told.push(Notice::Copies { event: event.name().to_owned(), copies });
+        }
         let mut leader = leader;
         if let Some(led_by) = leader {
             match self.join(led_by, &plan, &target) {
@@ -193,7 +202,11 @@ impl Attachments {
             Options { exclusive: true, .. } => Err(Refusal::ForLeaders("exclusive")),
             _ => Ok(()),
         };
-        let checked = fan.target.check_member(target).and(for_leaders);
+        let several = [fan.leader(), plan].into_iter().find(|plan| plan.event.points() > 1);
+        let alone = several.map_or(Ok(()), |plan| {
+            Err(Refusal::SeveralFunctions { places: ProbePoint::list(&plan.event.probe_points()) })
+        });
+        let checked = fan.target.check_member(target).and(for_leaders).and(alone);
         if let Err(refusal) = checked {
             let mut plan = plan.clone();
             let action =

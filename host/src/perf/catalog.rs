@@ -9,6 +9,7 @@ use std::ffi::CString;
 
 use perf_event_open_sys::bindings;
 
+use super::encoding::Encoding;
 use super::error::PerfError;
 use super::event::{Access, Event, InvalidEvent, Kind};
 use super::modifiers::Modifiers;
@@ -131,16 +132,18 @@ impl Catalog {
         Ok(Event::plain(format!("kprobe:{function}"), kind))
     }
 
-    /// Calls of a function of a program or library: `path:function`, `path:function+0x10` or `path:+0x1040`, the last an
-    /// offset in the file. An instruction begins there: it is the start of a function, what direct jumps lead to from one,
+    /// Calls of functions of a program or library: a place as [`ks_wit::place`] describes them; of several functions of
+    /// one name their sum. An instruction begins there: it is the start of a function, what direct jumps lead to from one,
     /// or a static probe of the file's notes. The event holds the file open.
     ///
     /// # Errors
     /// [`PerfError::NoPmu`] if the kernel was built without uprobes, [`PerfError::Place`], [`PerfError::InvalidEvent`].
     pub fn uprobe(&self, place: &str) -> Result<Event, PerfError> {
         let pmu = self.pmu("uprobe")?;
-        let kind = Kind::Probe { type_: pmu.type_, place: ProbePlace::File(symbols::in_file(place)?) };
-        Ok(Event::plain(format!("uprobe:{place}"), kind))
+        let encoding =
+            |point| Encoding::everywhere(Kind::Probe { type_: pmu.type_, place: ProbePlace::File(point) });
+        let encodings = symbols::in_file(place)?.into_iter().map(encoding).collect();
+        Ok(Event::encoded(format!("uprobe:{place}"), encodings))
     }
 
     /// A name without slashes.

@@ -147,6 +147,15 @@ pub enum Refusal {
         "a probe's event cannot be inherited: the observed task could start no thread and no process any more\n  do: leave out `inherit` and `follow`, and count all tasks (pid -1, `cpu: all`), or by task in a program of the probe"
     )]
     ProbeInherited,
+    /// An event at several functions, in a group.
+    #[error(
+        "an event of several functions of one name ({places}) cannot be in a group\n  do: count it alone, or name one of \
+         them: `path:function@file.c`, `path:+OFFSET`"
+    )]
+    SeveralFunctions {
+        /// Where they are in the file.
+        places: String,
+    },
     /// A control group on any CPU.
     #[error("a cgroup is counted on one CPU or on all\n  do: give `cpu: all`, or the number of a CPU")]
     CgroupNeedsCpu,

@@ -18,6 +18,7 @@ use super::probe::ProbePlace;
 use crate::explain::perf::EventClass;
 #[cfg(feature = "plugins")]
 use crate::files::RegularFile;
+use crate::probed::ProbePoint;
 
 /// How an access to a breakpoint's address is counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,7 +60,8 @@ impl fmt::Display for Access {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub(super) name: String,
-    /// How the kernel is asked for it: in one way, or in one for each kind of core. Never empty.
+    /// How the kernel is asked for it: in one way, in one for each kind of core, or in one for each function that it
+    /// probes. Never empty.
     pub(super) encodings: Vec<Encoding>,
     pub(super) modifiers: Modifiers,
 }
@@ -162,6 +164,14 @@ pub enum InvalidEvent {
         /// The largest number that its bits hold.
         largest: u64,
     },
+    /// A text that is no place in a file.
+    #[error("`{text}` is no place: {reason}")]
+    Place {
+        /// The text.
+        text: String,
+        /// Why not.
+        reason: String,
+    },
     /// A text that has not the form of an event.
     #[error("`{text}` is not {form}")]
     Form {
@@ -242,7 +252,21 @@ impl Event {
 
     /// Whether each kind of core is asked for it in another way.
     pub(super) fn is_hybrid(&self) -> bool {
-        self.encodings.len() > 1
+        self.encodings.len() > 1 && !self.is_probe()
+    }
+
+    /// How many places it probes; 1 for what probes nothing.
+    pub(super) fn points(&self) -> usize {
+        if self.is_probe() { self.encodings.len() } else { 1 }
+    }
+
+    /// The instructions of a file that it probes.
+    pub(super) fn probe_points(&self) -> Vec<ProbePoint> {
+        let point = |encoding: &Encoding| match &encoding.kind {
+            Kind::Probe { place: ProbePlace::File(point), .. } => Some(point.clone()),
+            _ => None,
+        };
+        self.encodings.iter().filter_map(point).collect()
     }
 
     /// The PMUs of the kinds of core that it is bound to; none if it counts on all of them alike.
@@ -253,6 +277,7 @@ impl Event {
     /// How the kernel is asked for it at a place; none if its PMU does not count there.
     pub(super) fn encoding_at(&self, place: &Place, sysfs: &Sysfs) -> Option<&Encoding> {
         match &self.encodings[..] {
+            encodings if self.is_probe() => encodings.get(place.point),
             // Of a CPU that none of them counts on the kernel says why.
             encodings if place.cpu >= 0 => {
                 let there = encodings.iter().find(|encoding| encoding.is_on(place.cpu, sysfs));

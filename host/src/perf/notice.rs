@@ -45,6 +45,22 @@ pub enum Notice {
         /// The leader of the group that it should have joined.
         leader: String,
     },
+    /// Several functions have the name that the event was given: it counts the calls of all of them.
+    Functions {
+        /// The event's name.
+        event: String,
+        /// How many.
+        number: usize,
+        /// Where they are in the file.
+        places: String,
+    },
+    /// The compiler made copies of the function for some of its callers.
+    Copies {
+        /// The event's name.
+        event: String,
+        /// Their names.
+        copies: String,
+    },
     /// `exclude_idle` was taken, and most PMUs do not honour it.
     IdleCounts {
         /// The event's name.
@@ -132,6 +148,13 @@ impl fmt::Display for Notice {
                 f,
                 "event `{event}` does not fit the group led by `{leader}` and counts alone (`weak`): ratios between the \
                  two compare different times"
+            ),
+            Notice::Functions { event, number, places } => {
+                write!(f, "event `{event}` counts calls of {number} functions: {places}")
+            }
+            Notice::Copies { event, copies } => write!(
+                f,
+                "event `{event}` does not count calls of copies that the compiler made of the function: {copies}"
             ),
             Notice::IdleCounts { event } => write!(
                 f,

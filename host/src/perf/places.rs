@@ -79,6 +79,8 @@ pub(super) struct Place {
     pub(super) cpu: i32,
     /// Of a task on any CPU: the PMU of the kind of core on which it is counted, if there are several.
     pub(super) core: Option<String>,
+    /// Of an event that probes several places: which of them.
+    pub(super) point: usize,
     /// The folder of the control group.
     pub(super) cgroup: Option<Arc<OwnedFd>>,
 }
@@ -166,13 +168,19 @@ pub(super) fn places(
         }
         _ => cpus.into_iter().map(|cpu| (cpu, None)).collect(),
     };
-    let place = |task: i32, (cpu, core): &(i32, Option<String>)| Place {
-        task,
-        cpu: *cpu,
-        core: core.clone(),
-        cgroup: cgroup.clone(),
-    };
-    Ok(tasks.iter().flat_map(|task| spots.iter().map(|spot| place(*task, spot))).collect())
+    let mut places = Vec::new();
+    for task in tasks {
+        for (cpu, core) in &spots {
+            places.extend((0..event.points()).map(|point| Place {
+                task,
+                cpu: *cpu,
+                core: core.clone(),
+                point,
+                cgroup: cgroup.clone(),
+            }));
+        }
+    }
+    Ok(places)
 }
 
 /// The CPUs of the places: with `cpu: all` those that are online and that the event's PMU counts on, else the one.

@@ -156,6 +156,16 @@ impl Tally {
         Tally { enabled: kinds, never_ran, ..both }
     }
 
+    /// The same tasks and CPUs, counted at another place of a program: both were enabled over the same time but for the
+    /// moment between two system calls.
+    pub(super) fn at_other_point(self, other: Tally) -> Tally {
+        let times = Times {
+            enabled: self.times.enabled.max(other.times.enabled),
+            running: self.times.running.max(other.times.running),
+        };
+        Tally { times, ..self.plus(other) }
+    }
+
     /// The same, of which it is known whether some kinds of core do not count it.
     #[inline]
     pub(super) fn lacking(self, lacks: bool) -> Tally {

@@ -1,12 +1,13 @@
 //! Where probes and breakpoints go: addresses of the kernel's symbols, offsets of functions in files.
 
 use std::fs;
-use std::path::Path;
+
+use ks_wit::place::FilePlace;
 
 use super::error::{ErrorKind, PerfError};
 use super::event::InvalidEvent;
 use super::table::integer;
-use crate::probed::{ProbePoint, Spot, When};
+use crate::probed::{ProbePoint, When};
 
 /// The address of a symbol of the kernel.
 pub(super) fn kernel_symbol(symbol: &str) -> Result<u64, PerfError> {
@@ -44,22 +45,14 @@ pub(super) fn with_offset(text: &str) -> Option<(&str, u64)> {
     (!name.is_empty()).then_some((name, offset))
 }
 
-/// The instruction at `path:function`, `path:function+0x10` or `path:+0x1040`, the last an offset in the file.
-pub(super) fn in_file(text: &str) -> Result<ProbePoint, PerfError> {
-    let form = "a place in a program, `path:function` or `path:+0x1040`";
-    let invalid = || InvalidEvent::Form { text: text.to_owned(), form };
-    let (path, place) = text.rsplit_once(':').filter(|(path, _)| !path.is_empty()).ok_or_else(invalid)?;
-    let spot = match place.strip_prefix('+') {
-        Some(offset) => Spot::Offset(integer(offset).ok_or_else(invalid)?),
-        None => {
-            let (function, more) = with_offset(place).ok_or_else(invalid)?;
-            Spot::Function(function, more)
-        }
-    };
-    ProbePoint::find(Path::new(path), spot, When::Instruction).map_err(|error| PerfError::Place {
+/// The instructions at a place in a file ([`ks_wit::place`]): one for each function of its name.
+pub(super) fn in_file(text: &str) -> Result<Vec<ProbePoint>, PerfError> {
+    let place = FilePlace::parse(text)
+        .map_err(|error| InvalidEvent::Place { text: text.to_owned(), reason: error.to_string() })?;
+    ProbePoint::find(&place, When::Instruction).map_err(|error| PerfError::Place {
         place: text.to_owned(),
         kind: error.kind(),
-        because: format!("{path}: {error}"),
+        because: format!("{}: {error}", place.path),
         remedy: error.remedy(),
     })
 }
@@ -72,8 +65,9 @@ mod tests {
     fn a_function_of_this_program_is_found() {
         let own = std::env::current_exe().unwrap();
         let own = own.display();
-        let offset = in_file(&format!("{own}:main")).unwrap().offset();
-        assert_eq!(in_file(&format!("{own}:+{offset:#x}")).unwrap().offset(), offset);
+        let offset = |place: &str| in_file(&format!("{own}:{place}")).unwrap()[0].offset();
+        let main = offset("main");
+        assert_eq!(offset(&format!("+{main:#x}")), main);
         for missing in [
             format!("{own}:no_such_function"),
             format!("{own}:main+0xfffffff"),

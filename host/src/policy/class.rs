@@ -22,6 +22,8 @@ pub enum Class {
     Kprobe,
     /// Loads a program for a function of a program or library.
     Uprobe,
+    /// Probes returns in a file with code in Go, whose runtime ends the program.
+    GoUretprobe,
     /// Loads a program that watches a function or tracepoint of the kernel with typed arguments.
     Tracing,
     /// Shows the packets of an interface to a program.
@@ -76,7 +78,7 @@ pub(super) const COUNTING_FAMILIES: [&str; 12] = [
 
 impl Class {
     /// All, in the order of messages.
-    pub const ALL: [Class; 24] = [
+    pub const ALL: [Class; 25] = [
         Class::Event,
         Class::Scope,
         Class::PerfEvent,
@@ -85,6 +87,7 @@ impl Class {
         Class::RawTracepoint,
         Class::Kprobe,
         Class::Uprobe,
+        Class::GoUretprobe,
         Class::Tracing,
         Class::SocketFilter,
         Class::Timer,
@@ -130,6 +133,7 @@ impl Class {
             Class::RawTracepoint => ("raw_tracepoint", "EVENT", "run programs at tracepoints"),
             Class::Kprobe => ("kprobe", "FUNCTION", "run programs in functions of the kernel"),
             Class::Uprobe => ("uprobe", "PATH:FUNCTION", "run programs in functions of others"),
+            Class::GoUretprobe => ("go-uretprobe", "/PATH", "end programs in Go"),
             Class::Tracing => ("tracing", "FUNCTION", "run programs in functions of the kernel"),
             Class::SocketFilter => ("socket_filter", "INTERFACE", "see packets"),
             Class::Timer => ("timer", "*", "run programs again and again"),
@@ -147,6 +151,11 @@ impl Class {
             Class::Redirect => ("redirect", "*", "send packets and messages anywhere"),
             Class::Other => ("other", "SECTION", "run such programs"),
         }
+    }
+
+    /// Whether each target must be named: patterns and `all` allow none of it.
+    pub(super) fn is_named_only(self) -> bool {
+        self == Class::GoUretprobe
     }
 
     /// Whether acts of it have targets to choose from.

@@ -58,6 +58,14 @@ pub enum PolicyError {
         /// The target.
         target: String,
     },
+    /// A class of which each target must be named.
+    #[error("`{class}` takes the absolute path of one file without wildcards, not `{target}`")]
+    NamedOnly {
+        /// The class.
+        class: &'static str,
+        /// The target.
+        target: String,
+    },
     /// A class whose targets are no list of strings.
     #[error("`{name}` is not a list of targets, such as {name} = [\"*\"]")]
     NoTargets {

@@ -62,9 +62,10 @@ impl Policy {
         Policy { allowed, ..Policy::nothing() }
     }
 
-    /// Allows everything that the contract has.
+    /// Allows everything that the contract has, but for what must be named.
     pub fn everything() -> Policy {
-        let allowed = Class::ALL.into_iter().map(|class| (class, vec![Pattern::new(ANY)])).collect();
+        let all = Class::ALL.into_iter().filter(|class| !class.is_named_only());
+        let allowed = all.map(|class| (class, vec![Pattern::new(ANY)])).collect();
         Policy { allowed, ..Policy::nothing() }
     }
 
@@ -116,12 +117,15 @@ impl Policy {
     /// Allows the targets of one more pattern: `*` is any text, `?` any character, and a character after `\` is itself.
     ///
     /// # Errors
-    /// [`PolicyError::NoChoice`].
+    /// [`PolicyError::NoChoice`]; [`PolicyError::NamedOnly`].
     pub fn allow(&mut self, class: Class, pattern: &str) -> Result<(), PolicyError> {
         let pattern = Pattern::new(pattern);
         // It would allow everything, and whoever wrote it believes that it does not.
         if !class.has_targets() && !pattern.is_any() {
             return Err(PolicyError::NoChoice { class: class.name(), target: pattern.to_string() });
+        }
+        if class.is_named_only() && !(pattern.as_str().starts_with('/') && pattern.is_exact()) {
+            return Err(PolicyError::NamedOnly { class: class.name(), target: pattern.to_string() });
         }
         self.add(class, pattern);
         Ok(())
@@ -145,11 +149,12 @@ impl Policy {
     /// Allows what a word such as `xdp=eth0`, `pin` or `all` says.
     ///
     /// # Errors
-    /// [`PolicyError::UnknownClass`]; [`PolicyError::NoChoice`].
+    /// [`PolicyError::UnknownClass`]; as [`Policy::allow`].
     pub fn allow_word(&mut self, word: &str) -> Result<(), PolicyError> {
         let (name, pattern) = word.split_once('=').unwrap_or((word, ANY));
         if name == ALL {
-            return Class::ALL.into_iter().try_for_each(|class| self.allow(class, pattern));
+            let mut all = Class::ALL.into_iter().filter(|class| !class.is_named_only());
+            return all.try_for_each(|class| self.allow(class, pattern));
         }
         self.allow(Class::named(name)?, pattern)
     }

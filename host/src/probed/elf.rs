@@ -31,11 +31,13 @@ const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 const SHT_SYMTAB: u32 = 2;
 const SHT_NOBITS: u32 = 8;
 const SHT_DYNSYM: u32 = 11;
+const SHT_GNU_VERDEF: u32 = 0x6fff_fffd;
 const SHT_GNU_VERSYM: u32 = 0x6fff_ffff;
 const SHF_EXECINSTR: u64 = 4;
 const SHF_COMPRESSED: u64 = 1 << 11;
@@ -121,6 +123,8 @@ pub(super) struct SymbolTable {
     names: Range,
     /// The versions of its symbols, 2 bytes each.
     versions: Option<Range>,
+    /// What the versions that the file defines are called, and where their names are.
+    defined: Option<(Range, Range)>,
 }
 
 /// A symbol.
@@ -144,6 +148,8 @@ pub(super) enum SymbolKind {
     Resolver,
     Label,
     Object,
+    /// The source file of the local symbols that follow it.
+    SourceFile,
     Other,
 }
 
@@ -345,11 +351,13 @@ impl<'file> Image<'file> {
         let table = |(index, section): (usize, &Section)| {
             let names = self.sections.get(usize::try_from(section.link).ok()?)?;
             let is_own = |one: &&Section| one.kind == SHT_GNU_VERSYM && one.link as usize == index;
-            Some(SymbolTable {
-                symbols: section.into(),
-                names: names.into(),
-                versions: self.sections.iter().find(is_own).map(Range::from),
-            })
+            let versions = self.sections.iter().find(is_own).map(Range::from);
+            let is_defining = |one: &&Section| versions.is_some() && one.kind == SHT_GNU_VERDEF;
+            let defined = self.sections.iter().find(is_defining).and_then(|section| {
+                let names = self.sections.get(usize::try_from(section.link).ok()?)?;
+                Some((section.into(), names.into()))
+            });
+            Some(SymbolTable { symbols: section.into(), names: names.into(), versions, defined })
         };
         tables.filter_map(table).collect()
     }
@@ -393,6 +401,7 @@ impl<'file> Image<'file> {
                 0 => SymbolKind::Label,
                 1 => SymbolKind::Object,
                 2 => SymbolKind::Function,
+                4 => SymbolKind::SourceFile,
                 10 => SymbolKind::Resolver,
                 _ => SymbolKind::Other,
             },
@@ -408,14 +417,51 @@ impl<'file> Image<'file> {
         }
     }
 
-    /// Whether a symbol is kept for programs that were linked against an older version of the file.
-    pub(super) fn is_old_version(&self, table: &SymbolTable, index: u64) -> bool {
+    /// The number of a symbol's version, and whether it is the one that programs are linked against now. None in a table
+    /// without versions.
+    pub(super) fn version(&self, table: &SymbolTable, index: u64) -> Option<(u16, bool)> {
         const VERSYM_HIDDEN: u16 = 0x8000;
-        let Some(versions) = &table.versions else { return false };
+        let versions = table.versions.as_ref()?;
         let at = index.checked_mul(2).filter(|at| *at < versions.bytes);
         let at = at.and_then(|at| versions.offset.checked_add(at));
         let version = at.and_then(|at| self.bytes(at, 2).ok()).unwrap_or_default();
-        Fields { bytes: &version, wide: false }.u16(0) & VERSYM_HIDDEN != 0
+        let version = Fields { bytes: &version, wide: false }.u16(0);
+        Some((version & !VERSYM_HIDDEN, version & VERSYM_HIDDEN == 0))
+    }
+
+    /// The names of the versions that the file defines for a table's symbols, by their numbers.
+    pub(super) fn versions(&self, table: &SymbolTable) -> Result<Vec<(u16, String)>, PlaceError> {
+        const MAX_BYTES: u64 = 1 << 20;
+        const HEADER_BYTES: usize = 20;
+        let Some((range, names)) = table.defined else { return Ok(Vec::new()) };
+        if range.bytes > MAX_BYTES {
+            return Err(PlaceError::TooLarge("table of versions"));
+        }
+        let bytes = self.bytes(range.offset, range.bytes)?;
+        let names = SymbolTable { names, ..*table };
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
+            let fields = Fields { bytes: header, wide: false };
+            let (number, first, next) = (fields.u16(4), fields.u32(12), fields.u32(16));
+            // The first name is the version's; the others are those that it follows.
+            let name = bytes.get(at + first as usize..).and_then(|rest| rest.get(..4));
+            if let Some(name) = name.map(|name| Fields { bytes: name, wide: false }.u32(0)) {
+                let name = self.name(&names, name)?;
+                found.push((number, String::from_utf8_lossy(&name).into_owned()));
+            }
+            if (next as usize) < HEADER_BYTES {
+                break;
+            }
+            at += next as usize;
+        }
+        Ok(found)
+    }
+
+    /// The segments of notes.
+    pub(super) fn note_segments(&self) -> impl Iterator<Item = Range> {
+        let notes = self.segments.iter().filter(|segment| segment.kind == PT_NOTE);
+        notes.map(|one| Range { offset: one.offset, address: one.address, bytes: one.bytes })
     }
 
     /// Where the names of a table are that are this one, or end with it: linkers let names share their ends. In order.
@@ -447,6 +493,37 @@ impl<'file> Image<'file> {
             done += piece;
         }
         Ok(places)
+    }
+
+    /// Where the names of a table are that begin so, and what follows: at most so many, each of bounded length.
+    pub(super) fn names_beginning(
+        &self,
+        table: &SymbolTable,
+        begin: &[u8],
+        most: usize,
+    ) -> Result<Vec<(u32, Vec<u8>)>, PlaceError> {
+        if table.names.bytes > MAX_TABLE_BYTES || begin.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        // The end of the piece before, where a name may begin.
+        let mut text: Vec<u8> = Vec::new();
+        let mut done = 0;
+        while done < table.names.bytes && found.len() < most {
+            let piece = (table.names.bytes - done).min(PIECE_BYTES as u64);
+            text.drain(..text.len().saturating_sub(begin.len() - 1));
+            let before = text.len() as u64;
+            text.extend(self.bytes(table.names.offset.saturating_add(done), piece)?);
+            let starts = text.windows(begin.len()).enumerate().filter(|(_, window)| *window == begin);
+            for (start, _) in starts.take(most - found.len()) {
+                // It fits: the table has fewer than 2^29 bytes.
+                let at = (done - before + start as u64) as u32;
+                let name = self.name(table, at)?;
+                found.push((at, name[begin.len().min(name.len())..].to_vec()));
+            }
+            done += piece;
+        }
+        Ok(found)
     }
 
     /// The name of a symbol, of which no more than a piece is read.

@@ -1,5 +1,7 @@
 //! Why a place in a file is not probed.
 
+use std::path::PathBuf;
+
 use crate::explain::Kind;
 use crate::files::FileError;
 use nix::errno::Errno;
@@ -28,8 +30,13 @@ pub enum PlaceError {
     #[error("it is cut off: a part of it lies behind its end")]
     Cut,
     /// No symbol has this name.
-    #[error("it has no function `{0}`")]
-    NoFunction(String),
+    #[error("it has no function `{name}`{}", copied(.copies))]
+    NoFunction {
+        /// The name.
+        name: String,
+        /// Copies that the compiler made of it.
+        copies: Vec<String>,
+    },
     /// The function is another file's.
     #[error("`{0}` is only imported by it: the function is in a library that it is linked with")]
     Imported(String),
@@ -39,14 +46,30 @@ pub enum PlaceError {
          count nothing"
     )]
     Chosen(String),
-    /// Several functions have this name.
-    #[error("it has several functions `{name}`, at {}", list(.offsets))]
-    Ambiguous {
+    /// No function of this name is of this version or source file.
+    #[error(
+        "it has a function `{name}`, and none of version or source file `{of}`{}",
+        those(.known)
+    )]
+    NoVersion {
         /// The name.
         name: String,
-        /// Where they are in the file.
-        offsets: Vec<u64>,
+        /// What was to select one.
+        of: String,
+        /// Versions and source files that it has.
+        known: Vec<String>,
     },
+    /// More functions have this name than are probed at once.
+    #[error("it has more than {most} functions `{name}`")]
+    TooMany {
+        /// The name.
+        name: String,
+        /// The limit.
+        most: usize,
+    },
+    /// A source line.
+    #[error("{}", ks_wit::place::NO_LINES)]
+    Line,
     /// No code is there.
     #[error("offset {0:#x} of the file is not code that runs")]
     NoCode(u64),
@@ -70,16 +93,34 @@ pub enum PlaceError {
          something else than the address to return to"
     )]
     NoCall(u64),
-    /// A probe at returns in a program in Go.
+    /// A probe at returns in a file that has code in Go.
     #[error(
-        "its functions are in Go, whose runtime moves stacks and ends a program with a probe of returns on one"
+        "it has code in Go (it has a {sign}): Go's runtime moves stacks and walks them, and ends the program when it meets \
+         the return address that such a probe writes there (\"unexpected return pc\"), also for functions in C; \
+         `--allow go-uretprobe={}` would risk that", .path.display()
     )]
-    GoReturns,
+    GoReturns {
+        /// What shows that.
+        sign: &'static str,
+        /// The file's absolute path.
+        path: PathBuf,
+    },
 }
 
-fn list(offsets: &[u64]) -> String {
-    let shown: Vec<String> = offsets.iter().map(|offset| format!("+{offset:#x}")).collect();
-    shown.join(", ")
+fn those(known: &[String]) -> String {
+    /// A function of a C library may have a few versions.
+    const MOST: usize = 8;
+    let shown: Vec<String> = known.iter().take(MOST).map(|one| format!("`{one}`")).collect();
+    if shown.is_empty() { String::new() } else { format!(": it has it of {}", shown.join(", ")) }
+}
+
+fn copied(copies: &[String]) -> String {
+    let shown: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
+    if shown.is_empty() {
+        String::new()
+    } else {
+        format!(", only copies that the compiler made of it: {}", shown.join(", "))
+    }
 }
 
 impl PlaceError {
@@ -93,9 +134,14 @@ impl PlaceError {
                 _ => Kind::Kernel,
             },
             PlaceError::File(FileError::Changed) => Kind::Busy,
-            PlaceError::NoFunction(_) | PlaceError::Imported(_) => Kind::NotFound,
-            PlaceError::TooLarge(_) | PlaceError::LongFunction(_) => Kind::Limit,
-            PlaceError::Machine(_) | PlaceError::TextRelocations | PlaceError::GoReturns => Kind::Unsupported,
+            PlaceError::NoFunction { .. } | PlaceError::Imported(_) | PlaceError::NoVersion { .. } => {
+                Kind::NotFound
+            }
+            PlaceError::TooLarge(_) | PlaceError::LongFunction(_) | PlaceError::TooMany { .. } => Kind::Limit,
+            PlaceError::Machine(_)
+            | PlaceError::TextRelocations
+            | PlaceError::GoReturns { .. }
+            | PlaceError::Line => Kind::Unsupported,
             _ => Kind::Invalid,
         }
     }
@@ -108,18 +154,22 @@ impl PlaceError {
             PlaceError::File(_) | PlaceError::NoProgram(_) | PlaceError::Machine(_) | PlaceError::Cut => {
                 "name an executable file or a library"
             }
-            PlaceError::NoFunction(_) => {
+            PlaceError::NoFunction { .. } => {
                 "name a function of its symbol table, or the start of one as an offset: `path:+0x1040`"
             }
             PlaceError::Imported(_) => "name that library",
             PlaceError::Chosen(_) => "name the function that it chooses, or the caller",
-            PlaceError::Ambiguous { .. } => "name one by its offset: `path:+0x1040`",
+            PlaceError::NoVersion { .. } => "name one that it has, or leave it out: `path:function`",
+            PlaceError::TooMany { .. } => {
+                "name some by their source files (`path:function@file.c`) or offsets (`path:+0x1040`)"
+            }
+            PlaceError::Line => "name the function, or an offset into the file: `path:+0x1040`",
             PlaceError::TooLarge(_) => "name another file",
             PlaceError::NoCode(_)
             | PlaceError::InsideInstruction(_)
             | PlaceError::Unproven(_)
             | PlaceError::LongFunction(_) => "put it at the start of a function, or at a static probe (USDT)",
-            PlaceError::NoCall(_) | PlaceError::GoReturns => "put a probe at the function's start",
+            PlaceError::NoCall(_) | PlaceError::GoReturns { .. } => "put a probe at the function's start",
         }
     }
 }

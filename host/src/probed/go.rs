@@ -4,13 +4,42 @@
 
 use super::elf::{Fields, Image, Range};
 use super::error::PlaceError;
+use super::notes;
+
+/// Most bytes of the notes of a segment; they have some hundred.
+const MAX_NOTES_BYTES: u64 = 1 << 20;
 
 /// Most functions; the largest programs have some hundred thousand.
 const MAX_FUNCTIONS: u64 = 1 << 22;
 
-/// Whether a file has such a table, in whatever form.
-pub(super) fn is_go(image: &Image<'_>) -> bool {
-    section(image).is_some()
+/// What shows that a file has code in Go; none if nothing does. Programs are stripped of one or the other of these.
+///
+/// Source: cmd/link/internal/ld/elf.go (`ELF_NOTE_BUILDID_NAME`), debug/buildinfo/buildinfo.go (`buildInfoMagic`), Go 1.25.
+pub(super) fn sign(image: &Image<'_>) -> Result<Option<&'static str>, PlaceError> {
+    if section(image).is_some() {
+        return Ok(Some("table of Go's functions"));
+    }
+    if image.section_named(|name| name == b".go.buildinfo").is_some() {
+        return Ok(Some("section .go.buildinfo"));
+    }
+    if image.section_named(|name| name == b".note.go.buildid").is_some() || has_go_note(image)? {
+        return Ok(Some("build id of Go"));
+    }
+    Ok(None)
+}
+
+/// Whether a note is Go's, also in a file without sections.
+fn has_go_note(image: &Image<'_>) -> Result<bool, PlaceError> {
+    const BUILD_ID: u32 = 4;
+    const GO: &[u8] = b"Go\0\0";
+    for segment in image.note_segments().filter(|segment| segment.bytes <= MAX_NOTES_BYTES) {
+        let bytes = image.bytes(segment.offset, segment.bytes)?;
+        let is_of_go = |note: &notes::Note<'_>| note.kind == BUILD_ID && note.owner == GO;
+        if notes::all(&bytes).any(|note| is_of_go(&note)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn section(image: &Image<'_>) -> Option<Range> {

@@ -38,29 +38,22 @@ use std::sync::Weak;
 
 use elf::Image;
 pub use error::PlaceError;
+use ks_wit::place::{FilePlace, Spot};
+use names::{NamedPlace, NamedPlaces};
 
 use crate::files::{FileError, RegularFile};
 
-/// Which instruction of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot<'a> {
-    /// So many bytes behind the start of a function.
-    Function(&'a str, u64),
-    /// So many bytes behind the start of the file.
-    Offset(u64),
-}
-
 /// When a probe runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+#[derive(Clone, Copy)]
+pub(crate) enum When<'a> {
     /// Before the instruction.
     Instruction,
-    /// When the function that starts there returns.
+    /// When the function that starts there returns. Not in a file with code in Go, unless this is allowed for its path.
     #[cfg_attr(
         not(feature = "plugins"),
         expect(dead_code, reason = "asked for by programs of the kernel half")
     )]
-    Return,
+    Return(&'a dyn Fn(&Path) -> bool),
 }
 
 /// An instruction of a file that a probe may be put at. It holds the file open.
@@ -68,22 +61,71 @@ pub(crate) enum When {
 pub struct ProbePoint {
     file: Arc<RegularFile>,
     offset: u64,
+    source: Option<String>,
+    copies: Arc<[String]>,
 }
 
 impl ProbePoint {
-    /// Opens a file and finds an instruction in it.
+    /// Opens a file and finds the instructions of a place in it: at least one, by their offsets.
     ///
     /// # Errors
     /// [`PlaceError`].
-    pub(crate) fn find(path: &Path, spot: Spot<'_>, when: When) -> Result<ProbePoint, PlaceError> {
-        let file = RegularFile::open(path)?;
+    pub(crate) fn find(place: &FilePlace<'_>, when: When<'_>) -> Result<Vec<ProbePoint>, PlaceError> {
+        let file = RegularFile::open(Path::new(place.path))?;
         let image = Image::read(&file)?;
-        let offset = match spot {
-            Spot::Offset(offset) => offset,
-            Spot::Function(name, more) => names::offset_of(&image, name, more)?,
+        if let When::Return(allows_go) = when
+            && let Some(sign) = go::sign(&image)?
+        {
+            let path = file.real_path();
+            if !path.as_deref().is_some_and(allows_go) {
+                let path = path.unwrap_or_else(|| file.path().to_owned());
+                return Err(PlaceError::GoReturns { sign, path });
+            }
+        }
+        let NamedPlaces { places, copies } = match place.spot {
+            Spot::Offset(offset) => {
+                NamedPlaces { places: vec![NamedPlace { offset, source: None }], copies: Vec::new() }
+            }
+            Spot::Function { name, of, offset } => names::places_of(&image, name, of, offset)?,
+            Spot::Line { .. } => return Err(PlaceError::Line),
         };
-        starts::prove(&image, offset, when)?;
-        Ok(ProbePoint { file: Arc::new(file), offset })
+        let at_return = matches!(when, When::Return(_));
+        places.iter().try_for_each(|place| starts::prove(&image, place.offset, at_return))?;
+        let (file, copies) = (Arc::new(file), Arc::from(copies));
+        let point = |place: NamedPlace| ProbePoint {
+            file: Arc::clone(&file),
+            offset: place.offset,
+            source: place.source,
+            copies: Arc::clone(&copies),
+        };
+        Ok(places.into_iter().map(point).collect())
+    }
+
+    /// As [`ProbePoint::find`], of a place in words ([`ks_wit::place`]), for people who want to know where probes would lie.
+    ///
+    /// # Errors
+    /// Why no probe would be put there.
+    #[cfg(feature = "plugins")]
+    pub fn named(place: &str, at_return: bool) -> Result<Vec<ProbePoint>, String> {
+        let place = FilePlace::parse(place).map_err(|error| error.to_string())?;
+        let when = if at_return { When::Return(&|_| false) } else { When::Instruction };
+        ProbePoint::find(&place, when).map_err(|error| error.to_string())
+    }
+
+    /// Where probes of a place lie, as people read it: `+0x116f (dup_a.c), +0x11a7 (dup_b.c)`.
+    pub fn list(points: &[ProbePoint]) -> String {
+        let word = |point: &ProbePoint| match &point.source {
+            Some(source) => format!("+{:#x} ({source})", point.offset),
+            None => format!("+{:#x}", point.offset),
+        };
+        points.iter().map(word).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Copies that the compiler made of the function, in words; none if there are none. Calls of them are no calls of it.
+    pub fn copies(points: &[ProbePoint]) -> Option<String> {
+        let copies = &points.first()?.copies;
+        let shown: Vec<String> = copies.iter().map(|one| format!("`{one}`")).collect();
+        (!shown.is_empty()).then(|| shown.join(", "))
     }
 
     /// The file's path, as it was given: for messages.

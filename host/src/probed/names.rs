@@ -1,82 +1,265 @@
 //! Functions by their names.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::debugdata;
-use super::elf::{Binding, Image, Symbol, SymbolKind, SymbolTable};
+use super::elf::{Binding, Image, SymbolKind};
 use super::error::PlaceError;
 
-/// Most places of one name that are kept: who has more gives an offset.
-const MAX_FOUND: usize = 64;
+/// Most symbols of one name that are kept.
+const MAX_FOUND: usize = 1024;
+
+/// Most places that one name may stand for: each is a probe.
+const MAX_PLACES: usize = 64;
+
+/// Most names that begin like the one that is asked for.
+const MAX_COPIES: usize = 256;
+
+/// Most copies that are named.
+const MAX_NAMED: usize = 8;
 
 /// A symbol of the name that is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
     kind: SymbolKind,
     address: u64,
-    /// What the linker would rather take: it is no old version, it is a function, and how far it is known.
-    rank: (bool, bool, Binding),
+    /// It is what programs are linked against now.
+    is_current: bool,
+    version: Option<String>,
+    /// The source file of a function that only this file's code can call.
+    source: Option<String>,
 }
 
-/// The offset in the file of what lies so many bytes behind the start of a function.
-pub(super) fn offset_of(image: &Image<'_>, name: &str, more: u64) -> Result<u64, PlaceError> {
-    let none = || PlaceError::NoFunction(name.to_owned());
+/// A place that a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamedPlace {
+    /// Bytes from the start of the file.
+    pub(super) offset: u64,
+    /// The source file, if the symbol table has it.
+    pub(super) source: Option<String>,
+}
+
+/// The places that a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamedPlaces {
+    /// By their offsets.
+    pub(super) places: Vec<NamedPlace>,
+    /// Names of copies that the compiler made of the function, which take other arguments: calls of them are no calls of
+    /// these places.
+    pub(super) copies: Vec<String>,
+}
+
+/// The places so many bytes after the start of each function of a name: of all functions of this name that programs are
+/// linked against now, or of those that `of` selects, a version or a source file.
+pub(super) fn places_of(
+    image: &Image<'_>,
+    name: &str,
+    of: Option<&str>,
+    more: u64,
+) -> Result<NamedPlaces, PlaceError> {
+    let none = |copies: &[String]| PlaceError::NoFunction { name: name.to_owned(), copies: copies.to_vec() };
     if name.is_empty() || name.contains('\0') {
-        return Err(none());
+        return Err(none(&[]));
     }
     let mut found = Vec::new();
-    let is_imported = look(image, name, &mut found)?;
+    let mut symbols = look(image, name, &mut found)?;
     if found.is_empty()
         && let Some(unpacked) = debugdata::image(image)?
     {
-        look(&unpacked, name, &mut found)?;
+        let more = look(&unpacked, name, &mut found)?;
+        symbols.versions.extend(more.versions);
+        symbols.copies.extend(more.copies);
     }
-    found.sort_by_key(|one| Reverse(one.rank));
-    let Some(best) = found.first().copied() else {
-        return Err(if is_imported { PlaceError::Imported(name.to_owned()) } else { none() });
-    };
-    found.retain(|one| one.rank == best.rank);
+    symbols.copies.sort();
+    symbols.copies.dedup();
+    symbols.copies.truncate(MAX_NAMED);
+    if found.is_empty() {
+        let imported = PlaceError::Imported(name.to_owned());
+        return Err(if symbols.is_imported { imported } else { none(&symbols.copies) });
+    }
+    match of {
+        Some(of) => select(&mut found, name, of, &symbols.versions)?,
+        None if found.iter().any(|one| one.is_current) => found.retain(|one| one.is_current),
+        None => {}
+    }
+    if found.iter().any(|one| one.kind != SymbolKind::Label) {
+        found.retain(|one| one.kind != SymbolKind::Label);
+    }
     if found.iter().any(|one| one.kind == SymbolKind::Resolver) {
         return Err(PlaceError::Chosen(name.to_owned()));
     }
-    let starts: BTreeSet<u64> = found.iter().map(|one| one.address).collect();
-    let offset = |address: u64| image.code_at(address).map(|range| range.offset);
-    if starts.len() > 1 {
-        let offsets = starts.into_iter().filter_map(offset).collect();
-        return Err(PlaceError::Ambiguous { name: name.to_owned(), offsets });
+    let mut places: BTreeMap<u64, Option<String>> = BTreeMap::new();
+    for one in found {
+        let start = image.code_at(one.address).map(|range| range.offset);
+        let offset = start.and_then(|start| start.checked_add(more)).ok_or_else(|| none(&[]))?;
+        let source = places.entry(offset).or_default();
+        *source = source.take().or(one.source);
     }
-    offset(best.address).and_then(|offset| offset.checked_add(more)).ok_or_else(none)
+    if places.len() > MAX_PLACES {
+        return Err(PlaceError::TooMany { name: name.to_owned(), most: MAX_PLACES });
+    }
+    let places = places.into_iter().map(|(offset, source)| NamedPlace { offset, source }).collect();
+    Ok(NamedPlaces { places, copies: symbols.copies })
 }
 
-/// Adds the functions and labels of this name that the tables have; whether they have one that is elsewhere.
-fn look(image: &Image<'_>, name: &str, found: &mut Vec<Found>) -> Result<bool, PlaceError> {
-    let mut is_imported = false;
+/// Keeps what is of a version or a source file.
+fn select(found: &mut Vec<Found>, name: &str, of: &str, versions: &[String]) -> Result<(), PlaceError> {
+    let is_version = versions.iter().any(|version| version == of);
+    let label = |one: &Found| if is_version { one.version.clone() } else { one.source.clone() };
+    let mut known: Vec<String> = found.iter().filter_map(label).collect();
+    if !is_version {
+        known.extend(found.iter().filter_map(|one| one.version.clone()));
+    }
+    known.sort();
+    known.dedup();
+    found.retain(|one| {
+        label(one).is_some_and(|label| if is_version { label == of } else { is_same_file(&label, of) })
+    });
+    match found.is_empty() {
+        true => Err(PlaceError::NoVersion { name: name.to_owned(), of: of.to_owned(), known }),
+        false => Ok(()),
+    }
+}
+
+/// Whether two paths of a source file may be one: the end of one is the other.
+fn is_same_file(one: &str, other: &str) -> bool {
+    let ends = |long: &str, short: &str| {
+        long.strip_suffix(short).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    ends(one, other) || ends(other, one)
+}
+
+/// What the tables say beside the symbols of a name.
+#[derive(Debug, Default)]
+struct Tables {
+    /// They have one of the name that is elsewhere.
+    is_imported: bool,
+    /// The versions that the file defines.
+    versions: Vec<String>,
+    /// Names of copies that take other arguments.
+    copies: Vec<String>,
+}
+
+/// What a compiler says of a function by what it puts after its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suffix {
+    /// It is the function, renamed because several files have one of this name.
+    Renamed,
+    /// It is a copy for some of its callers, with other arguments.
+    Copy,
+    /// It is a piece of the function, or nothing that is known.
+    Other,
+}
+
+/// Source: GCC, `clone_function_name` and `lto_symtab`; LLVM, `getGlobalNameForLocal` and `FunctionSpecialization`.
+fn suffix(text: &[u8]) -> Suffix {
+    let words = text.split(|byte| *byte == b'.').filter(|word| !word.iter().all(u8::is_ascii_digit));
+    let mut found = Suffix::Other;
+    for word in words {
+        found = match word {
+            b"lto_priv" | b"llvm" if found != Suffix::Copy => Suffix::Renamed,
+            b"lto_priv" | b"llvm" => found,
+            b"constprop" | b"isra" | b"specialized" => Suffix::Copy,
+            _ => return Suffix::Other,
+        };
+    }
+    found
+}
+
+/// Adds the functions and labels of this name that the tables have.
+fn look(image: &Image<'_>, name: &str, found: &mut Vec<Found>) -> Result<Tables, PlaceError> {
+    let mut tables = Tables::default();
     for table in image.symbol_tables() {
-        let places = image.name_places(&table, name.as_bytes())?;
-        if places.is_empty() {
+        let versions: BTreeMap<u16, String> = image.versions(&table)?.into_iter().collect();
+        tables.versions.extend(versions.values().cloned());
+        let mut places = image.name_places(&table, name.as_bytes())?;
+        let mut copies = BTreeMap::new();
+        let beginning = image.names_beginning(&table, format!("{name}.").as_bytes(), MAX_COPIES)?;
+        for (place, rest) in beginning {
+            match suffix(&rest) {
+                Suffix::Renamed => places.push(place),
+                Suffix::Copy => _ = copies.insert(place, rest),
+                Suffix::Other => {}
+            }
+        }
+        places.sort_unstable();
+        if places.is_empty() && copies.is_empty() {
             continue;
         }
+        let first = found.len();
+        let mut source_names = Vec::new();
+        // Local symbols follow the name of their source file; all others follow the local ones.
+        let mut source = None;
         image.symbols(&table, |symbol| {
+            match symbol.kind {
+                SymbolKind::SourceFile => source = Some(symbol.name),
+                _ if symbol.binding != Binding::Local => source = None,
+                _ => {}
+            }
             let is_code =
                 matches!(symbol.kind, SymbolKind::Function | SymbolKind::Resolver | SymbolKind::Label);
+            if is_code
+                && symbol.is_defined
+                && let Some(rest) = copies.get(&symbol.name)
+            {
+                tables.copies.push(format!("{name}.{}", String::from_utf8_lossy(rest)));
+            }
             if is_code && places.binary_search(&symbol.name).is_ok() {
-                is_imported |= !symbol.is_defined;
+                tables.is_imported |= !symbol.is_defined;
                 if symbol.is_defined && found.len() < MAX_FOUND {
-                    found.push(Found::of(image, &table, symbol));
+                    let version = image.version(&table, symbol.index);
+                    source_names.push(source);
+                    found.push(Found {
+                        kind: symbol.kind,
+                        address: symbol.address,
+                        is_current: version.is_none_or(|(_, is_current)| is_current),
+                        version: version.and_then(|(number, _)| versions.get(&number).cloned()),
+                        source: None,
+                    });
                 }
             }
             ControlFlow::Continue(())
         })?;
+        for (one, source) in found[first..].iter_mut().zip(source_names) {
+            let Some(source) = source else { continue };
+            let text = image.name(&table, source)?;
+            one.source = Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| !text.is_empty());
+        }
     }
-    Ok(is_imported)
+    Ok(tables)
 }
 
-impl Found {
-    fn of(image: &Image<'_>, table: &SymbolTable, symbol: Symbol) -> Found {
-        let is_current = !image.is_old_version(table, symbol.index);
-        let rank = (is_current, symbol.kind != SymbolKind::Label, symbol.binding);
-        Found { kind: symbol.kind, address: symbol.address, rank }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_name_says_what_the_function_is() {
+        for (text, expected) in [
+            ("lto_priv.0", Suffix::Renamed),
+            ("llvm.1234567", Suffix::Renamed),
+            ("constprop.0", Suffix::Copy),
+            ("isra.0.constprop.1", Suffix::Copy),
+            ("lto_priv.0.isra.0", Suffix::Copy),
+            ("constprop.0.cold", Suffix::Other),
+            ("cold", Suffix::Other),
+            ("part.0", Suffix::Other),
+            ("0", Suffix::Other),
+        ] {
+            assert_eq!(suffix(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_of_a_source_file_may_be_longer_or_shorter() {
+        for (one, other) in
+            [("a.c", "a.c"), ("src/a.c", "a.c"), ("a.c", "/home/src/a.c"), ("x/a.c", "/y/x/a.c")]
+        {
+            assert!(is_same_file(one, other), "{one} {other}");
+        }
+        for (one, other) in [("aa.c", "a.c"), ("a.c", "b.c"), ("x/a.c", "y/a.c")] {
+            assert!(!is_same_file(one, other), "{one} {other}");
+        }
     }
 }

@@ -23,11 +23,8 @@ pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, PlaceErr
     // What moved the file's addresses after the notes were made (prelink) moved this section, too.
     let base = image.section_named(|name| name == b".stapsdt.base").map(|section| section.address);
     let notes = image.bytes(section.offset, section.bytes)?;
-    let mut rest = &notes[..];
-    while let Some((note, after)) = note(rest) {
-        rest = after;
-        let Some(described) = note else { continue };
-        let fields = Fields { bytes: described, wide: image.wide };
+    for note in all(&notes).filter(|note| note.kind == TYPE && note.owner == OWNER) {
+        let fields = Fields { bytes: note.described, wide: image.wide };
         let word = if image.wide { 8 } else { 4 };
         let moved = base.map_or(0, |base| base.wrapping_sub(fields.word(word)));
         if image.narrow(fields.word(0).wrapping_add(moved)) == address {
@@ -37,15 +34,34 @@ pub(super) fn is_probe(image: &Image<'_>, address: u64) -> Result<bool, PlaceErr
     Ok(false)
 }
 
-/// What the first of some notes describes, if that is a probe, and the notes behind it.
-fn note(notes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+/// A note of a file.
+pub(super) struct Note<'a> {
+    pub(super) kind: u32,
+    /// Who wrote it, with a zero at the end.
+    pub(super) owner: &'a [u8],
+    pub(super) described: &'a [u8],
+}
+
+/// The notes of a section or segment, up to the first that is cut off.
+pub(super) fn all(mut rest: &[u8]) -> impl Iterator<Item = Note<'_>> {
+    std::iter::from_fn(move || {
+        let (note, after) = note(rest)?;
+        rest = after;
+        Some(note)
+    })
+}
+
+/// The first of some notes, and those behind it.
+fn note(notes: &[u8]) -> Option<(Note<'_>, &[u8])> {
     const HEADER_BYTES: usize = 12;
     let fields = Fields { bytes: notes.get(..HEADER_BYTES)?, wide: false };
     let [name, described] = [0, 4].map(|at| fields.u32(at) as usize);
     let name_end = HEADER_BYTES.checked_add(name.checked_next_multiple_of(4)?)?;
     let end = name_end.checked_add(described)?;
-    let is_probe = fields.u32(8) == TYPE && notes.get(HEADER_BYTES..HEADER_BYTES + name)? == OWNER;
-    let found = notes.get(name_end..end)?;
-    let after = notes.get(end.checked_next_multiple_of(4)?..).unwrap_or_default();
-    Some((is_probe.then_some(found), after))
+    let note = Note {
+        kind: fields.u32(8),
+        owner: notes.get(HEADER_BYTES..HEADER_BYTES.checked_add(name)?)?,
+        described: notes.get(name_end..end)?,
+    };
+    Some((note, notes.get(end.checked_next_multiple_of(4)?..).unwrap_or_default()))
 }

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::When;
 use super::code::{MAX_FUNCTION_BYTES, Reached};
 use super::elf::{Image, SymbolKind};
 use super::error::PlaceError;
@@ -31,7 +30,7 @@ struct Known {
 ///
 /// # Errors
 /// [`PlaceError`].
-pub(super) fn prove(image: &Image<'_>, offset: u64, when: When) -> Result<(), PlaceError> {
+pub(super) fn prove(image: &Image<'_>, offset: u64, at_return: bool) -> Result<(), PlaceError> {
     let address = image.address_of(offset).ok_or(PlaceError::NoCode(offset))?;
     let rest = image.code_at(address).filter(|range| range.offset == offset);
     let rest = rest.ok_or(PlaceError::NoCode(offset))?.bytes;
@@ -62,12 +61,7 @@ pub(super) fn prove(image: &Image<'_>, offset: u64, when: When) -> Result<(), Pl
     if !is_known || !image.machine.is_instruction(&first, address) {
         return Err(if is_long { PlaceError::LongFunction(offset) } else { PlaceError::Unproven(offset) });
     }
-    match when {
-        When::Instruction => Ok(()),
-        When::Return if go::is_go(image) => Err(PlaceError::GoReturns),
-        When::Return if known.is_called => Ok(()),
-        When::Return => Err(PlaceError::NoCall(offset)),
-    }
+    if at_return && !known.is_called { Err(PlaceError::NoCall(offset)) } else { Ok(()) }
 }
 
 impl Known {

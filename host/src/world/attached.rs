@@ -27,8 +27,8 @@ pub(super) enum Held {
     Link(Link),
     /// The link of a struct that is registered, which its drop closes.
     Registered(Link),
-    /// A probe, which its drop takes away.
-    Probe(Probe),
+    /// Probes, which their drop takes away.
+    Probes(Vec<Probe>),
 }
 
 impl AttachedPrograms {
@@ -46,7 +46,11 @@ impl AttachedPrograms {
 
     /// How many probes there are.
     pub(super) fn probes(&self) -> usize {
-        self.places.values().filter(|place| matches!(place.held, Held::Probe(_))).count()
+        let of_place = |place: &Place| match &place.held {
+            Held::Probes(probes) => probes.len(),
+            _ => 0,
+        };
+        self.places.values().map(of_place).sum()
     }
 
     /// The names of the structs that are registered.

@@ -1,6 +1,7 @@
 //! `bpf`: programs of the plugin's object, and their links.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,7 @@ use super::error::{HostError, check_length};
 use super::state::State;
 use crate::bpf::{self, BpfError};
 use crate::host_bytes::{Charge, Charged};
-use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace};
+use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace, ProbePoint};
 use crate::policy::Class;
 
 /// What a `program` denotes: a program of the loaded object, by its name.
@@ -205,7 +206,7 @@ impl State {
         match held {
             Held::Event(id) => self.attachments.detach(id),
             Held::Link(link) | Held::Registered(link) => drop(link),
-            Held::Probe(probe) => drop(probe),
+            Held::Probes(probes) => drop(probes),
         }
     }
 
@@ -229,7 +230,7 @@ enum Target {
 
 fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<Held, HostError> {
     if state.object()?.program(name)?.kind() == bpf::ProgramKind::Kprobe {
-        state.allow_probes(1)?;
+        return attach_probes(state, name, target);
     }
     let (object, attachments) = state.object_and_attachments();
     let program = object?.program(name)?;
@@ -262,16 +263,40 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
             }
             Ok(Held::Event(opened))
         }
-        bpf::ProgramKind::Kprobe => {
-            let (place, at_return) = program.probe_place(target)?;
-            let linker = program.linker()?;
-            let mut link = |event: BorrowedFd<'_>| linker(event, 0);
-            let place = probe_place(place);
-            let put = perf::probe(&place, at_return, &mut link);
-            Ok(Held::Probe(put.map_err(|error| not_probed(name, &place, error))?))
-        }
         _ => Ok(Held::Link(program.attach(target, flags)?)),
     }
+}
+
+/// Puts a probe at each place that a program was made for.
+fn attach_probes(state: &mut State, name: &str, target: &Target) -> Result<Held, HostError> {
+    let Target::Text(target) = target else {
+        return Err(
+            BpfError::UnsupportedKind { program: name.to_owned(), kind: bpf::ProgramKind::Kprobe }.into()
+        );
+    };
+    let policy = state.policy.clone();
+    let allows_go = |path: &Path| policy.check(Class::GoUretprobe, &path.display().to_string()).is_ok();
+    let (places, at_return) = state.object()?.program(name)?.probe_places(target, &allows_go)?;
+    state.allow_probes(places.len())?;
+    let points: Vec<_> = places.iter().filter_map(bpf::Place::file).cloned().collect();
+    let linker = state.object()?.program(name)?.linker()?;
+    let mut link = |event: BorrowedFd<'_>| linker(event, 0);
+    let mut probes = Vec::with_capacity(places.len());
+    for place in places {
+        let place = probe_place(place);
+        let put = perf::probe(&place, at_return, &mut link);
+        probes.push(put.map_err(|error| not_probed(name, &place, error))?);
+    }
+    if points.len() > 1 {
+        let places = ProbePoint::list(&points);
+        state.warn(&format!("program `{name}` runs at {} functions: {places}", points.len()));
+    }
+    if let Some(copies) = ProbePoint::copies(&points) {
+        state.warn(&format!(
+            "program `{name}` does not see calls of copies that the compiler made of the function: {copies}"
+        ));
+    }
+    Ok(Held::Probes(probes))
 }
 
 fn may_filter(program: &str, tracepoint: &str) -> String {

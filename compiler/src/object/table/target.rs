@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ks_wit::place::{FilePlace, Spot};
+
 use super::super::limits::MAX_TARGET_BYTES;
 
 /// Which targets a kind of section takes.
@@ -17,7 +19,8 @@ pub enum TargetForm {
     Event,
     /// A name, or none yet.
     Name,
-    /// `PATH:FUNCTION`, `PATH:FUNCTION+OFFSET` or `PATH:OFFSET`, or none yet.
+    /// A place in a file ([`ks_wit::place`]), or none yet. Digits alone after the path are bytes from the file's start, as
+    /// libbpf reads them.
     Binary,
     /// `PATH:PROVIDER:NAME`, or none yet.
     Usdt,
@@ -53,7 +56,8 @@ pub enum Target {
     Binary {
         /// Its file: a path, or a name that is looked for in the folders of programs and libraries.
         path: String,
-        /// The function or pattern of functions; none for a place in the file.
+        /// The function or pattern of functions, and what selects among functions of this name after an `@`; none for a
+        /// place in the file.
         symbol: Option<String>,
         /// Bytes from the function's start, or the file's.
         offset: Option<u64>,
@@ -116,7 +120,7 @@ impl fmt::Display for Target {
                 write!(f, "{path}:{symbol}")?;
                 plus(f, offset)
             }
-            Target::Binary { path, symbol: None, offset: Some(offset) } => write!(f, "{path}:{offset}"),
+            Target::Binary { path, symbol: None, offset: Some(offset) } => write!(f, "{path}:+{offset}"),
             Target::Binary { path, symbol: None, offset: None } => f.write_str(path),
             Target::Usdt { path, provider, name } => write!(f, "{path}:{provider}:{name}"),
         }
@@ -151,24 +155,40 @@ fn function(text: &str) -> Option<Target> {
     is_sound.then(|| Target::Function { module: module.map(str::to_owned), name: name.to_owned(), offset })
 }
 
-/// The last colon ends the path: paths may have some, symbols of C have none.
+/// A place in a file, or a file alone.
 fn binary(text: &str) -> Option<Target> {
-    let Some((path, place)) = text.rsplit_once(':') else {
+    if !text.contains(':') {
         return Some(Target::Binary { path: text.to_owned(), symbol: None, offset: None });
-    };
-    let is_symbol =
-        |name: &str| !name.is_empty() && name.bytes().all(|b| is_symbol_byte(b) || b"@*?".contains(&b));
-    if path.is_empty() {
-        return None;
     }
-    let (symbol, offset) = match (place.split_once('+'), number(place)) {
-        (Some((symbol, offset)), _) => (Some(symbol), Some(number(offset)?)),
-        (None, Some(offset)) => (None, Some(offset)),
-        (None, None) => (Some(place), None),
+    // What libbpf takes for an offset.
+    if let Some((path, offset)) = text.split_once(':').filter(|(path, _)| !path.contains('@'))
+        && let Some(offset) = number(offset)
+    {
+        let is_sound = !path.is_empty();
+        return is_sound.then(|| Target::Binary {
+            path: path.to_owned(),
+            symbol: None,
+            offset: Some(offset),
+        });
+    }
+    let FilePlace { path, spot } = FilePlace::parse(text).ok()?;
+    let (symbol, offset) = match spot {
+        Spot::Offset(offset) => (None, Some(offset)),
+        Spot::Function { name, of, offset } => {
+            let of = of.map(|of| format!("@{of}")).unwrap_or_default();
+            // An offset of 0 is the start, whether it is written or not; it is kept as it was written.
+            let is_written = offset != 0 || text.ends_with("+0");
+            (Some(format!("{name}{of}")), is_written.then_some(offset))
+        }
+        // No program has the lines of a source file.
+        Spot::Line { .. } => return None,
     };
-    let is_sound = symbol.is_none_or(is_symbol);
-    is_sound.then(|| Target::Binary { path: path.to_owned(), symbol: symbol.map(str::to_owned), offset })
+    let is_sound = offset.is_none_or(|offset| offset <= MAX_OFFSET);
+    is_sound.then(|| Target::Binary { path: path.to_owned(), symbol, offset })
 }
+
+/// What libbpf reads into a long is not negative.
+const MAX_OFFSET: u64 = 1 << 62;
 
 fn usdt(text: &str) -> Option<Target> {
     let (rest, name) = text.rsplit_once(':')?;
@@ -189,9 +209,8 @@ fn number(text: &str) -> Option<u64> {
     };
     let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_octal = radix == 10 && digits.len() > 1 && digits.starts_with('0');
-    // What libbpf reads into a long is not negative.
     (is_plain && !is_octal)
         .then(|| u64::from_str_radix(digits, radix).ok())
         .flatten()
-        .filter(|n| *n <= 1 << 62)
+        .filter(|n| *n <= MAX_OFFSET)
 }

@@ -242,7 +242,10 @@ fn targets_are_parsed_and_printed_again() {
         (TargetForm::Event, "sched/sched_switch", "sched/sched_switch"),
         (TargetForm::Name, "file_open", "file_open"),
         (TargetForm::Binary, "/bin/sh:main+16", "/bin/sh:main+16"),
-        (TargetForm::Binary, "/bin/sh:4096", "/bin/sh:4096"),
+        (TargetForm::Binary, "/bin/sh:4096", "/bin/sh:+4096"),
+        (TargetForm::Binary, "/bin/sh:0x10", "/bin/sh:+16"),
+        (TargetForm::Binary, "/bin/sh:ns::f(int, char*)+4", "/bin/sh:ns::f(int, char*)+4"),
+        (TargetForm::Binary, "/bin/sh:f@a.c", "/bin/sh:f@a.c"),
         (TargetForm::Binary, "libc.so.6:malloc@GLIBC_2.2", "libc.so.6:malloc@GLIBC_2.2"),
         (TargetForm::Usdt, "/bin/sh:libc:setjmp", "/bin/sh:libc:setjmp"),
         (TargetForm::Nothing, "any word", ""),
@@ -262,6 +265,7 @@ fn targets_are_parsed_and_printed_again() {
         (TargetForm::Name, "a/b"),
         (TargetForm::Binary, ":main"),
         (TargetForm::Binary, "/bin/sh:\u{1b}"),
+        (TargetForm::Binary, "/bin/sh@a.c:12"),
         (TargetForm::Usdt, "/bin/sh:setjmp"),
     ] {
         assert_eq!(Target::parse(form, text), None, "{text}");

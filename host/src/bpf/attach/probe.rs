@@ -3,9 +3,11 @@
 use std::ffi::CString;
 use std::path::Path;
 
+use ks_wit::place::FilePlace;
+
 use super::super::error::BpfError;
 use super::super::program::Program;
-use crate::probed::{ProbePoint, Spot, When};
+use crate::probed::{ProbePoint, When};
 
 /// An instruction at which a program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,23 +18,43 @@ pub enum Place {
     File(ProbePoint),
 }
 
+impl Place {
+    /// The instruction, if it is one of a file.
+    pub fn file(&self) -> Option<&ProbePoint> {
+        match self {
+            Place::File(point) => Some(point),
+            Place::Kernel(..) => None,
+        }
+    }
+}
+
 const OWN: &str = "the target of the program's attribute, or an empty string for it";
-const FILE: &str = "a program or library, and a function in it or an offset: `path:function`";
 
 impl Program<'_> {
-    /// The place that a program was made for, and whether it runs at the function's returns. A target that is not empty
-    /// must be the same place.
+    /// The places that a program was made for, at least one, and whether it runs at the function's returns: one for each
+    /// function of its name. A target that is not empty must be the same place. Returns in a file with code in Go are
+    /// probed if that is allowed for the file's path.
     ///
     /// # Errors
     /// [`BpfError::Target`] (another target); [`BpfError::Place`] (a place in a file that is not probed).
-    pub fn probe_place(&self, target: &str) -> Result<(Place, bool), BpfError> {
+    pub fn probe_places(
+        &self,
+        target: &str,
+        allows_go: &dyn Fn(&Path) -> bool,
+    ) -> Result<(Vec<Place>, bool), BpfError> {
         let section = self.inner.section().to_string_lossy().into_owned();
         let (kind, own) = section.split_once('/').unwrap_or((&section, ""));
+        let returns = When::Return(allows_go);
         // What the policy takes for a probe of the kernel must not become one of a file.
         match kind {
-            "kprobe" | "kretprobe" => Ok((self.kernel_place(own, target)?, kind == "kretprobe")),
-            "uprobe" | "uprobe.s" => Ok((self.file_place(own, target, When::Instruction)?, false)),
-            "uretprobe" | "uretprobe.s" => Ok((self.file_place(own, target, When::Return)?, true)),
+            "kprobe" | "kretprobe" => Ok((vec![self.kernel_place(own, target)?], kind == "kretprobe")),
+            "uprobe" | "uprobe.s" => Ok((self.file_places(own, target, When::Instruction)?, false)),
+            "uretprobe" | "uretprobe.s" => Ok((self.file_places(own, target, returns)?, true)),
+            "uretprobe.multi" | "uretprobe.multi.s" | "uprobe.session" | "uprobe.session.s" => {
+                // Nothing attaches these kinds; of a file with code in Go that would not help.
+                self.file_places(own, target, returns)?;
+                Err(self.target(&section, OWN))
+            }
             _ => Err(self.target(&section, OWN)),
         }
     }
@@ -48,23 +70,22 @@ impl Program<'_> {
         if is_own { Ok(Place::Kernel(function, offset)) } else { Err(self.target(target, OWN)) }
     }
 
-    /// `PATH:FUNCTION+OFFSET` or `PATH:OFFSET`.
-    fn file_place(&self, own: &str, target: &str, when: When) -> Result<Place, BpfError> {
-        let (path, place) = own.rsplit_once(':').ok_or_else(|| self.target(own, FILE))?;
-        let written = place.strip_suffix("+0").unwrap_or(place);
-        let is_own = [own, path, written].contains(&target) || target == format!("{path}:{written}");
-        if !target.is_empty() && !is_own {
+    fn file_places(&self, own: &str, target: &str, when: When<'_>) -> Result<Vec<Place>, BpfError> {
+        let parsed = FilePlace::parse(own).map_err(|error| BpfError::Target {
+            program: self.name(),
+            target: format!("{own} ({error})"),
+            expected: "a place in a program or library: `path:function`",
+        })?;
+        let written = own.strip_suffix("+0").unwrap_or(own);
+        let function = written.get(parsed.path.len() + 1..).unwrap_or_default();
+        if !target.is_empty() && ![own, written, parsed.path, function].contains(&target) {
             return Err(self.target(target, OWN));
         }
-        let spot = match place.split_once('+') {
-            None => Spot::Offset(place.parse().map_err(|_| self.target(own, FILE))?),
-            Some((function, offset)) => {
-                Spot::Function(function, offset.parse().map_err(|_| self.target(own, FILE))?)
-            }
-        };
-        let point = ProbePoint::find(Path::new(path), spot, when);
-        let point =
-            point.map_err(|error| BpfError::Place { program: self.name(), place: own.to_owned(), error })?;
-        Ok(Place::File(point))
+        let points = ProbePoint::find(&parsed, when).map_err(|error| BpfError::Place {
+            program: self.name(),
+            place: own.to_owned(),
+            error,
+        })?;
+        Ok(points.into_iter().map(Place::File).collect())
     }
 }

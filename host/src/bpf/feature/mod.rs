@@ -9,6 +9,7 @@ mod sys;
 use std::fs;
 use std::path::Path;
 
+use ks_wit::place::FilePlace;
 use libbpf_rs::btf::{Btf, BtfType, types};
 use nix::errno::Errno;
 
@@ -280,7 +281,7 @@ fn probe_point(like: Like, target: &str) -> Answer {
         ));
     }
     if in_file {
-        let file = target.rsplit_once(':').map_or(target, |(file, _)| file);
+        let file = FilePlace::parse(target).map_or(target, |place| place.path);
         return match fs::metadata(file) {
             Ok(_) => Answer::Yes,
             Err(error) => Answer::No(format!("{file}: {error}")),

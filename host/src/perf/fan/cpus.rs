@@ -102,7 +102,8 @@ impl Fan {
                 self.notices.push(Notice::CpuGone { event: event.clone(), cpu: place.cpu });
             }
             for (id, count) in group.read_apart() {
-                let gone = Gone { cpu: place.cpu, task: place.task, tally: count.tally() };
+                let gone =
+                    Gone { cpu: place.cpu, point: place.point, task: place.task, tally: count.tally() };
                 self.gone.entry(id).or_default().push(gone);
             }
         }

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use ks_host::perf::{Attachments, Catalog, ErrorKind, Options};
-use ks_tests::{Folder, Outcome, allowed, compile, finish, wait_until};
+use ks_tests::watched::Running;
+use ks_tests::{Folder, Outcome, allowed, command, compile, finish, wait_until};
 use nix::libc;
 use nix::sys::stat::Mode;
 
@@ -136,6 +137,167 @@ fn root_a_uprobe_lies_where_an_instruction_is_proven_to_begin() {
     victim.assert_untouched();
 }
 
+/// Three files with a static function `worker` each, of which one is called 100 times, one 7 times and one never.
+fn duplicates(folder: &Folder) -> PathBuf {
+    let file = |name: &str, caller: &str| {
+        let text = format!(
+            "__attribute__((noinline)) static int worker(int x) {{ asm volatile(\"\"); return x + 1; }}\n\
+             int {caller}(int n) {{ int s = 0; for (int i = 0; i < n; i++) s += worker(i); return s; }}\n"
+        );
+        folder.write(name, text)
+    };
+    let (a, b, c) = (file("dup_a.c", "run_a"), file("dup_b.c", "run_b"), file("dup_c.c", "run_c"));
+    let main = folder.write(
+        "dup.c",
+        "int run_a(int), run_b(int), run_c(int);\n\
+         int main(void) { return (run_a(100) + run_b(7) + run_c(0)) & 0; }\n",
+    );
+    let built = folder.path("dup");
+    run(Command::new("cc").args(["-O1", "-o"]).arg(&built).args([main, a, b, c]));
+    built
+}
+
+/// A program that the kernel runs at a place and a counter of it see the same calls.
+#[test]
+fn root_functions_of_one_name_are_probed_together_or_by_their_source_file() {
+    const SCRIPT: &str = include_str!("scripts/functions_of_one_name.ks");
+    let folder = Folder::new();
+    let program = duplicates(&folder);
+    for (place, calls) in [
+        ("worker", 107),
+        ("worker@dup_a.c", 100),
+        ("worker@some/folder/dup_b.c", 7),
+        ("worker@dup_c.c", 0),
+        ("worker+0", 107),
+    ] {
+        let script = SCRIPT.replace("PLACE", &format!("{}:{place}", program.display()));
+        let file = folder.write("dup.wasm", compile("dup", &script).plugin);
+        let running = Running::of(allowed().arg(&file), "ready");
+        run(&mut Command::new(&program));
+        let outcome = running.stop();
+        assert_eq!(outcome.numbers("program"), [calls, calls], "{place}: {outcome:#?}");
+        // The offsets are named before the run, and by it if there are several.
+        let inspected = run(command("ks-host").arg("inspect").arg(&file)).stdout;
+        let listed = inspected.lines().find(|line| line.contains("uprobe/")).expect("it has a program");
+        assert_eq!(
+            listed.matches("dup_").count() - place.matches("dup_").count(),
+            match calls {
+                107 => 3,
+                _ => 1,
+            },
+            "{inspected}"
+        );
+        let told = "program `hit` runs at 3 functions: +0x";
+        assert_eq!(outcome.stderr.contains(told), calls == 107, "{outcome:#?}");
+    }
+    let refused = |place: &str| refusal(&program, place).unwrap_or_else(|| panic!("`{place}` is probed")).1;
+    let other = refused("worker@dup_d.c");
+    assert!(other.contains("it has it of `dup_a.c`, `dup_b.c`, `dup_c.c`"), "{other}");
+    assert!(refused("nobody").contains("no function `nobody`"));
+    assert!(refused("nobody@dup_a.c").contains("no function `nobody`"));
+    assert!(refused("worker+1").contains("inside an instruction"));
+}
+
+/// Calls of a copy for one caller are no calls of the function, which is said.
+#[test]
+fn root_copies_that_the_compiler_made_of_a_function_are_named() {
+    let folder = Folder::new();
+    let source = folder.write(
+        "copies.s",
+        ".text\n.globl _start\n_start: call work\n.type work, @function\nwork: ret\n.size work, .-work\n\
+         .type work.constprop.0, @function\nwork.constprop.0: ret\n.size work.constprop.0, .-work.constprop.0\n\
+         .type work.lto_priv.0, @function\nwork.lto_priv.0: ret\n.size work.lto_priv.0, .-work.lto_priv.0\n\
+         .type gone.isra.0, @function\ngone.isra.0: ret\n.size gone.isra.0, .-gone.isra.0\n\
+         .type work.cold, @function\nwork.cold: ret\n.size work.cold, .-work.cold\n",
+    );
+    let built = folder.path("copies");
+    run(Command::new("cc").args(["-nostdlib", "-static", "-no-pie", "-o"]).arg(&built).arg(source));
+    let points = ks_host::perf::ProbePoint::named(&format!("{}:work", built.display()), false).unwrap();
+    assert_eq!(points.len(), 2, "the function, and one of another file");
+    assert_eq!(ks_host::perf::ProbePoint::copies(&points).as_deref(), Some("`work.constprop.0`"));
+    let (_, said) = refusal(&built, "gone").expect("only a copy is there");
+    assert!(
+        said.contains("no function `gone`, only copies that the compiler made of it: `gone.isra.0`"),
+        "{said}"
+    );
+    is_probed(&built, "gone.isra.0");
+}
+
+/// An event of several kernel events in a group would count the others twice.
+#[test]
+fn root_an_event_of_several_functions_is_in_no_group() {
+    let folder = Folder::new();
+    let program = duplicates(&folder);
+    let event = |place: &str| Catalog::default().uprobe(&format!("{}:{place}", program.display())).unwrap();
+    let everywhere = Options { pid: -1, cpu: -1, every_cpu: true, ..Options::default() };
+    let clock = ks_host::perf::Event::named("cpu-clock").unwrap();
+    let mut attachments = Attachments::new();
+    let leader = attachments.open(&clock, &everywhere, None, None).unwrap();
+    let refused = attachments.open(&event("worker"), &everywhere, Some(leader), None).unwrap_err();
+    assert!(refused.to_string().contains("cannot be in a group"), "{refused}");
+    let several = attachments.open(&event("worker"), &everywhere, None, None).unwrap();
+    let refused = attachments.open(&clock, &everywhere, Some(several), None).unwrap_err();
+    assert!(refused.to_string().contains("cannot be in a group"), "{refused}");
+    attachments.open(&event("worker@dup_a.c"), &everywhere, Some(leader), None).unwrap();
+    // Counted over the time of one.
+    let alone = attachments.open(&event("worker@dup_a.c"), &everywhere, None, None).unwrap();
+    run(&mut Command::new(&program));
+    let [all, one] = [several, alone].map(|id| attachments.read(id).unwrap());
+    assert_eq!((all.raw, one.raw), (107, 100));
+    assert!(all.time_enabled < one.time_enabled * 3 / 2, "{all:?} {one:?}");
+}
+
+/// A library whose function has two versions: what programs are linked against now, and what old ones were.
+#[test]
+fn root_a_version_of_a_function_is_probed_by_its_name() {
+    let folder = Folder::new();
+    let source = folder.write(
+        "versions.c",
+        "int old_f(int x) { return x + 1; }\nint new_f(int x) { return x + 2; }\nint plain(int x) { return x; }\n\
+         __asm__(\".symver old_f,f@OLD_1\");\n__asm__(\".symver new_f,f@@NEW_2\");\n",
+    );
+    let script = folder.write("versions.map", "OLD_1 { global: f; plain; local: *; };\nNEW_2 { } OLD_1;\n");
+    let library = folder.path("libversions.so");
+    let map = format!("-Wl,--version-script={}", script.display());
+    run(Command::new("cc").args(["-shared", "-fPIC", "-O1", &map, "-o"]).arg(&library).arg(source));
+    let offset = |place: &str| {
+        let points = ks_host::perf::ProbePoint::named(&format!("{}:{place}", library.display()), false);
+        let points = points.unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert_eq!(points.len(), 1, "{place}");
+        points[0].offset()
+    };
+    let (old, new) = (offset("f@OLD_1"), offset("f@NEW_2"));
+    assert_ne!(old, new);
+    assert_eq!([offset("f"), offset("f@@NEW_2")], [new, new]);
+    let (_, said) = refusal(&library, "f@OTHER_3").expect("there is none");
+    assert!(
+        said.contains("none of version or source file `OTHER_3`: it has it of `NEW_2`, `OLD_1`"),
+        "{said}"
+    );
+    let (_, said) = refusal(&library, "plain@NEW_2").expect("it is of the other version");
+    assert!(said.contains("it has it of `OLD_1`"), "{said}");
+}
+
+/// Three reasons that are not one message.
+#[test]
+fn root_what_is_missing_chosen_or_of_another_version_says_so() {
+    let folder = Folder::new();
+    let program = program(&folder, "program", &[]);
+    let said = |place: &str| refusal(&program, place).unwrap_or_else(|| panic!("`{place}` is probed")).1;
+    let three = [said("missing"), said("chosen"), said("limit@GLIBC_2.2.5")];
+    for (one, words) in three.iter().zip(["it has no function", "(IFUNC)", "none of version or source file"])
+    {
+        assert!(one.contains(words), "{one}");
+    }
+}
+
+/// A line is no function.
+#[test]
+fn root_a_source_line_is_refused_by_name() {
+    let (kind, said) = refusal(Path::new("/bin/true@true.c"), "12").expect("no line is probed");
+    assert!(kind == ErrorKind::Unsupported && said.contains("source line"), "{kind:?}: {said}");
+}
+
 #[test]
 fn root_every_byte_of_a_function_is_a_boundary_or_refused() {
     let folder = Folder::new();
@@ -207,6 +369,79 @@ fn root_names_that_were_packed_into_a_stripped_program_are_found() {
     is_probed(&program, "limit");
     is_refused(&program, "immediate", ErrorKind::Invalid, "inside an instruction");
     is_refused(&program, "limit+1", ErrorKind::Invalid, "inside an instruction");
+}
+
+/// Go's runtime ends a program whose return addresses are not its own, in whatever form the file shows that it is Go's.
+#[test]
+fn root_returns_in_a_file_with_code_in_go_are_probed_for_its_own_path_only() {
+    let folder = Folder::new();
+    let plain = program(&folder, "program", &[]);
+    let note = folder.write("note", b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0abcd");
+    let bytes = folder.write("bytes", [0xff; 64]);
+    let with = |name: &str, section: &str, file: &Path| {
+        let built = folder.path(name);
+        let added = format!("{section}={}", file.display());
+        run(Command::new("objcopy").args(["--add-section", &added]).args([&plain, &built]));
+        built
+    };
+    let attached = |program: &Path, kind: &str, words: &[&str]| {
+        let script = format!(
+            "@{kind}(\"{}:limit\")\nfn hit(value: u64) -> i32 {{ return 0 }}\n\
+             fn main() -> i32 {{ if (attach(load(hit), \"\", 0) != 0) {{ return 1 }}\n print(\"attached\")\n return 0 }}",
+            program.display()
+        );
+        let file = folder.write("returns.wasm", compile("returns", &script).plugin);
+        (finish(allowed().args(words).arg(&file)), file)
+    };
+    let (fine, _) = attached(&plain, "uretprobe", &[]);
+    assert_eq!((fine.code, fine.stdout.as_str()), (0, "attached\n"), "{fine:#?}");
+    for (name, section, file) in [
+        ("by_note", ".note.go.buildid", &note),
+        ("by_table", ".gopclntab", &bytes),
+        ("by_pie_table", ".data.rel.ro.gopclntab", &bytes),
+        ("by_info", ".go.buildinfo", &bytes),
+    ] {
+        let go = with(name, section, file);
+        let (refused, plugin) = attached(&go, "uretprobe", &[]);
+        assert_eq!(refused.code, 1, "{name}: {refused:#?}");
+        let words = ["code in Go", "unexpected return pc", &format!("--allow go-uretprobe={}", go.display())];
+        assert!(words.iter().all(|words| refused.stderr.contains(words)), "{name}: {refused:#?}");
+        let inspected = run(command("ks-host").arg("inspect").arg(plugin));
+        assert!(inspected.stdout.contains("no probe: it has code in Go"), "{name}: {inspected:#?}");
+        // At the start of the function a probe does no harm.
+        let (entry, _) = attached(&go, "uprobe", &[]);
+        assert_eq!(entry.code, 0, "{name}: {entry:#?}");
+        let allow = format!("go-uretprobe={}", go.display());
+        let (risked, _) = attached(&go, "uretprobe", &["--allow", &allow]);
+        assert_eq!((risked.code, risked.stdout.as_str()), (0, "attached\n"), "{name}: {risked:#?}");
+        let (other, _) = attached(&go, "uretprobe", &["--allow", "go-uretprobe=/bin/true"]);
+        assert_eq!(other.code, 1, "{name}: {other:#?}");
+    }
+    // Whoever names no file names too many.
+    for word in ["go-uretprobe", "go-uretprobe=*", "go-uretprobe=/tmp/*", "go-uretprobe=program"] {
+        let outcome = finish(command("ks-host").args(["--allow", word, "/bin/true"]));
+        assert!(
+            outcome.code != 0 && outcome.stderr.contains("absolute path of one file"),
+            "{word}: {outcome:#?}"
+        );
+    }
+    // A program whose sections were taken away has its notes yet.
+    let source = folder.write(
+        "noted.s",
+        ".section .note.go.buildid, \"a\", @note\n.long 4, 4, 4\n.asciz \"Go\"\n.byte 0\n.ascii \"abcd\"\n\
+         .text\n.globl _start, work\n.type work, @function\n_start: call work\nwork: ret\n.size work, .-work\n",
+    );
+    let noted = folder.path("noted");
+    run(Command::new("cc").args(["-nostdlib", "-static", "-no-pie", "-o"]).arg(&noted).arg(source));
+    let start = addresses(&noted)["work"] - 0x40_0000;
+    let mut bytes = fs::read(&noted).unwrap();
+    bytes[0x28..0x30].fill(0);
+    bytes[0x3c..0x40].fill(0);
+    let bare = folder.write("bare", bytes);
+    let place =
+        |at_return| ks_host::perf::ProbePoint::named(&format!("{}:+{start}", bare.display()), at_return);
+    let said = place(true).expect_err("it is Go");
+    assert!(said.contains("build id of Go"), "{said}");
 }
 
 /// A probe of returns writes over what is at the top of the stack.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId};
-use ks_compiler::object::table::ProgramType;
+use ks_compiler::object::table::{ProgramType, Target};
 use ks_host::bpf::possible_cpus;
+use ks_host::perf::ProbePoint;
 use ks_host::policy::PluginObject;
 use ks_wit::section::BpfRecord;
 use serde::Serialize;
@@ -38,6 +39,8 @@ struct Program {
     helpers: Vec<&'static str>,
     /// Functions of the kernel that they call.
     kfuncs: Vec<String>,
+    /// Where its probes lie in the file, or why there are none; null of what is no probe of a file.
+    places: Option<String>,
     /// Whether it may keep hits of its tracepoint from everybody's counters.
     filters_events: bool,
 }
@@ -108,8 +111,22 @@ fn program(model: &Object, (id, one): (ProgramId, &ks_compiler::object::model::P
         instructions: slots(&one.body),
         helpers: uses.helpers.iter().map(|helper| helper.name()).collect(),
         kfuncs: kfuncs.map(|ksym| ksym.name.as_str().to_owned()).collect(),
+        places: places(one),
         filters_events: model.may_filter_events(id),
     }
+}
+
+/// Where the probes of a program lie in its file now.
+fn places(one: &ks_compiler::object::model::Program) -> Option<String> {
+    let Target::Binary { symbol: Some(_), .. } = &one.section.target else { return None };
+    let at_return = ["uretprobe", "session"].iter().any(|kind| one.section.kind.section.contains(kind));
+    Some(match ProbePoint::named(&one.section.target.to_string(), at_return) {
+        Ok(points) => {
+            let copies = ProbePoint::copies(&points).map(|copies| format!(", not at its copies {copies}"));
+            format!("at {}{}", ProbePoint::list(&points), copies.unwrap_or_default())
+        }
+        Err(reason) => format!("no probe: {reason}"),
+    })
 }
 
 fn slots(body: &Body) -> u64 {
@@ -155,7 +172,7 @@ impl Description<'_> {
             let instructions = format!("{} instructions", program.instructions);
             let filters = program.filters_events.then(|| "may keep hits from all counters".to_owned());
             let row = [program.name.clone(), program.section.clone(), instructions, calls];
-            row.into_iter().chain(filters).collect()
+            row.into_iter().chain(program.places.clone()).chain(filters).collect()
         };
         self.programs.iter().map(row).collect()
     }
