@@ -37,6 +37,39 @@ pub const MODULE_PREFIX: &str = "__module_";
 /// nothing: `m[k].f += 1`.
 pub const ZEROS: &str = "__zeros";
 
+/// The variable of the object, in `.rodata`, by which the host tells programs its PID namespace: [`PidNamespaceWord`]s, all
+/// 0 in the first namespace. The host sets it before the load; an object without it asks for no numbers of tasks.
+pub const PID_NAMESPACE: &str = "__pid_namespace";
+
+/// Bytes of a [`PidNamespaceWord`].
+pub const PID_NAMESPACE_WORD_BYTES: usize = 8;
+
+/// Bytes of [`PID_NAMESPACE`].
+pub const PID_NAMESPACE_BYTES: usize = 8 * PID_NAMESPACE_WORD_BYTES;
+
+/// A word of [`PID_NAMESPACE`], by its position: the namespace, and where the kernel has the numbers of a task in it.
+/// Offsets are bytes in the kernel's structs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum PidNamespaceWord {
+    /// The inode number of the namespace; 0 means the first one.
+    Number = 0,
+    /// How many namespaces it lies in.
+    Level = 1,
+    /// `task_struct.group_leader`.
+    GroupLeader = 2,
+    /// `task_struct.thread_pid`.
+    ThreadPid = 3,
+    /// `pid.level`.
+    PidLevel = 4,
+    /// `pid.numbers[level].nr`.
+    EntryNumber = 5,
+    /// `pid.numbers[level].ns`.
+    EntryNamespace = 6,
+    /// `pid_namespace.ns.inum`.
+    NamespaceNumber = 7,
+}
+
 /// The ring buffer of lines that the kernel half prints. A record is 8 bytes, the line's position in the list of
 /// [`PRINTS_SECTION`], little-endian, and then its values: numbers, bools and characters have 8 bytes, extended to them,
 /// text as many as its type, rounded up to 8.

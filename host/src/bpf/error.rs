@@ -28,6 +28,9 @@ pub enum BpfError {
     /// An object that is refused before libbpf or the kernel sees it.
     #[error("the BPF object is refused: {0}")]
     Unsound(String),
+    /// The numbers of tasks in the PID namespace of this process cannot be had.
+    #[error("this process runs in a PID namespace, whose numbers of tasks programs cannot read: {0}")]
+    PidNamespace(String),
     /// What libbpf would load is not what the policy judged.
     #[error("what is about to be loaded is not what was judged: {0}")]
     LastLook(String),

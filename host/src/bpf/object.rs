@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ks_compiler::object::Object as Model;
-use ks_wit::object::{MODULE_PREFIX, PINNED_LAYOUT, lost_variable, timer_map};
+use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
 use ks_wit::section::FAULT_COUNT_PREFIX;
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
@@ -21,6 +21,7 @@ use super::link::Link;
 use super::look;
 use super::map::{Map, MapShape, Pages};
 use super::members;
+use super::pid_namespace;
 use super::pin::Pins;
 use super::print;
 use super::program::{Program, ProgramKind};
@@ -190,8 +191,32 @@ impl Object {
         }
     }
 
+    /// Tells programs that ask for numbers of tasks the PID namespace of this process, if that is not the first one.
+    fn show_namespace(&self, open: &mut OpenObject) -> Result<(), BpfError> {
+        let Some(variable) = self.variables.get(PID_NAMESPACE) else { return Ok(()) };
+        let Some(words) = pid_namespace::words().map_err(BpfError::PidNamespace)? else { return Ok(()) };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let to = variable.offset..variable.offset.saturating_add(bytes.len());
+        for mut map in
+            open.maps_mut().filter(|map| is_section_map(map.name().as_encoded_bytes(), &variable.section))
+        {
+            let image = map.initial_value_mut().and_then(|image| image.get_mut(to.clone()));
+            image.into_iter().for_each(|image| image.copy_from_slice(&bytes));
+        }
+        Ok(())
+    }
+
+    /// Whether programs ask for numbers of tasks, and this process is not in the first PID namespace.
+    pub fn numbers_tasks_inside(&self) -> bool {
+        self.variables.contains_key(PID_NAMESPACE) && pid_namespace::number().is_some()
+    }
+
     fn load_open(&mut self, mut open: OpenObject) -> Result<(), BpfError> {
         self.show_modules(&mut open);
+        if let Err(error) = self.show_namespace(&mut open) {
+            self.stage = Stage::Open(open);
+            return Err(error);
+        }
         let written = self.written(&open);
         for _ in 0..PIN_RACES {
             let reused = match self.pins.reuse(&mut open) {
@@ -250,6 +275,7 @@ impl Object {
             }
         }
         self.show_modules(&mut open);
+        self.show_namespace(&mut open).ok()?;
         Some(open)
     }
 

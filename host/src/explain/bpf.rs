@@ -27,6 +27,7 @@ pub fn explain(error: &BpfError) -> Explanation {
             Explanation { kind: Kind::NotFound, because: Some(known_names(what, known)), remedy: None }
         }
         BpfError::Unsound(_) | BpfError::LastLook(_) => plain(Kind::Invalid),
+        BpfError::PidNamespace(_) => plain(Kind::Unsupported),
         BpfError::Load(load) => explain_load(load),
         BpfError::UnsupportedKind { .. } => plain(Kind::Unsupported),
         BpfError::NeedsEvent { .. }

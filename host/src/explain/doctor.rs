@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::machine::{FileSystem, Machine};
 use super::{Capability, Facts};
 
+/// Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
 /// Fewer descriptors than this are worth a word: each event, program, map and link takes one.
 const FEW_DESCRIPTORS: u64 = 4096;
 
@@ -70,7 +73,7 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
     );
     findings.extend([paranoid(facts), pmu(machine), watchdog(machine), btf(machine), jit(machine)]);
     findings.extend(machine.file_systems.iter().map(file_system));
-    findings.extend([descriptors(facts), addresses(machine), statistics(machine)]);
+    findings.extend([descriptors(facts), addresses(machine), namespace(machine), statistics(machine)]);
     findings
 }
 
@@ -233,6 +236,17 @@ fn addresses(machine: &Machine) -> Finding {
             .remedy("sysctl kernel.kptr_restrict=1"),
         Some(value) => Finding::new(topic, State::Good, value.to_string()),
         None => Finding::new(topic, State::Unknown, "cannot be read"),
+    }
+}
+
+fn namespace(machine: &Machine) -> Finding {
+    let topic = "PID namespace";
+    match machine.pid_namespace {
+        Some(FIRST_PID_NAMESPACE) => Finding::new(topic, State::Good, "the first one"),
+        Some(number) => Finding::new(topic, State::Limited, format!("pid:[{number}]"))
+            .means("tasks outside of it have no numbers (0), names of commands and of functions here")
+            .remedy("start ks-host in the first one (docker run --pid=host) to see all tasks"),
+        None => Finding::new(topic, State::Unknown, "/proc/self/ns/pid cannot be read"),
     }
 }
 

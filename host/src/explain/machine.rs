@@ -1,6 +1,7 @@
 //! What `ks-host doctor` looks at, beyond the facts that explain a single refusal.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use super::Facts;
 
@@ -30,6 +31,8 @@ pub struct Machine {
     pub bpf_jit: Option<u32>,
     /// `kernel.bpf_stats_enabled`: whether runs of programs are counted.
     pub bpf_stats: Option<bool>,
+    /// The inode number of the PID namespace of this process.
+    pub pid_namespace: Option<u64>,
     /// The file systems that plugins need.
     pub file_systems: Vec<FileSystem>,
 }
@@ -62,6 +65,7 @@ impl Machine {
             kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
             bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
             bpf_stats: number("/proc/sys/kernel/bpf_stats_enabled").map(|value| value != 0),
+            pid_namespace: fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino()),
             file_systems: FILE_SYSTEMS
                 .map(|(kind, place, without)| FileSystem {
                     kind,

@@ -40,6 +40,7 @@ impl HostProgram for State {
     fn load(&mut self, name: String) -> Result<Resource<ProgramHandle>, HostError> {
         check_length("program", &name)?;
         self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?))?;
+        self.tell_namespace();
         let bytes = name.len();
         let name = self.host_bytes.keep(name, bytes)?;
         Ok(self.table.push(ProgramHandle { name })?)

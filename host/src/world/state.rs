@@ -213,6 +213,18 @@ impl State {
         self.policy.check_class(class).map_err(|denied| HostError::denied(denied.to_string()))
     }
 
+    /// Says once what numbers of tasks mean where this host runs.
+    pub(super) fn tell_namespace(&mut self) {
+        let ObjectSlot::Opened(object) = &self.object else { return };
+        if object.is_loaded() && object.numbers_tasks_inside() {
+            self.warn_once(
+                0,
+                "numbers of tasks in programs (`pid()`, `tid()`) are those of the PID namespace that ks-host runs in: tasks \
+                 outside of it have 0; fields of the kernel, such as `prev_pid`, have those of the first namespace",
+            );
+        }
+    }
+
     /// The plugin's BPF object.
     pub(super) fn object(&mut self) -> Result<&mut Object, BpfError> {
         open_object(&mut self.object)

@@ -19,6 +19,7 @@ mod many;
 mod map_memory;
 mod maps;
 mod memory;
+mod namespaces;
 mod observed;
 mod oracles;
 mod packets;

@@ -223,17 +223,16 @@ impl Lowerer<'_> {
     fn builtin(&mut self, builtin: &KernelBuiltin, expr: &Expr) -> Lower<Value> {
         let helper = match builtin {
             KernelBuiltin::TimeNs => Helper::KtimeGetNs,
-            KernelBuiltin::Pid | KernelBuiltin::Tid => Helper::GetCurrentPidTgid,
+            KernelBuiltin::Pid | KernelBuiltin::Tid => {
+                let number = self.task_number(matches!(builtin, KernelBuiltin::Pid));
+                return Ok(self.builder.value(Type::I32, Op::Truncate(number)));
+            }
             KernelBuiltin::Uid => Helper::GetCurrentUidGid,
             KernelBuiltin::Cpu => Helper::GetSmpProcessorId,
             KernelBuiltin::CgroupId => Helper::GetCurrentCgroupId,
             _ => return impossible(expr.span, "a value that is no number"),
         };
         let result = self.builder.call(Type::I64, Callee::Helper(helper), Vec::new());
-        let result = match builtin {
-            KernelBuiltin::Pid => self.builder.binary_const(BinaryOp::LShr, result, 32),
-            _ => result,
-        };
         let ty = int_type(self.int(expr.ty, expr.span)?);
         Ok(if ty == Type::I32 { self.builder.value(Type::I32, Op::Truncate(result)) } else { result })
     }

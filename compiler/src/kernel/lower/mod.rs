@@ -42,6 +42,7 @@ mod stmt;
 mod storage;
 mod strings;
 mod tail;
+mod task;
 mod values;
 mod walks;
 

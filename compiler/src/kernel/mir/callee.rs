@@ -37,6 +37,8 @@ pub enum Helper {
     GetSmpProcessorId,
     /// `() -> tgid << 32 | tid`
     GetCurrentPidTgid,
+    /// `() -> struct task_struct *`, as a number
+    GetCurrentTask,
     /// `() -> gid << 32 | uid`
     GetCurrentUidGid,
     /// `(buffer, bytes) -> 0 or -errno`
@@ -116,6 +118,7 @@ impl Helper {
             Helper::GetPrandom => "bpf_get_prandom_u32",
             Helper::GetSmpProcessorId => "bpf_get_smp_processor_id",
             Helper::GetCurrentPidTgid => "bpf_get_current_pid_tgid",
+            Helper::GetCurrentTask => "bpf_get_current_task",
             Helper::GetCurrentUidGid => "bpf_get_current_uid_gid",
             Helper::GetCurrentComm => "bpf_get_current_comm",
             Helper::SkbPullData => "bpf_skb_pull_data",
@@ -158,6 +161,7 @@ impl Helper {
             Helper::GetPrandom => 7,
             Helper::GetSmpProcessorId => 8,
             Helper::GetCurrentPidTgid => 14,
+            Helper::GetCurrentTask => 35,
             Helper::GetCurrentUidGid => 15,
             Helper::GetCurrentComm => 16,
             Helper::SkbPullData => 39,

@@ -115,13 +115,15 @@ pub enum MapSymbol {
     Programs(FuncId),
 }
 
-/// What the object counts; the host tells how often. A 64-bit variable each.
+/// What the object counts, a 64-bit variable each, and what the host tells it before the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Count {
     /// Runs of a program that ended by a fault.
     Faults(FuncId),
     /// Something that was lost.
     Lost(Lost),
+    /// The PID namespace of the host, which is a constant.
+    PidNamespace,
 }
 
 /// What a run may lose.

@@ -145,6 +145,7 @@ fn op_text(op: &Op, hir: &Hir) -> String {
             Count::Lost(Lost::Record(ring)) => format!("lost_addr {}", hir.rings[*ring].name),
             Count::Lost(Lost::Update(map)) => format!("lost_addr {}", hir.maps[*map].name),
             Count::Lost(Lost::Print) => "lost_addr of prints".into(),
+            Count::PidNamespace => "pid_namespace".into(),
         },
         Op::Address(pointer) => format!("address {}", Name(*pointer)),
         Op::PtrDiff(a, b) => format!("ptr_diff {}, {}", Name(*a), Name(*b)),

@@ -13,7 +13,7 @@ use crate::hir::GlobalId;
 use crate::split::Split;
 
 impl Assembly<'_> {
-    /// The variable that counts, made when something is.
+    /// The variable that counts, or that the host sets, made when something refers to it.
     pub(super) fn count(&mut self, count: Count) -> GlobalRef {
         if let Some(found) = self.counts.get(&count) {
             return *found;
@@ -25,10 +25,19 @@ impl Assembly<'_> {
             Count::Lost(Lost::Record(ring)) => object::lost_variable(&self.hir.rings[ring].name),
             Count::Lost(Lost::Update(map)) => object::lost_variable(&self.hir.maps[map].name),
             Count::Lost(Lost::Print) => object::lost_variable(object::PRINTS),
+            Count::PidNamespace => object::PID_NAMESPACE.to_owned(),
         };
-        let ty = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
-        let (section, initial) = (DataSection::Bss, Vec::new());
-        let added = self.builder.add_global(GlobalDef { name, section, ty, bytes: 8, align: 8, initial });
+        let word = self.builder.btf().int("u64", 8, IntEncoding::Unsigned);
+        let (section, ty, bytes) = match count {
+            Count::PidNamespace => {
+                let words = object::PID_NAMESPACE_BYTES / object::PID_NAMESPACE_WORD_BYTES;
+                let ty = self.builder.btf().array(word, words as u32);
+                (DataSection::Rodata, ty, object::PID_NAMESPACE_BYTES as u32)
+            }
+            Count::Faults(_) | Count::Lost(_) => (DataSection::Bss, word, 8),
+        };
+        let added =
+            self.builder.add_global(GlobalDef { name, section, ty, bytes, align: 8, initial: Vec::new() });
         self.counts.insert(count, added);
         added
     }

@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use super::print;
 use crate::tracefs::{self, TracefsError};
 use sys::Like;
+pub(super) use sys::run_once;
 
 /// What the kernel says to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]

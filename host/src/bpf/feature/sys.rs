@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls into libbpf")]
 
 use std::ffi::CString;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use nix::errno::Errno;
@@ -27,6 +27,31 @@ pub(super) struct Like {
 ///
 /// Source: bpf(2), BPF_PROG_LOAD.
 pub(super) fn try_program(like: Like, insns: &[[u8; 8]]) -> (Result<(), Errno>, String) {
+    let (loaded, said) = load(like, insns);
+    (loaded.map(drop), said)
+}
+
+/// Loads instructions as a program of a raw tracepoint, runs it once on the calling thread, and unloads it: its result.
+///
+/// Source: bpf(2), BPF_PROG_TEST_RUN; net/bpf/test_run.c, `bpf_prog_test_run_raw_tp`, since 5.10.
+///
+/// # Errors
+/// The call that failed, and its errno.
+pub(crate) fn run_once(insns: &[[u8; 8]]) -> Result<u32, (&'static str, Errno)> {
+    let like = Like { kind: libbpf_sys::BPF_PROG_TYPE_RAW_TRACEPOINT, ..Like::default() };
+    let program = load(like, insns).0.map_err(|errno| ("bpf(BPF_PROG_LOAD)", errno))?;
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the program is open; the options say their own size and hold no pointers.
+    match unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) } {
+        answer if answer < 0 => Err(("bpf(BPF_PROG_TEST_RUN)", Errno::from_raw(answer.saturating_neg()))),
+        _ => Ok(options.retval),
+    }
+}
+
+fn load(like: Like, insns: &[[u8; 8]]) -> (Result<OwnedFd, Errno>, String) {
     let mut log = vec![0_u8; LOG_BYTES];
     let mut options = libbpf_sys::bpf_prog_load_opts {
         sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
@@ -57,8 +82,7 @@ pub(super) fn try_program(like: Like, insns: &[[u8; 8]]) -> (Result<(), Errno>, 
         return (Err(Errno::from_raw(answer.saturating_neg())), said);
     }
     // SAFETY: the kernel just made this descriptor for us; nobody else knows it. Dropping it unloads the program.
-    drop(unsafe { OwnedFd::from_raw_fd(answer) });
-    (Ok(()), said)
+    (Ok(unsafe { OwnedFd::from_raw_fd(answer) }), said)
 }
 
 /// The type and the attach type of programs of a section, as libbpf knows them.

@@ -20,6 +20,7 @@ fn good() -> Machine {
         kptr_restrict: Some(1),
         bpf_jit: Some(1),
         bpf_stats: Some(false),
+        pid_namespace: Some(FIRST_PID_NAMESPACE),
         file_systems: vec![mounted("tracefs", "/sys/kernel/tracing"), mounted("bpf", "/sys/fs/bpf")],
     }
 }
@@ -46,7 +47,13 @@ type Case = (fn(&mut Machine), &'static str, State, &'static str);
 
 #[test]
 fn every_fault_is_named_with_what_to_do() {
-    let cases: [Case; 13] = [
+    let cases: [Case; 14] = [
+        (
+            |machine| machine.pid_namespace = Some(4_026_532_000),
+            "PID namespace",
+            State::Limited,
+            "--pid=host",
+        ),
         (|machine| machine.facts.kernel = Some((6, 1)), "kernel", State::Limited, "6.4"),
         (|machine| machine.facts.kernel = Some((5, 10)), "kernel", State::Missing, "6.4"),
         (|machine| machine.facts.hardware_pmu = Some(false), "hardware PMU", State::Missing, "page_faults"),

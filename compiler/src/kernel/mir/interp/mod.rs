@@ -14,6 +14,7 @@ mod walks;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use kernel::{Answers, Plain};
+use ks_wit::object;
 use memory::Memory;
 pub use memory::{Datum, Pointer};
 
@@ -121,6 +122,7 @@ pub fn run(
         globals,
         configs,
         faults,
+        namespace: None,
         entries: BTreeMap::new(),
         turns: BTreeMap::new(),
         walks: BTreeMap::new(),
@@ -155,6 +157,8 @@ struct Machine<'a> {
     configs: Vec<Pointer>,
     /// The count of faults.
     faults: Pointer,
+    /// What the host says of its PID namespace.
+    namespace: Option<Pointer>,
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
     /// Running iterators, by their place: the next number and the end.
     turns: BTreeMap<Pointer, (i32, i32)>,
@@ -287,6 +291,11 @@ impl<'a> Machine<'a> {
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
             Op::FunctionAddr(id) => return Ok(Some(Datum::Function(*id))),
             Op::CountAddr(Count::Faults(_)) => self.faults,
+            // The first one.
+            Op::CountAddr(Count::PidNamespace) => {
+                let memory = &mut self.memory;
+                *self.namespace.get_or_insert_with(|| memory.place(&[0; object::PID_NAMESPACE_BYTES]))
+            }
             Op::CountAddr(Count::Lost(lost)) => {
                 let memory = &mut self.memory;
                 *self.lost.entry(*lost).or_insert_with(|| memory.place(&[0; 8]))

@@ -1,0 +1,117 @@
+//! Plugins of a host inside a PID namespace, as in a container. These tests need root.
+
+use std::path::Path;
+use std::process::Command;
+
+use ks_tests::{Folder, Outcome, binary, command, compile, finish, repository};
+
+/// Counts calls of the process with the number that is given, as a counter of it and a program see them.
+const SCRIPT: &str = include_str!("scripts/namespaces_numbers.ks");
+
+/// Calls getppid(2) so often once a file is there, in the process and in a child of it that has a PID namespace of its own.
+const CALLS: &str = include_str!("scripts/namespaces_calls.c");
+
+fn calls(folder: &Folder) -> String {
+    let source = folder.write("calls.c", CALLS);
+    let built = folder.path("calls");
+    let outcome = finish(Command::new("cc").args(["-O1", "-o"]).arg(&built).arg(source));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    built.display().to_string()
+}
+
+/// Runs lines of a shell in a PID namespace with a procfs of its own.
+fn inside(lines: &str) -> Outcome {
+    finish(Command::new("unshare").args(["-pf", "--mount-proc", "sh", "-c", lines]))
+}
+
+#[test]
+fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
+    let folder = Folder::new();
+    let calls = calls(&folder);
+    let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
+    // What the plugin says first lets the calls begin.
+    let go = folder.path("go").display().to_string();
+    let run = format!(
+        "{calls} 50 {go} & X=$!; {} {} -- --pid=$X | while read line; do \
+         echo \"$line\"; case $line in ready) touch {go};; esac; done; rm -f {go}; echo pid $X; wait",
+        binary("ks-host").display(),
+        plugin.display()
+    );
+    for (place, outcome) in
+        [("inside", inside(&run)), ("outside", finish(Command::new("sh").args(["-c", &run])))]
+    {
+        assert_eq!(outcome.code, 0, "{place}: {outcome:#?}");
+        let [pid] = outcome.numbers("pid")[..] else { panic!("{place}: {outcome:#?}") };
+        // The counter of the process, the program's hits of it, its threads' number; the child's number in this namespace.
+        let [counted, hits, process, thread] = outcome.numbers("own")[..] else {
+            panic!("{place}: {outcome:#?}")
+        };
+        assert_eq!((counted, hits, process, thread), (50, 50, pid, pid), "{place}: {outcome:#?}");
+        let [nested, number] = outcome.numbers("nested")[..] else { panic!("{place}: {outcome:#?}") };
+        assert_eq!(nested, 50, "{place}: {outcome:#?}");
+        assert!(
+            number > pid,
+            "a child has a number here, too, and not the one of its own namespace: {outcome:#?}"
+        );
+        assert_eq!(outcome.row("name")[1], "calls", "{place}: {outcome:#?}");
+        let told = outcome.stderr.matches("those of the PID namespace that ks-host runs in").count();
+        assert_eq!(told, usize::from(place == "inside"), "{place}: {outcome:#?}");
+    }
+}
+
+/// Tasks outside have no number, and their stacks no names.
+#[test]
+fn root_a_task_outside_of_the_namespace_has_no_number() {
+    let folder = Folder::new();
+    let calls = calls(&folder);
+    let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
+    let go = folder.path("go").display().to_string();
+    let outside = Command::new(&calls).args(["70", &go]).spawn();
+    let mut outside = outside.expect("it was just built");
+    let outcome = inside(&format!(
+        "{} {} -- --pid=1 --calls=140 | while read line; do \
+         echo \"$line\"; case $line in ready) touch {go};; esac; done; rm -f {go}",
+        binary("ks-host").display(),
+        plugin.display()
+    ));
+    outside.wait().expect("it is ours");
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let [none] = outcome.numbers("none")[..] else { panic!("{outcome:#?}") };
+    assert!(none >= 140, "{outcome:#?}");
+}
+
+#[test]
+fn root_the_profiler_sees_the_process_that_it_is_asked_for_inside_a_pid_namespace() {
+    let folder = Folder::new();
+    let source = folder.write(
+        "spins.c",
+        "#include <time.h>\n__attribute__((noinline)) void turns(void) { for (volatile int i = 0; i < 100000; i++); }\n\
+         int main(void) { time_t end = time(0) + 4; while (time(0) < end) turns(); return 0; }\n",
+    );
+    let built = folder.path("spins");
+    let outcome =
+        finish(Command::new("cc").args(["-O1", "-fno-omit-frame-pointer", "-o"]).arg(&built).arg(source));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let outcome = inside(&format!(
+        "{} & X=$!; {} --no-cache --stacks folded {} -- --pid=$X --seconds=1; kill $X",
+        built.display(),
+        binary("ks-host").display(),
+        repository().join("examples/perf/profile.ks").display()
+    ));
+    assert!(
+        outcome.stdout.lines().any(|line| line.starts_with("spins;") && line.contains(";turns ")),
+        "{outcome:#?}"
+    );
+}
+
+#[test]
+fn root_doctor_names_the_pid_namespace() {
+    let line = |outcome: Outcome| {
+        let line = outcome.stdout.lines().find(|line| line.contains("PID namespace")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{outcome:#?}"))
+    };
+    assert!(line(finish(command("ks-host").arg("doctor"))).contains("the first one"));
+    let inside = line(inside(&format!("{} doctor", binary("ks-host").display())));
+    assert!(inside.contains("pid:["), "{inside}");
+    assert!(Path::new("/proc/self/ns/pid").exists());
+}
