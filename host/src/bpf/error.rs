@@ -204,6 +204,8 @@ pub struct LoadError {
     pub is_script: bool,
     /// Whether it fills in structs of the kernel, which are registered by links.
     pub registers: bool,
+    /// Whether it has programs or maps for which the kernel asks for CAP_NET_ADMIN.
+    pub asks_network: bool,
     /// What libbpf returned.
     pub errno: Errno,
     /// The program that the verifier refused, and its log.

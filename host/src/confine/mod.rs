@@ -48,6 +48,20 @@ pub struct Confinement {
     command: bool,
 }
 
+/// Whether loading programs of a type takes CAP_PERFMON and no right over the network. Source: kernel/bpf/syscall.c,
+/// `is_perfmon_prog_type`, v6.18.
+pub(crate) fn observes(program: ProgramType) -> bool {
+    matches!(
+        program,
+        ProgramType::Kprobe
+            | ProgramType::Tracepoint
+            | ProgramType::PerfEvent
+            | ProgramType::RawTracepoint
+            | ProgramType::Tracing
+            | ProgramType::Lsm
+    )
+}
+
 /// Why a thread cannot be confined.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
@@ -76,19 +90,9 @@ impl Confinement {
             .flat_map(|one| one.model().programs.iter().map(move |program| (*one, program)))
             .collect();
         let is_of = |class| programs.iter().any(|(one, program)| policy::class_of(one, program) == class);
-        // Source: kernel/bpf/syscall.c, `is_perfmon_prog_type`, v6.18: what observes needs no right over the network.
-        let observes = |program: &Program| {
-            matches!(
-                program.section.kind.program,
-                ProgramType::Kprobe
-                    | ProgramType::Tracepoint
-                    | ProgramType::PerfEvent
-                    | ProgramType::RawTracepoint
-                    | ProgramType::Tracing
-                    | ProgramType::Lsm
-            )
+        let steers = |one: &PluginObject, program: &Program| {
+            !observes(program.section.kind.program) && !one.is_timer(program)
         };
-        let steers = |one: &PluginObject, program: &Program| !observes(program) && !one.is_timer(program);
         Confinement {
             events: has("perf.") && policy.check_class(Class::Event).is_ok(),
             breakpoints: has("perf.[static]event.breakpoint") && opens("breakpoint"),

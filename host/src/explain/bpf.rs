@@ -6,11 +6,15 @@ use std::fs;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, Kind};
+use super::{Capability, Explanation, Facts, Kind, filtered};
 use crate::bpf::{BpfError, LoadError};
 
 /// Most names that a message lists when a name is not found.
 const MAX_NAMES: usize = 8;
+
+/// libbpf wants a higher limit where kernels before 5.11 charge maps to it, and says so whenever a load fails; the reason is
+/// another one on newer kernels, which do not look at it.
+const MEMLOCK_COMPLAINT: &str = "RLIMIT_MEMLOCK";
 
 /// The first kernel with links of struct_ops. Source: include/uapi/linux/bpf.h, `BPF_F_LINK`.
 const STRUCT_OPS_LINKS_SINCE: (u32, u32) = (6, 4);
@@ -60,7 +64,7 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(Kind::Limit),
         BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(Kind::NotPermitted),
         BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
-        BpfError::Kernel { errno, .. } => explain_errno(*errno),
+        BpfError::Kernel { errno, .. } => explain_errno(*errno, true),
     }
 }
 
@@ -80,7 +84,8 @@ fn describe_load(load: &LoadError) -> String {
     let Some((program, log)) = &load.verifier else {
         let mut text = format!("cannot load the BPF object `{}`\n  kernel: {:?}", load.object, load.errno);
         // libbpf's first complaint names the map or program; the later ones follow from it.
-        if let Some(first) = load.libbpf.first() {
+        let mut complaints = load.libbpf.iter().filter(|line| !line.contains(MEMLOCK_COMPLAINT));
+        if let Some(first) = complaints.next() {
             let _ = write!(text, "\n  libbpf: {first}");
         }
         return text;
@@ -122,7 +127,7 @@ fn explain_load(load: &LoadError) -> Explanation {
         ),
         (Some(_), _) => plain(Kind::Kernel),
         // libbpf's own answer to an object that it cannot read.
-        (None, errno) => explain_errno(errno),
+        (None, errno) => explain_errno(errno, load.asks_network),
     }
 }
 
@@ -131,12 +136,14 @@ fn before(version: (u32, u32)) -> bool {
     Facts::read(0).kernel.is_some_and(|kernel| kernel < version)
 }
 
-fn explain_errno(errno: Errno) -> Explanation {
+/// `asks_network`: whether something is in it for which the kernel asks for CAP_NET_ADMIN.
+fn explain_errno(errno: Errno, asks_network: bool) -> Explanation {
     match errno {
         Errno::EPERM | Errno::EACCES if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
         // Some kinds of maps and programs ask for it, too; a plugin's thread has it only if a kind that is known to ask is
         // in the object.
-        Errno::EPERM | Errno::EACCES if !has(Capability::NetAdmin) => because(
+        Errno::EPERM | Errno::EACCES | Errno::ENOSYS if is_filtered() => filtered("bpf"),
+        Errno::EPERM | Errno::EACCES if asks_network && !has(Capability::NetAdmin) => because(
             Kind::NotPermitted,
             "ks-host does not have CAP_NET_ADMIN for this plugin, which some kinds of maps and programs ask for",
             "run it as root, with --unconfined if it is",
@@ -180,6 +187,11 @@ fn denied() -> Explanation {
         format!("ks-host does not have {missing}{sysctl}"),
         "run ks-host as root, or give it the capabilities: setcap cap_bpf,cap_perfmon+ep ks-host",
     )
+}
+
+/// Whether somebody else's filter of system calls is there.
+fn is_filtered() -> bool {
+    Facts::read(0).is_filtered == Some(true)
 }
 
 fn has(capability: Capability) -> bool {
@@ -239,6 +251,7 @@ mod tests {
             object: "a".into(),
             is_script: false,
             registers: false,
+            asks_network: false,
             errno: Errno::EINVAL,
             verifier: Some(("count".into(), log)),
             libbpf: vec!["prog 'count': failed to load: -EINVAL".into()],

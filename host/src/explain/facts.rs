@@ -37,6 +37,9 @@ pub struct Facts {
     pub max_sample_rate: Option<u64>,
     /// Major and minor version of the kernel.
     pub kernel: Option<(u32, u32)>,
+    /// Whether a filter of system calls (seccomp) that somebody else installed holds the whole process. Plugins' threads
+    /// have one of their own, the first thread has not.
+    pub is_filtered: Option<bool>,
 }
 
 impl Capability {
@@ -65,6 +68,7 @@ impl Facts {
             descriptor_limit: descriptor_limit(),
             max_sample_rate: number("/proc/sys/kernel/perf_event_max_sample_rate"),
             kernel: text("/proc/sys/kernel/osrelease").as_deref().and_then(version),
+            is_filtered: text("/proc/self/status").as_deref().and_then(is_filtered),
         }
     }
 
@@ -93,6 +97,12 @@ fn effective_capabilities() -> Option<u64> {
     let status = text("/proc/thread-self/status")?;
     let hex = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(hex.trim(), 16).ok()
+}
+
+/// By the status of a process's first thread: 0 no filter, 1 the four calls of the strict mode, 2 a filter. Source: proc(5).
+fn is_filtered(status: &str) -> Option<bool> {
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?;
+    Some(mode.trim() != "0")
 }
 
 fn descriptor_limit() -> Option<u64> {

@@ -54,6 +54,18 @@ pub struct Explanation {
     pub remedy: Option<String>,
 }
 
+/// That a filter of system calls refuses a call, as containers and services have one.
+pub(crate) fn filtered(call: &str) -> Explanation {
+    Explanation::new(
+        Kind::NotPermitted,
+        format!("a filter of system calls (seccomp) that ks-host was started with refuses {call}"),
+    )
+    .with_remedy(format!(
+        "allow it there: `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter={call}` of a service; or start \
+         ks-host outside"
+    ))
+}
+
 impl Explanation {
     fn new(kind: Kind, because: impl Into<String>) -> Explanation {
         Explanation { kind, because: Some(because.into()), remedy: None }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, Kind};
+use super::{Capability, Explanation, Facts, Kind, filtered};
 
 #[cfg(test)]
 mod tests;
@@ -180,7 +180,10 @@ impl fmt::Display for Failure {
 /// said as the possibilities that are left.
 pub fn explain(failure: &Failure) -> Explanation {
     let Failure { attempt, call, errno, facts } = failure;
+    let is_filtered = facts.is_filtered == Some(true);
     match (call, errno) {
+        // The kernel has the call: without perf events /proc has no such setting.
+        (Call::Open, Errno::ENOSYS) if is_filtered && facts.paranoid.is_some() => filtered("perf_event_open"),
         (Call::Link, errno) => link(*errno, facts),
         (Call::Read, Errno::ECHILD) => mismatched_children(),
         (Call::Open, Errno::ENOENT | Errno::EOPNOTSUPP) => no_counter(attempt, *errno, facts),
@@ -188,7 +191,9 @@ pub fn explain(failure: &Failure) -> Explanation {
         (Call::Open, Errno::EINVAL) => invalid(attempt, facts),
         (Call::Open, Errno::ENOSPC) => no_room(attempt),
         (Call::Open, Errno::ESRCH) => no_task(attempt, facts),
-        (Call::Open, Errno::ENODEV) => no_cpu(attempt, facts).unwrap_or_else(|| device_is_gone(attempt)),
+        (Call::Open, Errno::ENODEV) => {
+            no_cpu(attempt, facts).unwrap_or_else(|| device_is_gone(attempt, facts))
+        }
         (Call::Open, Errno::EMFILE) => descriptors(facts),
         (Call::Open, Errno::ENFILE) => {
             Explanation::new(Kind::Limit, "the whole machine has as many files open as fs.file-max allows")
@@ -281,10 +286,12 @@ fn software_event(event: &str) -> &'static str {
 fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
     let explanation =
         |because: String, remedy: String| Explanation::new(Kind::NotPermitted, because).with_remedy(remedy);
+    if facts.has(Capability::Perfmon) == Some(true) && facts.is_filtered == Some(true) {
+        return filtered("perf_event_open");
+    }
     if facts.has(Capability::Perfmon) == Some(true) {
         return explanation(
-            "ks-host has CAP_PERFMON: a security module, a seccomp filter or a user namespace refuses"
-                .to_owned(),
+            "ks-host has CAP_PERFMON: a security module or a user namespace refuses".to_owned(),
             "look into the kernel log, or run outside of the container".to_owned(),
         );
     }
@@ -450,8 +457,20 @@ fn no_cpu(attempt: &Attempt, facts: &Facts) -> Option<Explanation> {
     })
 }
 
-fn device_is_gone(attempt: &Attempt) -> Explanation {
-    Explanation::new(Kind::NotFound, format!("the PMU of `{}` is not there (any more)", attempt.event))
+/// Besides a PMU that is gone, a leader whose task has ended gives ENODEV to whoever joins it. Source: `perf_event_open` in
+/// `kernel/events/core.c`, v6.18.
+fn device_is_gone(attempt: &Attempt, facts: &Facts) -> Explanation {
+    let event = &attempt.event;
+    let because = match (&attempt.action, facts.task_exists) {
+        (Action::Join { leader, .. }, Some(false)) => {
+            format!("the task {} has ended, and with it the group led by `{leader}`", attempt.pid)
+        }
+        (Action::Join { leader, .. }, _) => format!(
+            "the task that the group led by `{leader}` counts has ended, or the PMU of `{event}` is not there any more"
+        ),
+        _ => format!("the PMU of `{event}` is not there (any more)"),
+    };
+    Explanation::new(Kind::NotFound, because)
 }
 
 fn no_room(attempt: &Attempt) -> Explanation {
@@ -505,6 +524,11 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
             Explanation::new(Kind::Busy, "an event takes one program only, and this one has it already")
                 .with_remedy("open the event once more for the second program")
         }
+        Errno::E2BIG => Explanation::new(
+            Kind::Limit,
+            format!("a tracepoint or function takes {MAX_PROGRAMS} programs at a time, and has them, whoever they are of"),
+        )
+        .with_remedy("detach what is not needed; `bpftool link` and `ks-host ps` show who has some"),
         Errno::EACCES | Errno::EPERM => {
             let missing = [(Capability::Bpf, "CAP_BPF"), (Capability::Perfmon, "CAP_PERFMON")]
                 .map(|(capability, name)| (facts.has(capability) == Some(false)).then_some(name))
@@ -529,6 +553,9 @@ fn link(errno: Errno, facts: &Facts) -> Explanation {
         _ => Explanation::unknown(),
     }
 }
+
+/// Source: BPF_TRACE_MAX_PROGS, kernel/trace/bpf_trace.c, v6.18.
+const MAX_PROGRAMS: usize = 64;
 
 /// BPF_LINK_CREATE takes perf events since this version (`bpf_perf_link_attach`).
 const PERF_LINK_SINCE: (u32, u32) = (5, 15);

@@ -1,6 +1,9 @@
-//! What a person is told when the verifier refuses what `ks` compiled. Needs root.
+//! What a person is told when the kernel, the verifier or somebody's filter refuses what a plugin does. Needs root.
 
-use ks_tests::{compile, run_plugin};
+use ks_tests::refused::{Call, observe};
+use ks_tests::{Folder, command, compile, finish, run_plugin};
+use nix::errno::Errno;
+use nix::libc;
 
 /// `r0 = 20481`, and in its place `r0 = r6`, which nothing has written.
 const ASSIGNMENT: [u8; 8] = [0xb7, 0, 0, 0, 0x01, 0x50, 0, 0];
@@ -19,4 +22,64 @@ fn root_a_refusal_names_the_scripts_line_and_asks_for_a_report() {
     assert!(message.contains("verifier: R6 !read_ok"), "{message}");
     assert!(message.contains("return 20481 @ refused.ks:6"), "{message}");
     assert!(message.contains("please report it with the script"), "{message}");
+}
+
+/// The host under a filter of system calls that is not its own, as in a container, which answers every call of a kind so.
+fn filtered(script: &str, call: Call, errno: Errno) -> String {
+    let folder = Folder::new();
+    let file = folder.write("filtered.wasm", compile("filtered", script).plugin);
+    let mut host = command("ks-host");
+    host.args(["--allow", "all"]).arg(file);
+    let outcome = observe(&mut host, &[call], |_| Some(errno)).expect("the kernel has notifications");
+    assert!(outcome.code != 0 && outcome.signal.is_none(), "{outcome:#?}");
+    outcome.stderr
+}
+
+/// EPERM and ENOSYS are what containers' filters answer, and neither is a capability nor a kernel that lacks something.
+#[test]
+fn root_a_foreign_filter_of_system_calls_is_named() {
+    let counts = include_str!("scripts/refusals_counts.ks");
+    let loads = include_str!("scripts/refusals_loads.ks");
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        for (script, name, number) in
+            [(counts, "perf_event_open", libc::SYS_perf_event_open), (loads, "bpf", libc::SYS_bpf)]
+        {
+            let message = filtered(script, Call { name, number }, errno);
+            let wanted = format!("(seccomp) that ks-host was started with refuses {name}");
+            assert!(message.contains(&wanted), "{errno}: {message}");
+            for wrong in ["CAP_NET_ADMIN", "RLIMIT_MEMLOCK", "--unconfined", "CONFIG_", "lockdown"] {
+                assert!(!message.contains(wrong), "{errno}: {wrong}: {message}");
+            }
+        }
+    }
+}
+
+/// What the kernel refuses to observers is no matter of rights over the network.
+#[test]
+fn root_a_hook_that_is_refused_is_not_blamed_on_the_network() {
+    let script = include_str!("scripts/refusals_hook.ks");
+    let folder = Folder::new();
+    let file = folder.write("hook.wasm", compile("hook", script).plugin);
+    let outcome = finish(command("ks-host").args(["--allow", "all"]).arg(file));
+    // Where the kernel has hooks, it loads.
+    assert!(!outcome.stderr.contains("CAP_NET_ADMIN"), "{outcome:#?}");
+    assert!(outcome.code == 0 || !outcome.stderr.is_empty(), "{outcome:#?}");
+}
+
+/// BPF_TRACE_MAX_PROGS programs and one more.
+#[test]
+fn root_a_tracepoint_that_is_full_of_programs_is_told() {
+    let program = |number: usize| {
+        format!(
+            "@tracepoint(\"sched/sched_process_exec\")\nfn p{number}(ctx: *trace_event_raw_sched_process_exec) -> i32 {{\n    \
+             return 0\n}}\n"
+        )
+    };
+    let attach = |number: usize| format!("    if (attach(load(p{number}), \"\", 0) != 0) {{ return 11 }}\n");
+    let (programs, attached): (String, String) =
+        (0..65).map(|number| (program(number), attach(number))).unzip();
+    let script = format!("{programs}fn main() -> i32 {{\n{attached}    return 0\n}}\n");
+    let outcome = run_plugin("full", &compile("full", &script).plugin, &[] as &[&str]);
+    assert!(outcome.stderr.contains("takes 64 programs at a time"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("sched/sched_process_exec"), "{outcome:#?}");
 }
