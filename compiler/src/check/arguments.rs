@@ -14,6 +14,8 @@ use crate::types::{TypeId, TypeKind};
 const REGISTERS: &str = "pt_regs";
 /// Registers that hold arguments.
 const MAX_PARAMS: usize = 6;
+/// Most arguments of a tracepoint, each a word of the context. Source: include/linux/bpf.h, `MAX_BPF_FUNC_ARGS`, v6.12.
+const MAX_EVENT_PARAMS: usize = 12;
 
 /// What a program's parameters may be.
 struct Arguments {
@@ -105,7 +107,11 @@ impl Checker<'_> {
                 return false;
             }
         }
-        let limit = MAX_PARAMS + usize::from(matches!(kind, ProgramKind::Retprobe | ProgramKind::Lsm));
+        let limit = match kind {
+            ProgramKind::RawTracepoint => MAX_EVENT_PARAMS,
+            ProgramKind::Retprobe | ProgramKind::Lsm => MAX_PARAMS + 1,
+            _ => MAX_PARAMS,
+        };
         if let Some(param) = function.params.get(limit) {
             let text = format!("a {} program takes at most {limit} parameters", kind.name());
             self.report(Diagnostic::error(508, param.name.span, text));

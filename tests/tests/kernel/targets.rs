@@ -86,3 +86,14 @@ fn root_tests_see_no_interface_of_the_machine() {
     let failed = finish(wire.command("ks-host").arg("test").arg(&foreign));
     assert!(failed.code == 1 && failed.stdout.contains("if_indextoname: ENXIO"), "{failed:#?}");
 }
+
+/// The registers that a system call was entered with are an argument of the tracepoint, and a struct of the kernel.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn root_registers_that_the_kernel_passes_are_read_by_member() {
+    let folder = Folder::new();
+    let script = include_str!("scripts/targets_passed_registers.ks");
+    let file = folder.write("registers.wasm", compile("registers", script).plugin);
+    let ran = finish(command("ks-host").arg(file));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "1 1\n", ""), "{ran:#?}");
+}

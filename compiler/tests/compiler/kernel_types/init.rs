@@ -38,6 +38,7 @@ const KINDS: &[&str] = &[
     "raw_tracepoint/sched_switch",
     "raw_tracepoint/sys_enter",
     "raw_tracepoint/sys_exit",
+    "raw_tracepoint/balance_dirty_pages",
     "syscall_enter/openat",
     "syscall_exit/getpid",
     "perf_event",
