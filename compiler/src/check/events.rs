@@ -7,7 +7,9 @@ use super::expr::Typed;
 use super::function::Body;
 use super::prescan::strip;
 use crate::ast;
-use crate::builtins::perf::{BREAKPOINT, CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT};
+use crate::builtins::perf::{
+    BREAKPOINT, CACHE_OPS, CACHE_RESULTS, CACHES, EVENTS, HW_CACHE, OPTION_TEXT, TRACEPOINT,
+};
 use crate::diag::Diagnostic;
 use crate::hir::{BreakpointAddress, EventSpec, Expr, ExprKind, Place, PlaceKind};
 use crate::source::Span;
@@ -183,11 +185,18 @@ impl Body<'_, '_> {
         if [&ty, &config, &config1, &config2].iter().any(|one| self.checker.types.is_error(one.ty)) {
             return None;
         }
-        if let ExprKind::Const(BREAKPOINT) = ty.kind {
+        let constructor = match ty.kind {
+            ExprKind::Const(TRACEPOINT) => Some("tracepoint(\"category/event\")"),
+            ExprKind::Const(BREAKPOINT) => Some("breakpoint(address, len, access)"),
+            _ => None,
+        };
+        if let Some(constructor) = constructor {
             self.report(
-                Diagnostic::error(417, span, "a breakpoint is no raw event")
-                    .note("the kernel wants the kind of access, which `config` does not have")
-                    .help("write `breakpoint(address, len, access)`"),
+                Diagnostic::error(417, span, "an event of this type is no raw event")
+                    .note(
+                        "2 is the type of tracepoints, 5 that of breakpoints: the host checks what they name",
+                    )
+                    .help(format!("write `{constructor}`")),
             );
             return None;
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Program;
-use crate::builtins::perf::{TRACEPOINT, options};
+use crate::builtins::perf::options;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::hir::visit::{self, Visitor};
 use crate::hir::{
@@ -31,18 +31,12 @@ enum Traced {
 
 impl Traced {
     fn of(event: &Expr) -> Option<Traced> {
-        match &event.kind {
-            ExprKind::Const(bits) if bits >> 32 == TRACEPOINT => Some(Traced::Tracepoint),
-            ExprKind::Event(spec) => match &**spec {
-                EventSpec::Tracepoint(_) => Some(Traced::Tracepoint),
-                EventSpec::Raw { ty: Expr { kind: ExprKind::Const(TRACEPOINT), .. }, .. } => {
-                    Some(Traced::Tracepoint)
-                }
-                EventSpec::Kprobe(_) => Some(Traced::Kprobe),
-                EventSpec::Uprobe(_) => Some(Traced::Uprobe),
-                EventSpec::Raw { .. } | EventSpec::Breakpoint { .. } | EventSpec::Pmu(_) => None,
-            },
-            _ => None,
+        let ExprKind::Event(spec) = &event.kind else { return None };
+        match &**spec {
+            EventSpec::Tracepoint(_) => Some(Traced::Tracepoint),
+            EventSpec::Kprobe(_) => Some(Traced::Kprobe),
+            EventSpec::Uprobe(_) => Some(Traced::Uprobe),
+            EventSpec::Raw { .. } | EventSpec::Breakpoint { .. } | EventSpec::Pmu(_) => None,
         }
     }
 

@@ -746,8 +746,9 @@ fn root_numbers_of_the_probes_pmu_reach_no_memory() {
     for event in [
         format!("raw_event({uprobe}, 12884901888, 4096, 4096)"),
         format!("raw_event({uprobe}, 0)"),
-        "raw_event(2, 1)".to_owned(),
-        "raw_event(5, 0, 4096, 8)".to_owned(),
+        // As constants these two are no script: KS0417.
+        "raw_event(two, 1)".to_owned(),
+        "raw_event(five, 0, 4096, 8)".to_owned(),
         "raw_event(1, 2, 4096, 0)".to_owned(),
         format!("raw_event({}, 1, 4096, 0)", type_of("msr")),
         "pmu(\"uprobe/ref_ctr_offset=3,config1=0x1000,config2=0x1000/\")".to_owned(),
@@ -756,7 +757,8 @@ fn root_numbers_of_the_probes_pmu_reach_no_memory() {
         "pmu(\"breakpoint/config1=4096/\")".to_owned(),
     ] {
         let script = format!(
-            "fn main() -> i32 {{ var one = attach(perf_options {{ event: {event}, pid: -1, cpu: 0 }})\n\
+            "var two : u32 = 2\nvar five : u32 = 5\n\
+             fn main() -> i32 {{ var one = attach(perf_options {{ event: {event}, pid: -1, cpu: 0 }})\n\
              if (one == null) {{ return 7 }}\n print(\"opened\")\n return 0 }}"
         );
         let outcome = run_script("numbers", &script, &[]);
