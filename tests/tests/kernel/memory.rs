@@ -45,13 +45,13 @@ fn root_lf_084_globals_are_one_copy() {
 }
 
 #[test]
-fn root_lf_088_compound_assignment_creates_elements_but_no_parts() {
+fn root_lf_088_compound_assignment_creates_elements_and_their_parts() {
     let items = "struct S { n: u64, k: u8 }\nvar m : hash<u32, u64>(8)\nvar s : hash<u32, S>(8)\n\
                  fn clear_all() {\nclear(m)\nclear(s)\n}";
-    let body =
-        "m[1] += 2\nm[1] += 3\nm[2] -= 1\ns[1].n += 5\ns[2] = S { n: 1, k: 2 }\ns[2].n += 5\ns[2].k = 9";
-    let shown = "print(\"%u %d {} %u %u\", m[1], m[2], s[1] == null, s[2].n, s[2].k)";
-    same_in_both("compound", items, body, shown, "5 -1 true 6 9");
+    let body = "m[1] += 2\nm[1] += 3\nm[2] -= 1\ns[1].n += 5\ns[3].n = 5\ns[2] = S { n: 1, k: 2 }\n\
+         s[2].n += 5\ns[2].k = 9";
+    let shown = "print(\"%u %d %u %u {} %u %u\", m[1], m[2], s[1].n, s[1].k, s[3] == null, s[2].n, s[2].k)";
+    same_in_both("compound", items, body, shown, "5 -1 5 0 true 6 9");
 }
 
 #[test]
