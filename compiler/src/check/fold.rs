@@ -20,7 +20,7 @@ const U64: IntType = IntType { bits: 64, signed: false };
 const I64: IntType = IntType { bits: 64, signed: true };
 
 /// The type that a literal with this value has; `None` if no type holds it.
-fn literal_type(value: i128) -> Option<IntType> {
+pub(super) fn literal_type(value: i128) -> Option<IntType> {
     [U32, U64, I64].into_iter().find(|int| holds(*int, value))
 }
 

@@ -244,6 +244,12 @@ impl Body<'_, '_> {
             value.literal && int == U64 && other.signed && other.bits < 64
         };
         let types = &self.checker.types;
+        // A literal that is not negative combines with everything, whatever its parts were: `-1 * -1`.
+        let plain = |value: &Typed, int: IntType| {
+            let number = value.number(types).filter(|number| value.literal && *number >= 0);
+            number.and_then(super::fold::literal_type).unwrap_or(int)
+        };
+        let (a, b) = if combine(a, b).is_none() { (plain(left, a), plain(right, b)) } else { (a, b) };
         let held =
             |value: &Typed, int| !value.literal || value.bits_in(int, types).is_none_or(|(_, same)| same);
         match combine(a, b) {

@@ -1,5 +1,6 @@
 //! Productions of expressions. Adding one is adding a function to the table.
 
+use super::numbers::Numbers;
 use super::scope::Gen;
 use super::tree::Node;
 use super::types::{I64, Int, Ty, U32, U64, enumerator};
@@ -233,8 +234,10 @@ fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
             match *int {
                 U32 => (number as u32).to_string(),
                 U64 if number > u64::from(u32::MAX) => number.to_string(),
-                I64 if numbers.one_in(2) => format!("(-{})", number as u32),
-                _ => format!("({} as {})", number as u32, ty.name()),
+                U64 if numbers.one_in(4) => folded(numbers),
+                I64 if numbers.one_in(4) => format!("(-{})", folded(numbers)),
+                I64 if numbers.one_in(2) => format!("(-{})", number.min(1 << 63)),
+                _ => format!("({} as {})", number, ty.name()),
             }
         }
         Ty::Bool => ["true", "false"][numbers.below(2)].into(),
@@ -244,6 +247,17 @@ fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
         Ty::Array(..) | Ty::Struct(_) => return None,
     };
     Some(Node::constant(ty, text))
+}
+
+/// A number above 32 bits and below 63, of smaller ones.
+fn folded(numbers: &mut Numbers) -> String {
+    let small = 2 + numbers.below(1000);
+    match numbers.below(4) {
+        0 => format!("({small} * 1000000 * 4294967296 / 1000)"),
+        1 => format!("({small} << 33)"),
+        2 => format!("(4294967295 + {small})"),
+        _ => format!("(5000000000 - {small})"),
+    }
 }
 
 fn arithmetic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
