@@ -347,7 +347,7 @@ impl State {
         let names: Vec<_> = registered.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
         self.tell(&format!(
-            "{names} stays registered until this is stopped (Ctrl-C or SIGTERM; --no-wait ends it at once)"
+            "waiting, with {names} registered, until this is stopped (Ctrl-C or SIGTERM; --no-wait ends at once)"
         ));
         self.stop.linger();
         self.release_command().map_err(|error| error.to_string())?;

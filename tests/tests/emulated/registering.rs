@@ -141,7 +141,7 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     assert!(controls("allowed").contains(&given), "{:?}", controls("allowed"));
     assert!(!controls("allowed").contains(&long[..15].to_owned()), "{:?}", controls("allowed"));
     let outcome = running.stop();
-    let waits = format!("stays: `{long}`, `second` stays registered until this is stopped");
+    let waits = format!("stays.wasm: waiting, with `{long}`, `second` registered, until this is stopped");
     assert!(outcome.code == 0 && outcome.stderr.starts_with(&waits), "{outcome:#?}");
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
     assert!(!is_registered(&long[..15]) && !is_registered(&given), "{:?}", controls("available"));
@@ -154,7 +154,11 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
     let limit = if inside().is_some() { "20" } else { "5" };
     for (flags, is_said) in [(["--no-wait"].as_slice(), false), (&["--timeout", limit], true)] {
         let outcome = run(flags);
-        assert_eq!((outcome.code, outcome.stderr.contains("stays registered")), (0, is_said), "{outcome:#?}");
+        assert_eq!(
+            (outcome.code, outcome.stderr.contains("registered, until this is stopped")),
+            (0, is_said),
+            "{outcome:#?}"
+        );
         assert!(!is_registered(&given), "{:?}", controls("available"));
     }
 }
