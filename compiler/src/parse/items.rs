@@ -1,5 +1,6 @@
 //! Declarations (language reference, 2.1).
 
+use super::statements::C_TYPES;
 use super::{Parsed, Parser, Unreadable};
 use crate::ast::{
     Attribute, Expr, ExprKind, FieldDecl, File, Function, Ident, Item, ItemKind, Param, Returns, UnaryOp,
@@ -71,6 +72,20 @@ impl Parser<'_> {
             "option" => Some("there are no options: a pointer may be null, a map entry may be absent"),
             "program" => Some("a program is a function with an attribute, for example `@xdp fn name(...)`"),
             "func" | "function" | "def" => Some("`fn` declares a function"),
+            "SEC" => Some("an attribute names the hook of a program, for example `@xdp fn name(...)`"),
+            "tracepoint" | "kprobe" | "kretprobe" | "uprobe" | "uretprobe" | "fentry" | "fexit"
+            | "profile" => {
+                Some("an attribute names the hook: `@tracepoint(\"sched/sched_switch\") fn name(...)`")
+            }
+            "BEGIN" | "END" | "interval" => {
+                Some("`fn main() -> i32` runs in userspace: it attaches and prints")
+            }
+            "use" | "mod" | "require" | "using" => Some("`import name from \"file.ks\"` names a module"),
+            "typedef" => Some("write `type Name = u32`, or `struct Name { field: u32 }`"),
+            "class" => Some("write `struct Name { field: u32 }`"),
+            word if C_TYPES.contains(&word) => {
+                Some("`var name: type = value` declares a variable, `fn name() -> type` a function")
+            }
             _ => None,
         };
         self.unexpected_because("a declaration", hint)

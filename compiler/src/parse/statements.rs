@@ -13,7 +13,7 @@ use crate::source::Span;
 const C_DECLARATION: &str = "`var name: type = value` declares a variable";
 
 /// Words that begin a declaration in C.
-const C_TYPES: &[&str] = &[
+pub(super) const C_TYPES: &[&str] = &[
     "int", "unsigned", "signed", "long", "short", "float", "double", "auto", "static", "volatile",
     "register", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
     "size_t", "__u8", "__u16", "__u32", "__u64", "__s8", "__s16", "__s32", "__s64",
