@@ -20,6 +20,18 @@ fn traced_probes_at_entry_and_return() {
 }
 
 #[test]
+fn traced_parts_of_structs_are_given_to_helpers() {
+    if !here_or_inside("trampolines for fentry", has_trampolines()) {
+        return;
+    }
+    let script = include_str!("../scripts/probes_parts_of_structs_are_given_to_helpers.ks");
+    let opener = Opener::start();
+    let ran = run("parts", script);
+    drop(opener);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "true 0\n"), "{ran:#?}");
+}
+
+#[test]
 fn traced_lf_070_probe_on_a_system_call() {
     if !here_or_inside("trampolines for fentry", has_trampolines()) {
         return;
