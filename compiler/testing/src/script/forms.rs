@@ -71,6 +71,46 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
     Some(stmt)
 }
 
+/// A pointer is put into memory: into a struct, which may be copied or have a pointer to it, into an array, or its address
+/// is taken. What lies there is another pointer from then on.
+pub fn held(generator: &mut Gen) -> Option<Node> {
+    if !generator.kernel_only || generator.function.loops > 1 {
+        return None;
+    }
+    let from = generator.any_pointer().filter(|from| !from.owns)?;
+    // What is in memory already has a name of more than a word.
+    let is_word = from.name.chars().all(char::is_alphanumeric);
+    if !is_word || !generator.claim_bytes(24) {
+        return None;
+    }
+    let (name, pointee) = (generator.name("h"), from.ty.name());
+    let holder = format!("H{pointee}");
+    let literal = format!("{holder} {{ n: 1, p: {}, o: null }}", from.name);
+    let (text, held) = match generator.numbers.below(5) {
+        0 => (format!("var {name} = {literal}"), vec![format!("{name}.p"), format!("{name}.o")]),
+        1 => {
+            let copy = generator.name("h");
+            let text = format!("var {name} = {literal}\nvar {copy} = {name}\n{copy}.n = 2");
+            (text, vec![format!("{name}.p"), format!("{copy}.p")])
+        }
+        2 => {
+            let to = generator.name("h");
+            let text = format!("var {name} = {literal}\nvar {to} = &{name}");
+            (text, vec![format!("{to}->p"), format!("{name}.o")])
+        }
+        3 => {
+            let text = format!("var {name}: P{pointee}[2] = []\n{name}[cpu() % 2] = {}", from.name);
+            (text, vec![format!("{name}[1]"), format!("{name}[cpu() % 2]")])
+        }
+        _ => (format!("var {name} = &{}", from.name), vec![format!("{name}[0]")]),
+    };
+    generator.holders.insert(pointee);
+    for name in held {
+        generator.function.pointers.push(Var::new(name, from.ty.clone(), from.writable));
+    }
+    Some(Node::stmt(&text, Vec::new()))
+}
+
 /// What pointers are cast to where the result depends on where memory lies, and nowhere else.
 pub const BYTES: &str = "*u8";
 

@@ -53,6 +53,10 @@ pub fn script(seed: u64, kernel_only: bool) -> Node {
         generator.next = Some("after".into());
     }
     items.push(generator.program("watch"));
+    for ty in std::mem::take(&mut generator.holders) {
+        items.push(Node::stmt(&format!("struct H{ty} {{ n: u32, p: *{ty}, o: *{ty} }}"), Vec::new()));
+        items.push(Node::stmt(&format!("type P{ty} = *{ty}"), Vec::new()));
+    }
     Node::script(items)
 }
 

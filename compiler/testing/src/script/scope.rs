@@ -1,5 +1,7 @@
 //! What a generator knows while it writes a script: names and their types, and how much may still be written.
 
+use std::collections::BTreeSet;
+
 use super::kinds::{PROGRAMS, Program};
 use super::numbers::Numbers;
 use super::tree::Node;
@@ -174,6 +176,8 @@ pub struct Gen {
     pub globals: Vec<Var>,
     pub maps: Vec<Map>,
     pub rings: Vec<Ring>,
+    /// The types to which pointers lie in structs and arrays.
+    pub holders: BTreeSet<String>,
     pub queues: Vec<Queue>,
     pub object_maps: Vec<ObjectMap>,
     /// A program that may take the place of the one that is written.
@@ -194,6 +198,7 @@ impl Gen {
             globals: Vec::new(),
             maps: Vec::new(),
             rings: Vec::new(),
+            holders: BTreeSet::new(),
             queues: Vec::new(),
             object_maps: Vec::new(),
             next: None,

@@ -30,6 +30,7 @@ const PRODUCTIONS: &[(usize, Production)] = &[
     (1, deferred),
     (2, forms::pointer),
     (1, forms::repointed),
+    (2, forms::held),
     (1, forms::function_value),
     (1, forms::record),
     (1, calls::next_program),
@@ -78,6 +79,11 @@ impl Gen {
 
     fn claim(&mut self, ty: &Ty) -> bool {
         let bytes = self.bytes(ty).next_multiple_of(8);
+        self.claim_bytes(bytes)
+    }
+
+    /// Whether a local of so many bytes may be declared.
+    pub fn claim_bytes(&mut self, bytes: u32) -> bool {
         let fits = bytes <= self.function.stack;
         if fits {
             self.function.stack -= bytes;
