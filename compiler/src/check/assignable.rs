@@ -69,7 +69,9 @@ impl Body<'_, '_> {
             PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } => {
                 self.check_write_through(place, span) && self.check_writable(base, span)
             }
-            PlaceKind::Deref(pointer) if self.is_kernel_pointer(pointer) => {
+            PlaceKind::Deref(pointer)
+                if self.is_kernel_pointer(pointer) || self.is_kernels_struct(place.ty) =>
+            {
                 self.report(
                     Diagnostic::error(612, span, "kernel memory cannot be written").note(
                         "the kernel lets programs read what its pointers lead to; a write could break it",

@@ -320,12 +320,12 @@ impl Body<'_, '_> {
         while let PlaceKind::Field { base, .. } | PlaceKind::Index { base, .. } = &root.kind {
             root = base;
         }
-        if matches!(root.kind, PlaceKind::Deref(_)) && self.is_kernels(root.ty) {
+        if matches!(root.kind, PlaceKind::Deref(_)) && self.is_kernels_struct(root.ty) {
             self.checker.copied_struct(id, place.span);
         }
     }
 
-    fn is_kernels(&self, ty: TypeId) -> bool {
+    pub(super) fn is_kernels_struct(&self, ty: TypeId) -> bool {
         match self.checker.types.kind(ty) {
             TypeKind::Struct(id) => self.checker.types.struct_def(*id).origin == StructOrigin::Kernel,
             _ => false,

@@ -38,7 +38,8 @@ impl Body<'_, '_> {
     pub(super) fn deref_place(&mut self, operand: &ast::Expr, span: Span) -> Option<Place> {
         let pointer = self.expr(operand, None).expr;
         let place = self.follow(pointer, span)?;
-        if self.is_opaque(place.ty) {
+        // A struct of the kernel is copied member by member; of a context only members can be read.
+        if self.is_opaque(place.ty) && (!self.is_kernels_struct(place.ty) || self.is_record(place.ty)) {
             let text = format!("`{}` cannot be read as a whole", self.type_name(place.ty));
             self.report(Diagnostic::error(407, span, text).help("read its members with `->`"));
             return None;
@@ -54,6 +55,14 @@ impl Body<'_, '_> {
                 StructOrigin::Context | StructOrigin::Kernel
             ),
             _ => ty == self.checker.known.perf_context,
+        }
+    }
+
+    /// A record of a tracepoint.
+    fn is_record(&self, ty: TypeId) -> bool {
+        match self.checker.types.kind(ty) {
+            TypeKind::Struct(id) => self.checker.types.struct_def(*id).name.starts_with("trace_event_raw_"),
+            _ => false,
         }
     }
 

@@ -65,21 +65,32 @@ impl Lowerer<'_> {
         (self.types().struct_def(*id).origin == StructOrigin::Kernel).then_some(*id)
     }
 
+    /// All of a struct of the kernel, if a place is what a pointer leads to.
+    pub(super) fn whole_kernel_struct<'p>(&self, place: &'p Place) -> Option<KernelPart<'p>> {
+        let PlaceKind::Deref(pointer) = &place.kind else { return None };
+        let id = self.kernel_struct(place.ty).filter(|_| !self.is_context(pointer.ty))?;
+        Some(self.whole_part(pointer, id, place.ty))
+    }
+
+    fn whole_part<'p>(&self, pointer: &'p Expr, id: StructId, ty: TypeId) -> KernelPart<'p> {
+        KernelPart {
+            pointer,
+            field: CoreField { root: self.composite(id), steps: Vec::new() },
+            index: None,
+            ty,
+            real: None,
+            is_pointer: false,
+            in_union: false,
+        }
+    }
+
     /// The part of a struct of the kernel that a place is.
     pub(super) fn kernel_part<'p>(&self, place: &'p Place) -> Option<KernelPart<'p>> {
         match &place.kind {
             PlaceKind::Field { base, field } => {
                 let id = self.kernel_struct(base.ty)?;
                 let part = match &base.kind {
-                    PlaceKind::Deref(pointer) => KernelPart {
-                        pointer,
-                        field: CoreField { root: self.composite(id), steps: Vec::new() },
-                        index: None,
-                        ty: base.ty,
-                        real: None,
-                        is_pointer: false,
-                        in_union: false,
-                    },
+                    PlaceKind::Deref(pointer) => self.whole_part(pointer, id, base.ty),
                     _ => self.kernel_part(base).filter(|part| part.index.is_none())?,
                 };
                 Some(KernelPart { ty: place.ty, ..self.member_of(part, id, *field)? })

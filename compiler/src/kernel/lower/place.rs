@@ -357,7 +357,7 @@ impl Lowerer<'_> {
         if let Some(member) = self.context_place(place) {
             return self.read_context_array(member, place, to);
         }
-        if let Some(part) = self.kernel_part(place) {
+        if let Some(part) = self.whole_kernel_struct(place).or_else(|| self.kernel_part(place)) {
             return self.read_kernel_bytes(&part, to, place.span);
         }
         let bytes = self.size(place.ty, place.span)?;
