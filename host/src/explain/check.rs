@@ -1,6 +1,7 @@
 //! What a plugin needs of the running kernel: whether it is there, since when kernels have it, and what to do.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use ks_compiler::bpf;
 use serde::Serialize;
@@ -73,6 +74,53 @@ pub struct Registers<'a> {
     pub ops: &'a str,
     /// The members that are methods.
     pub methods: &'a [String],
+}
+
+/// The oldest kernel that an object may be loaded on, as far as tables tell, and what asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Oldest {
+    /// Its version, `(5, 17)`.
+    pub version: since::Version,
+    /// The helper, function, map or section that is as young; none where it is the oldest kernel that objects are made for.
+    pub because: Option<String>,
+}
+
+impl fmt::Display for Oldest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.version;
+        write!(f, "Linux {major}.{minor}")?;
+        self.because.iter().try_for_each(|what| write!(f, " for {what}"))
+    }
+}
+
+/// The oldest kernel that objects are made for.
+const OLDEST: since::Version = (5, 15);
+
+/// The oldest kernel that an object may be loaded on. Filters take the place of links for tc programs.
+pub fn oldest(needs: &Needs) -> Oldest {
+    let mut found = Oldest { version: OLDEST, because: None };
+    let mut add = |since: Option<since::Version>, name: &str| {
+        if let Some(version) = since.filter(|since| *since > found.version) {
+            found = Oldest { version, because: Some(name.to_owned()) };
+        }
+    };
+    for program in &needs.programs {
+        if let Some(known) = since::programs(&program.section) {
+            let is_tc = program.section.starts_with("tc");
+            add(Some(if is_tc { known.since } else { known.links_since }), &program.section);
+        }
+        for number in &program.helpers {
+            let name = bpf::helper_name(*number).map_or_else(|| format!("helper {number}"), str::to_owned);
+            add(since::helper(*number, &program.section), &name);
+        }
+        for (name, _) in program.kfuncs.iter().filter(|(_, is_weak)| !**is_weak) {
+            add(since::kfunc(name), name);
+        }
+    }
+    for map in &needs.maps {
+        add(since::map(map.kind), &map.name);
+    }
+    found
 }
 
 /// What of these objects the running kernel has all functions for: the first such one, else the first.

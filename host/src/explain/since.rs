@@ -4,7 +4,7 @@
 //! `enum bpf_map_type`), and the links to kernel/bpf/syscall.c, net/core/dev.c and
 //! kernel/bpf/bpf_struct_ops.c.
 
-pub(super) use ks_wit::helper::Version;
+pub use ks_wit::helper::Version;
 
 /// Helpers that some programs have not had as long as others: tasks' numbers, groups, users and names, cookies, stacks
 /// and signals, and the storage of tasks and sockets.

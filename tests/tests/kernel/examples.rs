@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use ks_host::bpf::Needs;
+use ks_host::explain::check::oldest;
+use ks_host::policy::PluginObject;
 use ks_tests::{Folder, Outcome, command, compile, finish, repository};
 
 fn examples() -> Vec<PathBuf> {
@@ -38,6 +41,29 @@ fn two_builds_give_the_same_bytes() {
         let text = std::fs::read_to_string(&path).expect("readable");
         assert!(compile("twice", &text).plugin == compile("twice", &text).plugin, "{}", path.display());
     }
+}
+
+/// The oldest kernel that one of the objects of a script may be loaded on, as `ks-host check` and `inspect` tell.
+fn oldest_kernel(script: &str) -> Option<String> {
+    let records = compile("oldest", script).records();
+    let needs = records.iter().map(|record| Needs::of(&PluginObject::read(record).expect("a sound object")));
+    needs.map(|needs| oldest(&needs)).min().map(|oldest| oldest.to_string())
+}
+
+#[test]
+fn what_is_built_without_flags_asks_for_nothing_younger_than_5_15() {
+    for path in examples() {
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let expected = match path.ends_with("congestion.ks") {
+            true => "Linux 6.4 for struct_ops/init",
+            false => "Linux 5.15",
+        };
+        if let Some(oldest) = oldest_kernel(&text) {
+            assert_eq!(oldest, expected, "{}", path.display());
+        }
+    }
+    let looping = include_str!("../emulated/scripts/called_loops_by_default.ks");
+    assert_eq!(oldest_kernel(looping).as_deref(), Some("Linux 5.17 for bpf_loop"));
 }
 
 fn bpftool(words: &[&str]) -> Outcome {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing};
+use ks_host::explain::check::{Need, Registers, State, What, check, chosen, missing, oldest};
 
 use crate::output::{self, printable, say};
 use crate::{Entry, apart, read_bytes};
@@ -41,11 +41,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         }
     };
     let registers: Vec<Registers<'_>> = asks.registers.iter().map(registers).collect();
+    let oldest = asks.objects.iter().map(oldest).min();
     let found = check(&chosen(asks.objects), &registers);
     if args.json {
         output::show_json(&found)?
     } else {
-        output::show(&text(&found))?
+        let oldest = oldest.map(|oldest| format!("oldest kernel: {oldest}\n"));
+        output::show(&(text(&found) + &oldest.unwrap_or_default()))?
     }
     Ok(if missing(&found).is_empty() { 0 } else { MISSING })
 }

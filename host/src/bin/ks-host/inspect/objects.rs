@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId};
 use ks_compiler::object::table::{ProgramType, Target};
-use ks_host::bpf::possible_cpus;
+use ks_host::bpf::{Needs, possible_cpus};
+use ks_host::explain::check::{Oldest, oldest};
 use ks_host::perf::ProbePoint;
 use ks_host::policy::PluginObject;
 use ks_wit::section::BpfRecord;
@@ -17,6 +18,8 @@ pub(super) struct Description<'a> {
     arch: String,
     /// Functions of the kernel that those before it for this architecture need and it does not: it is for kernels without.
     without: Vec<String>,
+    /// The oldest kernel that it may be loaded on, as far as tables tell.
+    oldest: Option<Oldest>,
     /// Bytes of its ELF file.
     bytes: usize,
     programs: Vec<Program>,
@@ -79,6 +82,7 @@ fn description(record: &BpfRecord) -> Description<'_> {
         name: &record.name,
         arch: record.arch.to_string(),
         without: Vec::new(),
+        oldest: None,
         bytes: record.elf.len(),
         programs: Vec::new(),
         maps: Vec::new(),
@@ -96,6 +100,7 @@ fn description(record: &BpfRecord) -> Description<'_> {
     let cpus = possible_cpus().unwrap_or(1);
     let memory = object.memory(cpus);
     let model = object.model();
+    described.oldest = Some(oldest(&Needs::of(&object)));
     described.programs = (0..).map(ProgramId).zip(&model.programs).map(|one| program(model, one)).collect();
     described.maps = model.maps.iter().map(|one| map(one, cpus)).collect();
     (described.map_bytes, described.ring_bytes) = (memory.map_bytes, memory.ring_bytes);
@@ -158,6 +163,7 @@ impl Description<'_> {
     pub(super) fn row(&self) -> Vec<String> {
         let refused = self.refused.as_deref().map(|reason| format!("refused: {reason}"));
         let mut row = vec![self.name.to_owned(), self.is_for(), format!("{} bytes", self.bytes)];
+        row.extend(self.oldest.as_ref().map(|oldest| format!("from {oldest}")));
         row.extend(refused);
         row
     }
