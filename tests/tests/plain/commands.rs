@@ -156,6 +156,22 @@ fn what_is_nearly_right_is_named() {
 }
 
 #[test]
+fn several_scripts_are_checked_and_each_is_told() {
+    let folder = Folder::new();
+    let good = folder.write("good.ks", SCRIPT);
+    let wrong = folder.write("wrong.ks", "fn main() -> i32 {\n    return nothing\n}\n");
+    let other = folder.write("other.ks", "fn main() -> i32 {\n    return something\n}\n");
+    let sound = finish(command("ks").arg("check").args([&good, &good]));
+    assert_eq!((sound.code, sound.stderr.as_str()), (0, ""), "{sound:#?}");
+    let missing = folder.path("missing.ks");
+    let checked = finish(command("ks").arg("check").args([&wrong, &missing, &good, &other]));
+    assert_eq!(checked.code, 1, "{checked:#?}");
+    for named in [&wrong, &missing, &other] {
+        assert!(checked.stderr.contains(&named.display().to_string()), "{named:?}: {checked:#?}");
+    }
+}
+
+#[test]
 fn a_plugin_goes_to_standard_output_and_never_under_a_misleading_name() {
     let folder = Folder::new();
     folder.write("script.ks", SCRIPT);

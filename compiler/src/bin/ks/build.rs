@@ -54,7 +54,7 @@ pub fn run_old(args: OldArgs) -> Result<ExitCode> {
     if no_makefile {
         report::old_spelling("--no-makefile", "leave it out: there is no Makefile");
     }
-    if build.script.is_test() {
+    if build.script.options.is_test() {
         report::old_spelling("--test", "`ks test FILE` compiles the tests and runs them");
     }
     if let Some(folder) = build.output.take_if(|output| output.extension().is_none()) {
@@ -171,7 +171,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     emit_checked(args, &checked)?;
     let target = target(args)?;
     let built = checked.build(target);
-    args.report.show_checked(&checked, args.script.verbose);
+    args.report.show_checked(&checked, args.script.options.verbose);
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     emit_built(args, &built)?;
     emit_passes(args, &checked, &built)?;

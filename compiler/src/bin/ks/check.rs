@@ -1,27 +1,49 @@
 //! `ks check`: errors and warnings, nothing written.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use ks_compiler::pipeline::Target;
 
-use crate::files::ScriptArgs;
-use crate::report;
+use crate::files::ScriptOptions;
 use crate::target::TargetArgs;
+use crate::{output, report};
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// The scripts
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
     #[command(flatten)]
-    script: ScriptArgs,
+    options: ScriptOptions,
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
     report: report::ReportArgs,
 }
 
-/// Compiles a script as `ks build` does, and reports the same. Exit code 1 if there is an error.
+/// Compiles scripts as `ks build` does, and reports the same. Exit code 1 if there is an error in one of them.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut checked = args.script.parse()?.check();
-    let compiled = checked.build(args.target.target()?);
-    args.report.show_checked(&checked, args.script.verbose);
-    Ok(if compiled.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let target = args.target.target()?;
+    let mut is_sound = true;
+    for file in &args.files {
+        match check(args, file, target) {
+            Ok(found) => is_sound &= found,
+            // The others are looked at all the same.
+            Err(error) if args.files.len() > 1 => {
+                output::say(format_args!("ks: {error:#}"));
+                is_sound = false;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check(args: &Args, file: &Path, target: Target) -> Result<bool> {
+    let mut checked = args.options.parse(file)?.check();
+    let compiled = checked.build(target);
+    args.report.show_checked(&checked, args.options.verbose);
+    Ok(compiled.is_ok())
 }

@@ -25,6 +25,13 @@ const EVENT_LISTS: [&str; 2] =
 pub struct ScriptArgs {
     /// The script
     pub file: PathBuf,
+    #[command(flatten)]
+    pub options: ScriptOptions,
+}
+
+/// What scripts are compiled against.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ScriptOptions {
     /// Refuse what KernelScript 0.1.1 does not have
     #[arg(long)]
     strict_011: bool,
@@ -47,17 +54,28 @@ pub struct ScriptArgs {
 impl ScriptArgs {
     /// The same, with the `@test` functions as what is compiled.
     pub fn tests(&self) -> ScriptArgs {
-        ScriptArgs { test: true, ..self.clone() }
+        ScriptArgs { file: self.file.clone(), options: ScriptOptions { test: true, ..self.options.clone() } }
     }
 
+    /// Reads and parses the script.
+    pub fn parse(&self) -> Result<Parsed> {
+        self.options.parse(&self.file)
+    }
+
+    /// The project's name.
+    pub fn project(&self) -> Result<String> {
+        self.options.project(&self.file)
+    }
+}
+
+impl ScriptOptions {
     /// Whether the `@test` functions are compiled.
     pub fn is_test(&self) -> bool {
         self.test
     }
 
-    /// Reads and parses the script.
-    pub fn parse(&self) -> Result<Parsed> {
-        let file = &self.file;
+    /// Reads and parses a script.
+    pub fn parse(&self, file: &Path) -> Result<Parsed> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         let options = Options {
@@ -66,21 +84,21 @@ impl ScriptArgs {
             files: Arc::new(Disk { folder }),
             include: self.include.iter().map(|folder| whole(folder)).collect::<Result<_>>()?,
             kernel: Arc::new(self.kernel.types()?),
-            ..Options::new(self.project()?)
+            ..Options::new(self.project(file)?)
         };
         Ok(pipeline::parse(&file.display().to_string(), &text, options)?)
     }
 
     /// The project's name: the script's without its ending, if no other was given.
-    pub fn project(&self) -> Result<String> {
+    fn project(&self, file: &Path) -> Result<String> {
         if let Some(name) = &self.project {
             // It becomes a folder's name.
             let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
             ensure!(plain, "a project's name is not empty and has no `/`");
             return Ok(name.clone());
         }
-        let name = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        ensure!(!name.is_empty(), "{} has no name that is text", self.file.display());
+        let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        ensure!(!name.is_empty(), "{} has no name that is text", file.display());
         Ok(name.to_owned())
     }
 }

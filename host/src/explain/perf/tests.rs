@@ -16,6 +16,7 @@ fn machine() -> Facts {
         descriptor_limit: Some(1024),
         max_sample_rate: Some(100_000),
         kernel: Some((6, 18)),
+        is_filtered: Some(false),
     }
 }
 
@@ -139,7 +140,7 @@ fn a_right_that_is_there_but_refused() {
         machine(),
         Kind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EPERM\n  \
-         because: ks-host has CAP_PERFMON: a security module, a seccomp filter or a user namespace refuses\n  \
+         because: ks-host has CAP_PERFMON: a security module or a user namespace refuses\n  \
          do: look into the kernel log, or run outside of the container",
     );
     check(
@@ -344,5 +345,46 @@ fn an_answer_without_a_known_cause_claims_none() {
         machine(),
         Kind::Kernel,
         "cannot enable `page_faults` (pid 0, any cpu)\n  kernel: ioctl(PERF_EVENT_IOC_ENABLE): EIO",
+    );
+}
+
+#[test]
+fn a_filter_of_somebody_else() {
+    let filtered = || Facts { is_filtered: Some(true), ..machine() };
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        check(
+            Call::Open,
+            errno,
+            open("page_faults", SOFTWARE),
+            filtered(),
+            Kind::NotPermitted,
+            &format!(
+                "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: {errno:?}\n  because: a filter of \
+                 system calls (seccomp) that ks-host was started with refuses perf_event_open\n  do: allow it there: \
+                 `--security-opt seccomp=PROFILE` of a container, `SystemCallFilter=perf_event_open` of a service; or start \
+                 ks-host outside"
+            ),
+        );
+    }
+    // Without perf events there is no such setting, and no filter is needed to refuse the call.
+    let explained = explain(&Failure {
+        attempt: open("page_faults", SOFTWARE),
+        call: Call::Open,
+        errno: Errno::ENOSYS,
+        facts: Facts { paranoid: None, ..filtered() },
+    });
+    assert!(explained.because.is_some_and(|because| because.contains("CONFIG_PERF_EVENTS")));
+}
+
+#[test]
+fn a_group_whose_task_has_ended() {
+    check(
+        Call::Open,
+        Errno::ENODEV,
+        join(Attempt { pid: 4242, ..open("context_switches", SWITCHES) }, "page_faults", 1),
+        Facts { task_exists: Some(false), ..machine() },
+        Kind::NotFound,
+        "cannot add `context_switches` to the group led by `page_faults` (pid 4242, any cpu)\n  kernel: perf_event_open: \
+         ENODEV\n  because: the task 4242 has ended, and with it the group led by `page_faults`",
     );
 }
