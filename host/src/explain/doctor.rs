@@ -71,7 +71,14 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
         ]
         .map(|(which, without)| capability(facts, which, without)),
     );
-    findings.extend([paranoid(facts), pmu(machine), watchdog(machine), btf(machine), jit(machine)]);
+    findings.extend([
+        seccomp(facts),
+        paranoid(facts),
+        pmu(machine),
+        watchdog(machine),
+        btf(machine),
+        jit(machine),
+    ]);
     findings.extend(machine.file_systems.iter().map(file_system));
     findings.extend([descriptors(facts), addresses(machine), namespace(machine), statistics(machine)]);
     findings
@@ -85,6 +92,27 @@ pub fn free_counters(pmu: &str, event: &str, counters: u32) -> Finding {
             .means("what is pinned gets no counter, and all else takes turns with what others count")
             .remedy("end the other profilers; sysctl kernel.nmi_watchdog=0 while you count"),
         _ => Finding::new(&topic, State::Good, format!("{counters} for {event}")),
+    }
+}
+
+/// What came of trying a system call: it worked, or why it does not, in words.
+pub fn call(name: &str, refused: Option<String>) -> Finding {
+    match refused {
+        None => Finding::new(name, State::Good, "works, as tried"),
+        Some(because) => Finding::new(name, State::Missing, format!("refused: {because}"))
+            .means(format!("nothing that takes {name} works here"))
+            .remedy("look at what is missing above: capabilities, seccomp, settings of the kernel"),
+    }
+}
+
+fn seccomp(facts: &Facts) -> Finding {
+    let topic = "seccomp";
+    match facts.is_filtered {
+        None => Finding::new(topic, State::Unknown, "whether calls are filtered cannot be read"),
+        Some(false) => Finding::new(topic, State::Good, "no filter of system calls"),
+        Some(true) => Finding::new(topic, State::Limited, "a filter of system calls that ks-host was started with")
+            .means("what it refuses looks as if a right or a part of the kernel was missing")
+            .remedy("start ks-host outside of the container or service, or with a profile that lets perf_event_open and bpf pass"),
     }
 }
 

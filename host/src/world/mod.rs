@@ -45,7 +45,7 @@ pub(crate) use budget::PERIOD;
 pub use budget::Share;
 pub use histogram::{Histogram, Slot};
 pub(crate) use linker::Answers;
-pub use output::Form;
+pub use output::{Form, Said, said_as_json};
 pub use settings::{SettingError, Settings};
 pub use stacks::{StackMap, StackRequest};
 pub use state::State;

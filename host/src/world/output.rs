@@ -26,8 +26,36 @@ pub enum Form {
     Plain,
     /// Each line after the plugin's name.
     Named,
-    /// Each line as a JSON object: `time`, `plugin` and `line`, or `histogram`.
+    /// Each line as a JSON object: `time`, `plugin` and `line`, or `histogram`; on standard error `warning`, `error` or
+    /// `stderr`.
     Json,
+}
+
+/// What a line of standard error is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// What the host says of a plugin that goes on.
+    Warning,
+    /// Why a plugin did not start or has ended.
+    Error,
+    /// What the plugin wrote there by itself.
+    Stderr,
+}
+
+impl Said {
+    fn key(self) -> &'static str {
+        match self {
+            Said::Warning => "warning",
+            Said::Error => "error",
+            Said::Stderr => "stderr",
+        }
+    }
+}
+
+/// A line of standard error for programs: `{"time": .., "plugin": .., "warning": ..}`, with its end.
+pub fn said_as_json(plugin: &str, said: Said, text: &str) -> String {
+    let object = serde_json::json!({ "time": now(), "plugin": plugin, said.key(): text });
+    format!("{object}\n")
 }
 
 /// Longest line of a stream; what is longer comes in pieces. The contract's own lines have at most so many bytes.
@@ -180,7 +208,10 @@ impl Output {
 
     /// A message as one line of standard error, after the plugin's name.
     pub(super) fn line(&self, message: &str) -> String {
-        format!("{}: {}\n", self.name, one_line(message))
+        match self.form {
+            Form::Json => said_as_json(&self.name, Said::Warning, &one_line(message)),
+            Form::Plain | Form::Named => format!("{}: {}\n", self.name, one_line(message)),
+        }
     }
 
     /// Text of several lines that the host has made, for standard error: where the plugin is one of several, each after its
@@ -188,7 +219,8 @@ impl Output {
     pub(super) fn block(&self, text: &str) -> String {
         match self.form {
             Form::Plain => text::lines(text),
-            _ => text
+            Form::Json => said_as_json(&self.name, Said::Warning, text::lines(text).trim_end()),
+            Form::Named => text
                 .lines()
                 .map(|line| format!("{}: {}\n", self.name, visible(line, text::MOST_BYTES)))
                 .collect(),
@@ -209,10 +241,14 @@ impl Output {
     /// Writes what the plugin wrote to standard error by itself: each line after its name, as much as may be written in this
     /// second.
     pub(super) fn write_error_stream(&mut self, bytes: &[u8]) {
-        let Output { name, stderr, begun_error, written, .. } = self;
+        let Output { name, form, stderr, begun_error, written, .. } = self;
         // As above.
         let _ = begun_error.split(bytes, |line| {
-            let line = named(name, &shown(line));
+            let shown = shown(line);
+            let line = match form {
+                Form::Json => said_as_json(name, Said::Stderr, &String::from_utf8_lossy(&shown)).into_bytes(),
+                Form::Plain | Form::Named => named(name, &shown),
+            };
             let fits = written.take(line.len());
             if fits {
                 write_now(stderr, &line)?;
@@ -456,6 +492,23 @@ mod tests {
         assert_eq!(objects[1]["line"], "");
         let time = objects[0]["time"].as_str().expect("text");
         assert!(humantime::parse_rfc3339(time).is_ok(), "{time}");
+    }
+
+    #[test]
+    fn messages_are_objects_where_prints_are() {
+        let (mut output, _, error) = output(Form::Json, false, u64::MAX, u64::MAX);
+        let line = output.line("it is full\n  do: make \"it\" larger");
+        output.write_error(&line);
+        output.write_error_stream(b"by itself\n");
+        let text = error.text();
+        let objects: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let [warning, own] = &objects[..] else { panic!("{text}") };
+        assert_eq!(
+            (&warning["plugin"], &warning["warning"]),
+            (&"p.wasm".into(), &"it is full; do: make \"it\" larger".into())
+        );
+        assert_eq!(own["stderr"], "by itself");
     }
 
     #[test]

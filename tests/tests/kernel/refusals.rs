@@ -54,6 +54,22 @@ fn root_a_foreign_filter_of_system_calls_is_named() {
     }
 }
 
+/// It tries, and does not conclude from capabilities that are held.
+#[test]
+fn root_the_doctor_tries_the_calls() {
+    for (name, number) in [("perf_event_open", libc::SYS_perf_event_open), ("bpf", libc::SYS_bpf)] {
+        let mut doctor = command("ks-host");
+        let refused = Call { name, number };
+        let outcome =
+            observe(doctor.arg("doctor"), &[refused], |_| Some(Errno::EPERM)).expect("notifications");
+        let line = |topic: &str| outcome.stdout.lines().find(|line| line.contains(topic)).unwrap_or_default();
+        assert!(line(&format!("{name}(2)")).starts_with("missing"), "{outcome:#?}");
+        assert!(line("seccomp").starts_with("limited"), "{outcome:#?}");
+    }
+    let outcome = finish(command("ks-host").arg("doctor"));
+    assert!(outcome.stdout.contains("works, as tried"), "{outcome:#?}");
+}
+
 /// What the kernel refuses to observers is no matter of rights over the network.
 #[test]
 fn root_a_hook_that_is_refused_is_not_blamed_on_the_network() {

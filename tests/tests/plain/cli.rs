@@ -286,6 +286,9 @@ fn the_doctor_looks_at_what_plugins_depend_on() {
         "BTF",
         "tracefs",
         "bpf",
+        "seccomp",
+        "perf_event_open(2)",
+        "bpf(2)",
     ] {
         let finding = findings.iter().find(|finding| finding["topic"] == topic).expect(topic);
         let state = finding["state"].as_str().expect("text");
@@ -331,6 +334,18 @@ fn events_are_shown_in_both_spellings_with_what_counts_them() {
         let because = event["because"].as_str().expect("text");
         assert!(!because.is_empty() && !because.contains('\n'), "{event}");
     }
+    // A reason that several events have is said once.
+    let table = text(&[]);
+    let lines: Vec<&str> = table.lines().filter(|line| line.trim_start().starts_with('[')).collect();
+    for reason in &lines {
+        let (_, words) = reason.split_once("] ").expect("a number and words");
+        assert_eq!(
+            table.matches(words).count(),
+            lines.iter().filter(|line| line.contains(words)).count(),
+            "{words}"
+        );
+    }
+    assert_eq!(table.contains("not here ["), !lines.is_empty(), "{table}");
     let unknown = events(&["page_fault"]);
     assert_eq!((unknown.status.code(), unknown.stdout.len()), (Some(125), 0));
     let said = stderr(&unknown);

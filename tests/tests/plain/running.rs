@@ -114,6 +114,25 @@ fn prints_are_objects_with_time_plugin_and_line() {
 }
 
 #[test]
+fn what_ends_a_plugin_is_an_object_too() {
+    let folder = Folder::new();
+    let traps = folder.write("traps.ks", include_str!("scripts/streams_trap.ks"));
+    let waits = folder.write("waits.ks", include_str!("scripts/commands_waits.ks"));
+    let ran = finish(command("ks-host").args(["--json", "--timeout", "300ms"]).args([&traps, &waits]));
+    let mut told: Vec<(String, String)> = Vec::new();
+    for line in ran.stderr.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect("one object a line");
+        assert!(object["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+        let text = |name: &str| object[name].as_str().expect("text").to_owned();
+        told.push((text("plugin"), text("error")));
+    }
+    told.sort();
+    let [(first, trap), (second, limit)] = &told[..] else { panic!("{ran:#?}") };
+    assert_eq!((first.as_str(), second.as_str()), ("traps.ks", "waits.ks"), "{ran:#?}");
+    assert!(trap.contains("KS-TRAP") && limit.contains("--timeout 0.3"), "{ran:#?}");
+}
+
+#[test]
 fn a_plugin_that_failed_starts_again_until_it_is_asked_to_stop() {
     let folder = Folder::new();
     let fails = folder.write("fails.ks", ends("once more", 3));

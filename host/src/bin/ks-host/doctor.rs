@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use ks_host::bpf::feature::{Answer, Features};
 use ks_host::explain::Machine;
-use ks_host::explain::doctor::{Finding, State, examine, free_counters};
-use ks_host::perf::Catalog;
+use ks_host::explain::doctor::{Finding, State, call, examine, free_counters};
+use ks_host::perf::{Attachments, Catalog, Event, Options};
 
 use crate::output;
 
@@ -25,6 +26,8 @@ pub(crate) struct Args {
 pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
     let catalog = Catalog::default();
     let mut findings = examine(&Machine::read(catalog.core_names()));
+    findings.push(call("perf_event_open(2)", refused_event()));
+    findings.push(call("bpf(2)", refused_map()));
     if args.probe_pmu {
         let free = catalog.free_counters().into_iter();
         findings.extend(free.map(|free| free_counters(&free.pmu, &free.event, free.counters)));
@@ -35,6 +38,24 @@ pub(crate) fn doctor(args: &Args) -> anyhow::Result<u8> {
         output::show(&text(&findings))?
     }
     Ok(0)
+}
+
+/// Why this thread's own faults in user space, which every user may count, are not counted.
+fn refused_event() -> Option<String> {
+    let options = Options { pid: 0, cpu: -1, exclude_kernel: true, ..Options::default() };
+    let opened =
+        Event::named("page_faults").and_then(|event| Attachments::new().open(&event, &options, None, None));
+    opened.err().map(|error| error.cause())
+}
+
+/// Why the kernel makes no array.
+fn refused_map() -> Option<String> {
+    /// `BPF_MAP_TYPE_ARRAY`
+    const ARRAY: u32 = 2;
+    match Features::of_running().map(ARRAY) {
+        Answer::Yes => None,
+        Answer::No(because) | Answer::Unknown(because) => Some(because),
+    }
 }
 
 fn text(findings: &[Finding]) -> String {

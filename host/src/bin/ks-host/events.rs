@@ -1,5 +1,7 @@
 //! `ks-host events [GLOB]`: every event that this machine names, and which of them it can count.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -7,7 +9,7 @@ use ks_host::perf::{Catalog, Family, Listed};
 use ks_host::tracefs;
 use serde::Serialize;
 
-use crate::output::{self, say};
+use crate::output::{self, printable, say};
 use crate::run;
 
 /// Which events, and how to show them.
@@ -85,16 +87,40 @@ fn text(events: &[Shown]) -> String {
         name => format!("{name} events"),
     };
     let tables = events.chunk_by(|one, next| one.family == next.family).map(|family| {
-        let rows: Vec<Vec<String>> = family.iter().map(row).collect();
-        format!("{}\n{}", heading(&family[0].family), output::aligned(&rows))
+        let reasons = repeated(family);
+        let rows: Vec<Vec<String>> = family.iter().map(|event| row(event, &reasons)).collect();
+        let mut table = format!("{}\n{}", heading(&family[0].family), output::aligned(&rows));
+        for (number, reason) in (1..).zip(&reasons) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(table, "  [{number}] {}", printable(reason));
+        }
+        table
     });
     tables.collect::<Vec<_>>().join("\n")
 }
 
-fn row(event: &Shown) -> Vec<String> {
-    let counted = match &event.because {
-        None => "counted".to_owned(),
-        Some(because) => format!("not here: {because}"),
+/// Why an event is not counted, in words that fit any other.
+fn reason(event: &Shown) -> Option<String> {
+    let because = event.because.as_deref()?;
+    let names = [&event.perf, &event.name].map(|name| format!("`{name}`"));
+    Some(names.iter().fold(because.to_owned(), |text, name| text.replace(name, "it")))
+}
+
+/// The reasons that several events have: each stands below the table once.
+fn repeated(events: &[Shown]) -> Vec<String> {
+    let mut seen = BTreeMap::<String, usize>::new();
+    for reason in events.iter().filter_map(reason) {
+        *seen.entry(reason).or_default() += 1;
+    }
+    seen.into_iter().filter(|(_, times)| *times > 1).map(|(reason, _)| reason).collect()
+}
+
+fn row(event: &Shown, reasons: &[String]) -> Vec<String> {
+    let place = reason(event).and_then(|own| reasons.iter().position(|one| *one == own));
+    let counted = match (&event.because, place) {
+        (None, _) => "counted".to_owned(),
+        (Some(_), Some(place)) => format!("not here [{}]", place + 1),
+        (Some(because), None) => format!("not here: {because}"),
     };
     let counted =
         if event.description.is_empty() { counted } else { format!("{counted}  {}", event.description) };

@@ -332,6 +332,15 @@ fn failed(outcome: &Outcome) -> bool {
 
 fn tell(member: &Member, outcome: &Outcome) {
     let name = &member.name;
+    if member.form == Form::Json {
+        let reason = match outcome {
+            Outcome::Trapped(reason) | Outcome::Failed(reason) | Outcome::Denied(reason) => reason.clone(),
+            Outcome::TimedOut => format!("stopped after the time limit: {}", time_limit(member)),
+            Outcome::Killed => "ended".to_owned(),
+            Outcome::Returned(_) | Outcome::Exited(_) => return,
+        };
+        return output::tell_json(name, &reason);
+    }
     match outcome {
         Outcome::Trapped(reason) if member.form == Form::Plain => output::tell(name, reason),
         Outcome::Trapped(reason) => output::tell_among_others(name, reason),

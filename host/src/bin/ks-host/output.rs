@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Context;
-use ks_host::text::{MOST_BYTES, visible};
+use ks_host::text::{MOST_BYTES, lines, visible};
+use ks_host::world::{Said, said_as_json};
 use serde::Serialize;
 
 /// Says something on standard error, a line or more. If that cannot be written there is no further place to report to.
@@ -16,6 +17,13 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
 /// terminal.
 pub(crate) fn tell(name: &str, message: &str) {
     tell_lines(name, message, "  ");
+}
+
+/// The same as an object for programs.
+pub(crate) fn tell_json(name: &str, message: &str) {
+    let line = said_as_json(name, Said::Error, lines(message).trim_end());
+    // As above.
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// The same where others say something, too: each line begins with the name.

@@ -11,6 +11,7 @@ fn good() -> Machine {
             hardware_pmu: Some(true),
             descriptor_limit: Some(1 << 20),
             kernel: Some((6, 12)),
+            is_filtered: Some(false),
             ..Facts::default()
         },
         core_pmus: vec!["cpu_atom (cpus 8-11)".into(), "cpu_core (cpus 0-7)".into()],
@@ -47,7 +48,13 @@ type Case = (fn(&mut Machine), &'static str, State, &'static str);
 
 #[test]
 fn every_fault_is_named_with_what_to_do() {
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
+        (
+            |machine| machine.facts.is_filtered = Some(true),
+            "seccomp",
+            State::Limited,
+            "perf_event_open and bpf",
+        ),
         (
             |machine| machine.pid_namespace = Some(4_026_532_000),
             "PID namespace",
