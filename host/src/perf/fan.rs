@@ -56,6 +56,8 @@ pub(super) struct Fan {
     online: Option<Online>,
     /// CPUs that are to be counted and are not.
     missing: BTreeSet<i32>,
+    /// CPUs that came and cannot be counted, which was told.
+    uncounted: BTreeSet<i32>,
     /// What was asked for on kinds of core that do not count it.
     lacking: BTreeSet<AttachmentId>,
     /// What is to be told.
@@ -88,6 +90,7 @@ impl Fan {
             gone: BTreeMap::new(),
             online,
             missing,
+            uncounted: BTreeSet::new(),
             lacking: BTreeSet::new(),
             notices: Vec::new(),
             enabled: true,
@@ -180,7 +183,7 @@ impl Fan {
         &mut self,
         mut tell: impl FnMut(AttachmentId, u64, Tally),
     ) -> Result<(), PerfError> {
-        let (lacking, misses) = (&self.lacking, !self.missing.is_empty());
+        let (lacking, misses) = (&self.lacking, self.misses_cpus());
         if let Some(only) = only_group(&mut self.branches, &self.gone, &self.plans) {
             return only.read_all(|counter, count| {
                 let tally = count.tally().lacking(misses || lacking.contains(&counter.id));
@@ -226,7 +229,11 @@ impl Fan {
 
     /// Whether something that was asked for is not counted: on a kind of core, or on a CPU that is not followed or has gone.
     fn lacks(&self, id: AttachmentId) -> bool {
-        !self.missing.is_empty() || self.lacking.contains(&id)
+        self.misses_cpus() || self.lacking.contains(&id)
+    }
+
+    fn misses_cpus(&self) -> bool {
+        !self.missing.is_empty() || !self.uncounted.is_empty()
     }
 
     /// As [`Fan::read_all`], of the places on one CPU, with what was counted there before it went. False if `id` was never

@@ -206,6 +206,14 @@ mod tests {
     }
 
     #[test]
+    fn two_places_of_a_program_are_counted_over_one_time() {
+        let times = Times { enabled: 10, running: 5 };
+        let both = Tally::of(3, times).at_other_point(Tally::of(4, Times { enabled: 9, running: 5 }));
+        assert_eq!((both.raw, both.times, both.state()), (7, times, State::Multiplexed));
+        assert_eq!(both.scaled(), Some(6 + 7));
+    }
+
+    #[test]
     fn one_task_on_two_cpus_is_scaled_once() {
         let part = |raw, enabled, running| Tally::of(raw, Times { enabled, running });
         let both = part(10, 100, 50).beside(part(10, 100, 50));

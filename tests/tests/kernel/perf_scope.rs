@@ -384,3 +384,22 @@ fn root_cpus_that_go_keep_their_counts_and_cpus_that_come_count_on() {
     attachments.reset(leader).unwrap();
     assert_eq!(attachments.read(leader).unwrap().raw, 0, "a reset forgets the CPUs that went");
 }
+
+/// A CPU that came and cannot be counted is missing in every reading, and told once.
+#[test]
+fn root_readings_are_partial_while_a_cpu_that_came_is_not_counted() {
+    let online = OnlineList::new("0\n");
+    let mut attachments = Attachments::with_sysfs(Sysfs::at(&online.0));
+    let options = Options { pid: -1, every_cpu: true, ..Options::default() };
+    let id = attachments.open(&named("cpu_clock"), &options, None, None).unwrap();
+    let partial = |attachments: &mut Attachments| attachments.read(id).unwrap().partial;
+    assert!(!partial(&mut attachments));
+    // No kernel has so many.
+    online.set("0,1048575\n");
+    assert!(partial(&mut attachments) && partial(&mut attachments));
+    let missed = |notice: &Notice| matches!(notice, Notice::CpuMissed { cpu: 1_048_575, .. });
+    assert_eq!(attachments.take_notices().iter().filter(|notice| missed(notice)).count(), 1);
+    assert!(attachments.snapshot(id).unwrap().partial);
+    online.set("0\n");
+    assert!(!partial(&mut attachments));
+}

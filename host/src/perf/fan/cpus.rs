@@ -23,14 +23,19 @@ use crate::explain::perf::EventClass;
 /// How often it is looked, at most, whether the CPU of an event has gone, when that is read.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether the kernel ends the events of an attachment when a CPU goes. Events of tasks stay with their tasks. A program at
-/// a tracepoint or a probe runs on every CPU, wherever its event is.
+/// Whether the kernel ends the events of an attachment when a CPU goes. Events of tasks stay with their tasks, and those
+/// of what CPUs share (`uncore`, `power`) are moved to another one. A program at a tracepoint or a probe runs on every
+/// CPU, wherever its event is.
+///
+/// Source: kernel/events/core.c, `perf_event_exit_cpu_context` and `perf_pmu_migrate_context`, v6.18.
 pub(super) fn follows(plan: &Plan) -> bool {
     let options = &plan.options;
     let of_task = options.pid != -1 || options.command || !options.process.is_empty();
     let runs_everywhere = plan.link.is_some()
         && matches!(plan.event.class(), EventClass::Tracepoint | EventClass::Probe { .. });
-    options.every_cpu || options.cpu >= 0 && !of_task && !runs_everywhere
+    let mut pmus = plan.event.encodings.iter().filter_map(|encoding| encoding.pmu.as_ref());
+    let is_shared = pmus.any(|pmu| !pmu.is_core);
+    options.every_cpu || options.cpu >= 0 && !of_task && !runs_everywhere && !is_shared
 }
 
 impl Fan {
@@ -54,7 +59,13 @@ impl Fan {
             let known = |cpu: &i32| self.branches.iter().any(|branch| branch.place.cpu == *cpu);
             let plan = self.leader();
             let cpus = places::cpus(&plan.event, &plan.options, sysfs).unwrap_or_default();
-            self.missing = cpus.into_iter().filter(|cpu| !known(cpu)).collect();
+            let is_new = |cpu: &i32| !known(cpu) && !self.uncounted.contains(cpu);
+            self.missing = cpus.into_iter().filter(is_new).collect();
+            self.uncounted.retain(|cpu| now.contains(cpu));
+        }
+        // Nearly every reading.
+        if self.missing.is_empty() {
+            return done;
         }
         let online = self.online.as_ref().map(Online::cpus).unwrap_or_default();
         let here: Vec<i32> = self.missing.iter().copied().filter(|cpu| online.contains(cpu)).collect();
@@ -126,6 +137,7 @@ impl Fan {
                 Err(error) => {
                     let because = error.to_string();
                     came = Some(Notice::CpuMissed { event: event.clone(), cpu, because });
+                    self.uncounted.insert(cpu);
                     break;
                 }
             }
