@@ -55,6 +55,19 @@ fn traced_probe_at_an_offset() {
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
+/// An event of its own, which the program at the same place takes nothing from.
+#[test]
+fn traced_a_counter_of_a_function_has_what_a_program_there_saw() {
+    if !here_or_inside("kprobes", has_kprobes()) {
+        return;
+    }
+    let script = include_str!("../scripts/probes_counters_beside_a_program.ks");
+    let opener = Opener::start();
+    let ran = run("kprobe", script);
+    drop(opener);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
 #[test]
 fn traced_hook_denies() {
     if !here_or_inside("trampolines for lsm", has_trampolines()) {

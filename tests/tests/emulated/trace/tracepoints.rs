@@ -1,5 +1,7 @@
 //! Tracepoints: records, arguments, system calls.
 
+use std::fs;
+
 use ks_tests::{Folder, command, finish};
 
 use crate::trace::{Opener, WAIT, host, run};
@@ -52,6 +54,40 @@ fn traced_a_counter_of_a_tracepoint_has_what_a_program_there_saw() {
     let ran = run("beside", script);
     drop(opener);
     assert_eq!(ran.code, 0, "{ran:#?}");
+    // What the kernel skips it counts since 6.7.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("proc is mounted");
+    let mut numbers = release.split(['.', '-']).map_while(|word| word.parse::<u32>().ok());
+    let counts = (numbers.next(), numbers.next()) >= (Some(6), Some(7));
+    assert_eq!(
+        ran.stderr.matches("this kernel does not count them").count(),
+        usize::from(!counts),
+        "{ran:#?}"
+    );
+}
+
+/// Where the kernel has the numbers of a task for a PID namespace differs from kernel to kernel.
+#[test]
+fn traced_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
+    let folder = Folder::new();
+    let script = include_str!("../scripts/tracepoints_numbers_of_tasks.ks");
+    let source = folder.write("numbers.ks", script);
+    let plugin = folder.path("numbers.wasm");
+    let built = finish(command("ks").arg("build").arg(source).arg("-o").arg(&plugin));
+    assert_eq!(built.code, 0, "{built:#?}");
+    let mount = match fs::exists("/sys/kernel/tracing/events").unwrap_or_default() {
+        true => "",
+        false => "mount -t tracefs tracefs /sys/kernel/tracing && ",
+    };
+    let lines = format!(
+        "{mount}mount -t proc proc /proc && exec {} {} -- --pid=$$",
+        ks_tests::binary("ks-host").display(),
+        plugin.display()
+    );
+    // The shell is the first process of two nested namespaces.
+    let nested = ["-m", "-p", "-f", "unshare", "-m", "-p", "-f", "sh", "-c", &lines];
+    let ran = finish(std::process::Command::new("unshare").args(nested));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.stdout.starts_with("process 1, thread "), "{ran:#?}");
 }
 
 /// What is wrong with a target is said before anything is attached.
