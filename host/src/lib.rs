@@ -66,6 +66,7 @@ pub mod plugin;
 #[cfg(feature = "plugins")]
 pub mod policy;
 mod probed;
+pub mod procfs;
 #[cfg(feature = "plugins")]
 pub mod quantity;
 #[cfg(feature = "plugins")]

@@ -2,12 +2,17 @@
 
 use std::fs;
 
+use crate::procfs;
+
 /// Bytes of a command name that the kernel keeps (`TASK_COMM_LEN` of `include/linux/sched.h`, without the terminator).
 const COMM_BYTES: usize = 15;
 
 /// The lowest process id whose command name is `name`, cut to the kernel's length. Processes that end while the list is
 /// read are not found.
 pub fn pid_of(name: &[u8]) -> Option<i32> {
+    if !procfs::is_own() {
+        return None;
+    }
     let name = &name[..name.len().min(COMM_BYTES)];
     let entries = fs::read_dir("/proc").ok()?;
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -17,7 +22,7 @@ pub fn pid_of(name: &[u8]) -> Option<i32> {
 /// The command name of a process or thread. None if there is none of this id.
 pub fn comm_of(pid: i32) -> Option<Vec<u8>> {
     // 0 is no task of its own, and a negative number would be the name of nothing.
-    if pid <= 0 {
+    if pid <= 0 || !procfs::is_own() {
         return None;
     }
     let mut comm = fs::read(format!("/proc/{pid}/comm")).ok()?;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::machine::{FileSystem, Machine};
 use super::{Capability, Facts};
+use crate::procfs;
 
 /// Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
@@ -269,10 +270,15 @@ fn addresses(machine: &Machine) -> Finding {
 
 fn namespace(machine: &Machine) -> Finding {
     let topic = "PID namespace";
+    if !machine.own_procfs {
+        return Finding::new(topic, State::Limited, "/proc shows another one")
+            .means("tasks and functions have no names, and threads and processes cannot be listed")
+            .remedy(procfs::REMEDY);
+    }
     match machine.pid_namespace {
         Some(FIRST_PID_NAMESPACE) => Finding::new(topic, State::Good, "the first one"),
         Some(number) => Finding::new(topic, State::Limited, format!("pid:[{number}]"))
-            .means("tasks outside of it have no numbers (0), names of commands and of functions here")
+            .means("tasks outside of it have the number 0 here, and no names")
             .remedy("start ks-host in the first one (docker run --pid=host) to see all tasks"),
         None => Finding::new(topic, State::Unknown, "/proc/self/ns/pid cannot be read"),
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use super::Facts;
+use crate::procfs;
 
 /// The file systems that plugins need: type, usual place, and what does not work without.
 const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
@@ -33,6 +34,8 @@ pub struct Machine {
     pub bpf_stats: Option<bool>,
     /// The inode number of the PID namespace of this process.
     pub pid_namespace: Option<u64>,
+    /// Whether `/proc` shows the tasks of that namespace.
+    pub own_procfs: bool,
     /// The file systems that plugins need.
     pub file_systems: Vec<FileSystem>,
 }
@@ -65,6 +68,7 @@ impl Machine {
             kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
             bpf_jit: number("/proc/sys/net/core/bpf_jit_enable"),
             bpf_stats: number("/proc/sys/kernel/bpf_stats_enabled").map(|value| value != 0),
+            own_procfs: procfs::is_own(),
             pid_namespace: fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino()),
             file_systems: FILE_SYSTEMS
                 .map(|(kind, place, without)| FileSystem {

@@ -16,7 +16,7 @@ use nix::time::ClockId;
 
 use super::open::{self, MAX_PROGRAM_BYTES, OpenRefusal, OpenedFile, Root};
 use crate::maps::{self, MapsEntry};
-use crate::perf;
+use crate::{perf, procfs};
 
 /// Longest perf map that is read.
 pub(super) const MAX_PERF_MAP_BYTES: u64 = 256 << 20;
@@ -40,8 +40,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// None if there is no process of this number.
+    /// None if there is no process of this number, or procfs does not show it.
     pub(super) fn open(pid: u32) -> Result<Option<Process>, OpenRefusal> {
+        if !procfs::is_own() {
+            return Ok(None);
+        }
         let path = CString::new(format!("/proc/{pid}")).map_err(|_| OpenRefusal::Missing)?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let folder = match nix::fcntl::open(path.as_c_str(), flags, Mode::empty()).map_err(OpenRefusal::from)

@@ -162,6 +162,12 @@ pub enum Refusal {
     /// `command` where the host starts none.
     #[error("the host starts no command\n  do: run `ks-host PLUGIN --exec COMMAND WORDS..`")]
     NoCommand,
+    /// Threads and processes are listed by a procfs that shows another PID namespace.
+    #[error(
+        "/proc shows the tasks of another PID namespace, so threads and processes cannot be listed\n  do: {}",
+        crate::procfs::REMEDY
+    )]
+    OtherProcfs,
     /// No process has that name.
     #[error("no process runs `{0}`")]
     NoProcess(String),

@@ -13,6 +13,7 @@ use super::attr::Options;
 use super::error::Refusal;
 use super::event::Event;
 use super::pmu::Sysfs;
+use crate::procfs;
 
 /// What all events of a group have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +155,10 @@ pub(super) fn places(
         "" => None,
         path => Some(Arc::new(cgroup(path)?)),
     };
+    let lists = options.follow || !options.process.is_empty();
+    if lists && !procfs::is_own() {
+        return Err(Refusal::OtherProcfs);
+    }
     let mut tasks = match options {
         Options { command: true, .. } => vec![surroundings.command.ok_or(Refusal::NoCommand)?],
         Options { process, .. } if !process.is_empty() => processes(process)?,

@@ -34,6 +34,7 @@ use crate::options::RunOptions;
 use crate::perf::{Attachments, Catalog};
 use crate::plugin::{Abort, Limiter, Limits, PluginState, SharedMemory, StopHandle, StopReason};
 use crate::policy::{Class, Limit, Policy};
+use crate::procfs;
 use crate::record::Stream;
 use crate::symbols::Symbols;
 use crate::text;
@@ -215,6 +216,16 @@ impl State {
 
     /// Says once what numbers of tasks mean where this host runs.
     pub(super) fn tell_namespace(&mut self) {
+        if !procfs::is_own() {
+            self.warn_once(
+                0,
+                &format!(
+                    "/proc shows the tasks of another PID namespace: tasks have no names here, nor have their functions\n  \
+                     do: {}",
+                    procfs::REMEDY
+                ),
+            );
+        }
         let ObjectSlot::Opened(object) = &self.object else { return };
         if object.is_loaded() && object.numbers_tasks_inside() {
             self.warn_once(

@@ -115,3 +115,31 @@ fn root_doctor_names_the_pid_namespace() {
     assert!(inside.contains("pid:["), "{inside}");
     assert!(Path::new("/proc/self/ns/pid").exists());
 }
+
+/// A procfs of another namespace has other tasks under the numbers of this one.
+#[test]
+fn root_a_procfs_of_another_pid_namespace_gives_no_names() {
+    let folder = Folder::new();
+    let calls = calls(&folder);
+    let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
+    let go = folder.path("go").display().to_string();
+    let run = format!(
+        "{calls} 50 {go} & X=$!; {} {} -- --pid=$X | while read line; do \
+         echo \"$line\"; case $line in ready) touch {go};; esac; done; rm -f {go}; echo pid $X; wait",
+        binary("ks-host").display(),
+        plugin.display()
+    );
+    let outcome = finish(Command::new("unshare").args(["-pf", "sh", "-c", &run]));
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let [pid] = outcome.numbers("pid")[..] else { panic!("{outcome:#?}") };
+    // The numbers are right, and nobody is named by those of others.
+    assert_eq!(outcome.numbers("own"), [50, 50, pid, pid], "{outcome:#?}");
+    assert_eq!(outcome.row("name"), ["name"], "{outcome:#?}");
+    assert_eq!(
+        outcome.stderr.matches("/proc shows the tasks of another PID namespace").count(),
+        1,
+        "{outcome:#?}"
+    );
+    let doctor = finish(Command::new("unshare").arg("-pf").arg(binary("ks-host")).arg("doctor"));
+    assert!(doctor.stdout.contains("/proc shows another one"), "{doctor:#?}");
+}

@@ -22,6 +22,7 @@ fn good() -> Machine {
         bpf_jit: Some(1),
         bpf_stats: Some(false),
         pid_namespace: Some(FIRST_PID_NAMESPACE),
+        own_procfs: true,
         file_systems: vec![mounted("tracefs", "/sys/kernel/tracing"), mounted("bpf", "/sys/fs/bpf")],
     }
 }
@@ -48,13 +49,14 @@ type Case = (fn(&mut Machine), &'static str, State, &'static str);
 
 #[test]
 fn every_fault_is_named_with_what_to_do() {
-    let cases: [Case; 15] = [
+    let cases: [Case; 16] = [
         (
             |machine| machine.facts.is_filtered = Some(true),
             "seccomp",
             State::Limited,
             "perf_event_open and bpf",
         ),
+        (|machine| machine.own_procfs = false, "PID namespace", State::Limited, "mount -t proc"),
         (
             |machine| machine.pid_namespace = Some(4_026_532_000),
             "PID namespace",
