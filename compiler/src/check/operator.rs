@@ -249,14 +249,19 @@ impl Body<'_, '_> {
             let number = value.number(types).filter(|number| value.literal && *number >= 0);
             number.and_then(super::fold::literal_type).unwrap_or(int)
         };
-        let (a, b) = if combine(a, b).is_none() { (plain(left, a), plain(right, b)) } else { (a, b) };
+        let is_long = long_literal(left, a, b) || long_literal(right, b, a);
+        let (a, b) = match combine(a, b) {
+            None if is_long => return Some(I64),
+            None => (plain(left, a), plain(right, b)),
+            Some(_) => (a, b),
+        };
         let held =
             |value: &Typed, int| !value.literal || value.bits_in(int, types).is_none_or(|(_, same)| same);
         match combine(a, b) {
             Some(int) if !int.signed || int.bits == 64 || matches!(op, And | Or | Xor) => Some(int),
             Some(int) if held(left, int) && held(right, int) => Some(int),
             Some(_) => Some(I64),
-            None => (long_literal(left, a, b) || long_literal(right, b, a)).then_some(I64),
+            None => None,
         }
     }
 
