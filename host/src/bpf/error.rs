@@ -212,8 +212,26 @@ pub struct LoadError {
     pub verifier: Option<(String, VerifierLog)>,
     /// What libbpf printed, line by line, without its prefix.
     pub libbpf: Vec<String>,
-    /// That the kernel lacks a member which the refused program reads, or has another in its place: in words.
-    pub lacks: Option<String>,
+    /// What the object needs and the kernel lacks, if that is why.
+    pub lacks: Option<Lack>,
+}
+
+/// What an object needs and the kernel lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    /// A member of a struct, which the refused program reads, or the kernel has another in its place: in words.
+    Member(String),
+    /// A function of the kernel.
+    Function(String),
+}
+
+impl std::fmt::Display for Lack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Lack::Member(text) => f.write_str(text),
+            Lack::Function(name) => write!(f, "neither the kernel nor a module that is loaded has `{name}`"),
+        }
+    }
 }
 
 impl BpfError {

@@ -33,7 +33,7 @@ mod verifier_log;
 
 pub use attach::{ControlGroup, Place};
 pub use cursor::Cursor;
-pub use error::{BpfError, LoadError};
+pub use error::{BpfError, Lack, LoadError};
 pub use globals::Variable;
 pub use layout::{Layout, Member, Scalar, Subject};
 pub use link::Link;

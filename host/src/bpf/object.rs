@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
 
 use super::attach::Supervisor;
-use super::error::{BpfError, LoadError};
+use super::error::{BpfError, Lack, LoadError};
 use super::feature;
 use super::globals::{self, Variable};
 use super::image::Image;
@@ -647,11 +647,12 @@ fn load_error(
     libbpf: Vec<String>,
 ) -> BpfError {
     let model = admitted.object().model();
-    let lacks = verifier.as_ref().and_then(|(program, log)| {
+    let member = verifier.as_ref().and_then(|(program, log)| {
         let unfit = log.unfit_member()?;
         let other = || format!("`{unfit}` has another type in this kernel");
-        Some(members::missing(model, program).unwrap_or_else(other))
+        Some(Lack::Member(members::missing(model, program).unwrap_or_else(other)))
     });
+    let lacks = member.or_else(|| libbpf.iter().find_map(|line| missing_function(line)));
     BpfError::Load(Box::new(LoadError {
         object: admitted.object().name().to_owned(),
         is_script: is_script(model),
@@ -674,6 +675,15 @@ fn asks_network(model: &Model) -> bool {
     };
     model.maps.iter().any(|map| is_of_network(map.shape.kind))
         || model.programs.iter().any(|program| !confine::observes(program.section.kind.program))
+}
+
+/// The function of the kernel that libbpf did not find.
+///
+/// Source: libbpf v1.7, `bpf_object__resolve_ksym_func_btf_id`.
+fn missing_function(line: &str) -> Option<Lack> {
+    let (_, name) = line.split_once("extern (func ksym) '")?;
+    let (name, rest) = name.split_once('\'')?;
+    rest.starts_with(": not found").then(|| Lack::Function(name.to_owned()))
 }
 
 /// Whether the object was compiled from a script: its line information names the file.

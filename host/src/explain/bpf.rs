@@ -6,8 +6,8 @@ use std::fs;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, Kind, filtered};
-use crate::bpf::{BpfError, LoadError};
+use super::{Capability, Explanation, Facts, Kind, filtered, since};
+use crate::bpf::{BpfError, Lack, LoadError};
 
 /// Most names that a message lists when a name is not found.
 const MAX_NAMES: usize = 8;
@@ -82,7 +82,12 @@ pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
 
 fn describe_load(load: &LoadError) -> String {
     let Some((program, log)) = &load.verifier else {
-        let mut text = format!("cannot load the BPF object `{}`\n  kernel: {:?}", load.object, load.errno);
+        let mut text = format!("cannot load the BPF object `{}`", load.object);
+        if let Some(lacks) = &load.lacks {
+            let _ = write!(text, ": {lacks}");
+            return text;
+        }
+        let _ = write!(text, "\n  kernel: {:?}", load.errno);
         // libbpf's first complaint names the map or program; the later ones follow from it.
         let mut complaints = load.libbpf.iter().filter(|line| !line.contains(MEMLOCK_COMPLAINT));
         if let Some(first) = complaints.next() {
@@ -92,7 +97,9 @@ fn describe_load(load: &LoadError) -> String {
     };
     let mut text = format!("cannot load the program `{program}`: ");
     match &load.lacks {
-        Some(lacks) => text.push_str(lacks),
+        Some(lacks) => {
+            let _ = write!(text, "{lacks}");
+        }
         None => {
             let _ = write!(text, "the verifier refused it\n  verifier: {}", log.reason());
         }
@@ -107,6 +114,17 @@ fn describe_load(load: &LoadError) -> String {
 }
 
 fn explain_load(load: &LoadError) -> Explanation {
+    match &load.lacks {
+        Some(Lack::Member(_)) => {
+            return because(
+                Kind::Unsupported,
+                "the program reads it, and its struct has other members in the kernel that it was compiled for",
+                "run a kernel that has it, or leave it out",
+            );
+        }
+        Some(Lack::Function(name)) => return lacks_function(name),
+        None => {}
+    }
     match (&load.verifier, load.errno) {
         (_, Errno::EPERM | Errno::EACCES) if !has(Capability::Bpf) || !has(Capability::Perfmon) => denied(),
         // Such a map cannot be made, whatever its members.
@@ -114,11 +132,6 @@ fn explain_load(load: &LoadError) -> Explanation {
             Kind::Unsupported,
             "structs of the kernel are registered by links since Linux 6.4; without one they would outlive this host",
             "use a newer kernel",
-        ),
-        (Some(_), _) if load.lacks.is_some() => because(
-            Kind::Unsupported,
-            "the program reads it, and its struct has other members in the kernel that it was compiled for",
-            "run a kernel that has it, or leave it out",
         ),
         (Some(_), _) if load.is_script => because(
             Kind::Kernel,
@@ -128,6 +141,22 @@ fn explain_load(load: &LoadError) -> Explanation {
         (Some(_), _) => plain(Kind::Kernel),
         // libbpf's own answer to an object that it cannot read.
         (None, errno) => explain_errno(errno, load.asks_network),
+    }
+}
+
+/// A function of the kernel is missing.
+fn lacks_function(name: &str) -> Explanation {
+    match since::kfunc(name) {
+        Some((major, minor)) => because(
+            Kind::Unsupported,
+            format!("kernels have it since Linux {major}.{minor}"),
+            &format!("run Linux {major}.{minor} or newer; `ks build --target-kernel` tells what asks for it"),
+        ),
+        None => Explanation {
+            kind: Kind::Unsupported,
+            because: None,
+            remedy: Some("load the module that has it, or run a kernel that has it".into()),
+        },
     }
 }
 
@@ -262,6 +291,31 @@ mod tests {
             "cannot load the program `count`: the verifier refused it\n  verifier: R0 invalid mem access\n  at: x = m[k] @ a.ks:3\n  (3 more lines; -v shows the whole log)"
         );
         assert_eq!(explain(&error).kind, Kind::Kernel);
+    }
+
+    #[test]
+    fn a_function_that_the_kernel_lacks_is_named_with_the_kernels_that_have_it() {
+        let error = |name: &str| {
+            BpfError::Load(Box::new(LoadError {
+                object: "a".into(),
+                is_script: true,
+                registers: false,
+                asks_network: false,
+                errno: Errno::EINVAL,
+                verifier: None,
+                libbpf: Vec::new(),
+                lacks: Some(Lack::Function(name.into())),
+            }))
+        };
+        assert_eq!(
+            message(&error("bpf_iter_num_new")),
+            "cannot load the BPF object `a`: neither the kernel nor a module that is loaded has `bpf_iter_num_new`\n  \
+             because: kernels have it since Linux 6.4\n  \
+             do: run Linux 6.4 or newer; `ks build --target-kernel` tells what asks for it"
+        );
+        assert!(
+            message(&error("mine")).ends_with("do: load the module that has it, or run a kernel that has it")
+        );
     }
 
     #[test]
