@@ -1,7 +1,7 @@
 //! Pointers of the kernel half that lie in structs and arrays, and pointers to pointers. These tests need root.
 
 use ks_tests::emulated::{Kernel, Machine};
-use ks_tests::{Folder, command, finish};
+use ks_tests::{Folder, command, finish, run_script};
 
 const ALL: &[&str] = &["root_a_cursor", "root_pointers"];
 
@@ -27,6 +27,13 @@ fn passes(name: &str, script: &str) {
 #[test]
 fn root_a_cursor_in_a_struct_walks_a_packet() {
     passes("cursor", include_str!("scripts/held_pointers_packet.ks"));
+}
+
+#[test]
+fn root_pointers_of_the_kernel_lie_in_memory() {
+    let script = include_str!("scripts/held_pointers_kernel.ks");
+    let ran = run_script::<&str>("kernels", script, &[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "1 0\n"), "{ran:#?}");
 }
 
 #[test]
