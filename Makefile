@@ -35,6 +35,8 @@ COMPARED ?= startup perf_read map_read check
 BENCHES := $(addprefix --bench ,perf_read map_read check startup rings sampling overhead scale)
 
 TEST := RUST_TEST_THREADS=$(THREADS) $(CARGO) test --release --workspace
+# The compilers of plugins in other languages, fetched and built once.
+GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && scripts/guest-cargo --version
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
@@ -53,8 +55,7 @@ run: all
 # Every test, whatever fails before it. The kernel tests need root and say so. The tools of other languages are fetched and
 # built meanwhile.
 test: test-programs
-	@$(MAKE) --no-print-directory guest-tools & tools=$$!; \
-		$(CARGO) build --release --workspace --all-targets && wait $$tools
+	@{ $(GUEST_TOOLS); } >/dev/null & tools=$$!; $(CARGO) build --release --workspace --all-targets && wait $$tools
 	$(TEST) --no-fail-fast
 	$(TEST) $(BENCHES)
 
@@ -184,9 +185,7 @@ test-programs:
 	@scripts/packages perf || echo "without perf what is compared with it is left out"
 
 guest-tools:
-	@scripts/guest-tools python >/dev/null
-	@scripts/guest-tools javascript >/dev/null
-	@scripts/guest-cargo --version >/dev/null
+	@{ $(GUEST_TOOLS); } >/dev/null
 
 clean:
 	$(CARGO) clean

@@ -157,9 +157,9 @@ fn a_signal_right_behind_the_same_one_is_no_second_wish() {
     let sleeps = TempFile::new(
         "same",
         &ready_then(
-            "(local $turns i32) (call $sleep (i64.const 3600000000000) (i32.const 1024))
-             (loop $again (br_if $again (i32.lt_u (local.tee $turns (i32.add (local.get $turns) (i32.const 1)))
-             (i32.const 100000000)))) (i32.const 9)",
+            "(call $sleep (i64.const 3600000000000) (i32.const 1024))
+             (loop $again (i32.store (i32.const 2048) (i32.add (i32.load (i32.const 2048)) (i32.const 1)))
+             (br_if $again (i32.lt_u (i32.load (i32.const 2048)) (i32.const 100000000)))) (i32.const 9)",
         ),
     );
     let (mut child, _stdout) = start(&sleeps);

@@ -150,7 +150,8 @@ fn what_is_nearly_right_is_named() {
         let outcome = ran(words);
         assert!(outcome.code != 0 && outcome.stderr.contains(wanted), "{words:?}: {outcome:#?}");
     }
-    let file = folder.write("policy.toml", "[limits]\nmap_bytes = \"16M\"\nrun_ms = \"2m\"\n");
+    let file = folder
+        .write("policy.toml", "[allow]\nimport = [\"*\"]\n[limits]\nmap_bytes = \"16M\"\nrun_ms = \"2m\"\n");
     let with = finish(command("ks-host").arg("--policy").args([&file, &script]));
     assert_eq!((with.code, with.stderr.as_str()), (0, ""), "{with:#?}");
 }

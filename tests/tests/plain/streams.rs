@@ -89,7 +89,7 @@ const COMMANDS: [(&[&str], bool); 31] = [
     (&["ks", "build", "warns.ks", "-o", "out.wasm"], false),
     (&["ks", "build", "wrong.ks"], false),
     (&["ks", "build", "absent.ks"], false),
-    (&["ks", "build", "good.ks", "--emit", "mir", "-o", "out.wasm"], true),
+    (&["ks", "build", "good.ks", "--emit", "hir", "-o", "out.wasm"], true),
     (&["ks", "check", "wrong.ks"], false),
     (&["ks", "check", "--json", "warns.ks"], true),
     (&["ks", "fmt", "--check", "unformatted.ks"], true),

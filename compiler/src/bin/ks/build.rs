@@ -161,10 +161,10 @@ impl Emit {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let project = args.script.project()?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{project}.wasm")));
-    check_output(&output, &args.emit)?;
     if same_file(&output, &args.script.file) {
         bail!("{} is the script itself: name another file with --output", output.display());
     }
+    check_output(&output, &args.emit)?;
     let parsed = args.script.parse()?;
     emit_parsed(args, &parsed)?;
     let mut checked = parsed.check();
