@@ -171,7 +171,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     emit_checked(args, &checked)?;
     let target = target(args)?;
     let built = checked.build(target);
-    args.report.show_checked(&checked, args.script.options.verbose);
+    args.report.show_checked(&checked, args.script.options.verbose)?;
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     emit_built(args, &built)?;
     emit_passes(args, &checked, &built)?;

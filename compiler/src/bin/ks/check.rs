@@ -44,6 +44,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn check(args: &Args, file: &Path, target: Target) -> Result<bool> {
     let mut checked = args.options.parse(file)?.check();
     let compiled = checked.build(target);
-    args.report.show_checked(&checked, args.options.verbose);
+    args.report.show_checked(&checked, args.options.verbose)?;
     Ok(compiled.is_ok())
 }

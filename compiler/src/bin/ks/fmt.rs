@@ -68,7 +68,7 @@ fn formatted(name: &str, text: &[u8], report: &report::ReportArgs) -> Result<Opt
     lex::report(&tokens, text, &mut diagnostics);
     let ast = parse::parse(&tokens, text, &mut diagnostics);
     if diagnostics.has_errors() {
-        report.show(&diagnostics, &sources);
+        report.show(&diagnostics, &sources)?;
         return Ok(None);
     }
     fmt::format(&tokens, text, &ast).map(Some).with_context(|| format!("cannot format {name}"))

@@ -2,11 +2,14 @@
 
 use std::io::{IsTerminal, Write};
 
+use anyhow::Result;
 use ks_compiler::diag::Diagnostics;
 use ks_compiler::diag::render::{self, Style};
 use ks_compiler::hir::Half;
 use ks_compiler::pipeline::Checked;
 use ks_compiler::source::SourceMap;
+
+use crate::output;
 
 /// Notes that a spelling of KernelScript 0.1.1 was used, and what to do now. On standard error: what programs read stays as
 /// it is.
@@ -53,10 +56,13 @@ impl ReportArgs {
     }
 
     /// Shows what was found in a script, and if `verbose` of what it consists.
-    pub fn show_checked(&self, checked: &Checked, verbose: bool) {
-        self.show(&checked.diagnostics, &checked.sources);
+    ///
+    /// # Errors
+    /// As of [`ReportArgs::show`].
+    pub fn show_checked(&self, checked: &Checked, verbose: bool) -> Result<()> {
+        self.show(&checked.diagnostics, &checked.sources)?;
         if !verbose {
-            return;
+            return Ok(());
         }
         let mut stderr = std::io::stderr().lock();
         for file in checked.sources.files() {
@@ -74,16 +80,20 @@ impl ReportArgs {
                 count(maps, "map")
             );
         }
+        Ok(())
     }
 
     /// Shows diagnostics, and how many there were.
-    pub fn show(&self, diagnostics: &Diagnostics, sources: &SourceMap) {
-        // A closed terminal is no reason to fail: the exit code still says what was found.
+    ///
+    /// # Errors
+    /// JSON that cannot be written. A closed terminal is no reason to fail: the exit code still says what was found.
+    pub fn show(&self, diagnostics: &Diagnostics, sources: &SourceMap) -> Result<()> {
         let _ = match if self.is_json() { Format::Json } else { self.format } {
             Format::Human => self.human(diagnostics, sources),
             Format::Concise => concise(diagnostics, sources),
-            Format::Json => json(diagnostics, sources),
+            Format::Json => return output::show(json(diagnostics, sources).as_bytes()),
         };
+        Ok(())
     }
 
     fn human(&self, diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()> {
@@ -118,15 +128,11 @@ fn concise(diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()
     summary(&mut stderr, diagnostics)
 }
 
-fn json(diagnostics: &Diagnostics, sources: &SourceMap) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    for diagnostic in diagnostics.sorted() {
-        writeln!(stdout, "{}", render::json(diagnostic, sources))?;
-    }
-    match diagnostics.omitted() {
-        Some(omitted) => writeln!(stdout, "{}", render::omitted_json(omitted)),
-        None => Ok(()),
-    }
+fn json(diagnostics: &Diagnostics, sources: &SourceMap) -> String {
+    let sorted = diagnostics.sorted();
+    let objects = sorted.into_iter().map(|diagnostic| render::json(diagnostic, sources));
+    let omitted = diagnostics.omitted().map(render::omitted_json);
+    objects.chain(omitted).map(|object| format!("{object}\n")).collect()
 }
 
 /// How many there were, if any.

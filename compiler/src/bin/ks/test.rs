@@ -40,7 +40,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut checked = args.script.tests().parse()?.check();
     let built = checked.build(Arch::HOST.map_or(Target::default(), Target::from).for_users());
-    args.report.show_checked(&checked, args.script.options.verbose);
+    args.report.show_checked(&checked, args.script.options.verbose)?;
     let Ok(built) = built else { return Ok(ExitCode::FAILURE) };
     let host = args.host.unwrap_or_else(beside);
     // Through a pipe: no file is left behind, however this ends.
