@@ -184,8 +184,9 @@ fn stored_values_are_read_written_bound_and_deleted() {
             var at = &plain[parent]
             if (at == null) { check(false, 23) } else { *at += 5 }
             check(plain[parent] == 1005 && &plain[null] == null, 24)
-            large[child].count += 1
             check(large[child] == null, 22)
+            large[child].count += 1
+            check(large[child].count == 1, 26)
 
             var running = bpf_get_current_task_btf()
             plain[running] = 3
