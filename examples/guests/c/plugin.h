@@ -877,8 +877,10 @@ extern bool kernelscript_host_perf_static_event_tracepoint(plugin_string_t *name
 // 
 // Source: `kernel/events/core.c`, `perf_kprobe`; since 4.17. `kernel/trace/trace_event_perf.c`, `perf_kprobe_init`.
 extern bool kernelscript_host_perf_static_event_kprobe(plugin_string_t *function, kernelscript_host_perf_own_event_t *ret, kernelscript_host_perf_error_t *err);
-// Calls of a function of a program or library: `path:function`, `path:function+0x10`, or `path:+0x1040` for an
-// offset in the file. An instruction begins there, as is proven from the file: the start of a function, what direct
+// Calls of functions of a program or library: `path:function` (every function of this name; the count is their sum),
+// `path:function@file.c` (the one of this source file), `path:function@VERSION` (a version that the file defines),
+// `path:function+0x10`, or `path:+0x1040` for an offset in the file. The path ends at the first colon. An event of
+// several functions cannot be in a group. An instruction begins there, as is proven from the file: the start of a function, what direct
 // jumps lead to from one, or a static probe of the file's notes. The event holds the file open.
 // 
 // Errors: `not-found` (no such file or function; the kernel was built without uprobes), `invalid` (the form; no regular
@@ -981,7 +983,8 @@ extern bool kernelscript_host_perf_method_attachment_read(kernelscript_host_perf
 // 
 // Errors: as `read`.
 extern bool kernelscript_host_perf_method_attachment_snapshot(kernelscript_host_perf_borrow_attachment_t self, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err);
-// As `snapshot`, of what this attachment counts on one CPU: after `set-every-cpu`, or `set-cpu` with that CPU.
+// As `snapshot`, of what this attachment counts on one CPU: after `set-every-cpu`, or `set-cpu` with that CPU. Of a
+// CPU that has gone offline it has what was counted before, and is partial; of one that came back, both.
 // 
 // Errors: as `read`; `invalid` (nothing of it counts that CPU alone).
 extern bool kernelscript_host_perf_method_attachment_snapshot_cpu(kernelscript_host_perf_borrow_attachment_t self, uint32_t cpu, kernelscript_host_perf_group_reading_t *ret, kernelscript_host_perf_error_t *err);
