@@ -101,7 +101,7 @@ impl ProbePoint {
         Ok(places.into_iter().map(point).collect())
     }
 
-    /// As [`ProbePoint::find`], of a place in words ([`ks_wit::place`]), for people who want to know where probes would lie.
+    /// Where the probes of a place in words ([`ks_wit::place`]) would lie, for people who want to know.
     ///
     /// # Errors
     /// Why no probe would be put there.
