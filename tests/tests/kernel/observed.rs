@@ -358,7 +358,15 @@ fn root_a_program_of_many_symbols_has_names() {
         file.write_all(&symbol).expect("there is room");
     }
     drop(file);
-    let outcome = profile("folded", &Victim::start(&path, &[]));
+    let victim = Victim::start(&path, &[]);
+    let mut outcome = profile("folded", &victim);
+    // Beside other tests reading them may take longer than the naming process has.
+    for _ in 0..2 {
+        if !outcome.stderr.contains("the naming process took longer than 10 s") {
+            break;
+        }
+        outcome = profile("folded", &victim);
+    }
     assert!(outcome.stdout.contains(";hot ") && told(&outcome).is_empty(), "{outcome:#?}");
 }
 
