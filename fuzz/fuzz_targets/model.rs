@@ -1,16 +1,6 @@
 #![no_main]
 
-use ks_compiler::object::testing::Mutator;
-
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ks_tests::fuzzed::model(bytes));
-
-// Every other mutant is one by format: bytes changed at random are seldom an object still.
 libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    if seed % 2 == 0 {
-        return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
-    }
-    let (mutant, _) = Mutator::new(seed.into()).mutate(&data[..size]);
-    let kept = mutant.len().min(max_size);
-    data[..kept].copy_from_slice(&mutant[..kept]);
-    kept
+    ks_fuzz::mutate_object(data, size, max_size, seed)
 });

@@ -39,7 +39,7 @@ pub struct RunOptions {
     pub catalog: Catalog,
     /// A command to observe, program and arguments; empty: none. It runs when the plugin waits for the first time.
     pub exec: Vec<OsString>,
-    /// Where it is told how that command ended.
+    /// How that command ended, once it has.
     pub exec_status: ExecStatus,
     /// Whether a plugin stays when it is done and returned 0, but has something registered and never waited: until it is
     /// asked to stop.

@@ -8,7 +8,7 @@ use ks_wit::manifest::Manifest;
 use wasmtime::component::Linker;
 
 use crate::apart::Apart;
-use crate::bpf::{self, Object, RunningTypes};
+use crate::bpf::{self, Object};
 use crate::command::Command;
 use crate::confine::Confinement;
 use crate::naming::Naming;
@@ -63,8 +63,7 @@ impl Host {
     /// If it is not valid, or is not a plugin for this host.
     pub fn prepare(&self, plugin: &Plugin) -> Result<PreparedPlugin, PluginError> {
         let mut objects = plugin.object_set()?;
-        let types = RunningTypes::default();
-        objects.choose(|function| types.has_function(function));
+        objects.choose(bpf::has_function);
         let (component, code) = self.engine.code(plugin, self.cache.as_ref())?;
         let prepared = match plugin.imports().iter().any(|import| world::wasi::is_wasi(import)) {
             true => {

@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ks_compiler::btf::{Btf, Type, TypeId};
+use ks_compiler::btf::{Type, TypeId};
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::look::{Descriptors, Found, Slot, last_look};
 use libbpf_rs::OpenObject;
 
+use super::kernel_types;
 use super::object::is_section_map;
 use super::sys;
-
-/// The types of the running kernel.
-const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// Whether the instructions of a prepared object are those of the model, and what they name of the kernel is what the model
 /// names.
@@ -62,9 +60,7 @@ fn check_names(model: &Model, found: &Found) -> Result<(), String> {
     if of_kernel.peek().is_none() {
         return Ok(());
     }
-    let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {KERNEL_TYPES}: {error}");
-    let bytes = std::fs::read(KERNEL_TYPES).map_err(|error| unreadable(&error))?;
-    let types = Btf::parse(bytes).map_err(|error| unreadable(&error))?;
+    let types = kernel_types::running()?;
     for (ksym, (number, _)) in of_kernel {
         let Some(ksym) = model.ksyms.get(ksym.index()) else { continue };
         let name = match types.get(TypeId(*number)) {

@@ -3,10 +3,8 @@
 //! libbpf replaces an instruction whose member is not there by one that no verifier takes. What it says then names the
 //! member and not that it is missing: the kernel's types are asked here.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 
 use ks_compiler::btf::{Btf, CoreReloKind, Kind, Type, TypeId};
 use ks_compiler::object::Object as Model;
@@ -14,9 +12,7 @@ use ks_compiler::object::model::{Body, ProgramId, Type as ModelType};
 use serde::{Deserialize, Serialize};
 
 use super::feature::Answer;
-
-/// The types of the running kernel.
-const TYPES: &str = "/sys/kernel/btf/vmlinux";
+use super::kernel_types;
 
 /// What libbpf's types of one name may end in, to tell their versions apart.
 /// Source: libbpf v1.7, `bpf_core_essential_name_len`.
@@ -90,7 +86,7 @@ fn add(model: &Model, body: &Body, found: &mut BTreeMap<MemberPath, MemberUse>) 
     }
 }
 
-/// The names on the way that a record gives by positions.
+/// The names on the way, of which a record has the positions.
 fn path(model: &Model, root: TypeId, path: &[u32]) -> Option<MemberPath> {
     let types = &model.types;
     let name = match types.get(root)? {
@@ -119,67 +115,53 @@ fn path(model: &Model, root: TypeId, path: &[u32]) -> Option<MemberPath> {
     (!steps.is_empty()).then_some(MemberPath { root: root_name, steps })
 }
 
-/// The types of the running kernel, read at the first question.
-#[derive(Debug, Default)]
-pub struct RunningTypes(OnceCell<Option<Btf>>);
+/// Whether the kernel has a function, which programs may call if it is meant for them. If it does not publish its types,
+/// none can be called.
+pub fn has_function(name: &str) -> bool {
+    let types = kernel_types::running();
+    types.is_ok_and(|btf| btf.starting(Kind::Func, name).any(|(_, found)| found == name))
+}
 
-impl RunningTypes {
-    fn btf(&self) -> Option<&Btf> {
-        let read = || fs::read(TYPES).ok().and_then(|bytes| Btf::parse(bytes).ok());
-        self.0.get_or_init(read).as_ref()
-    }
-
-    /// Whether the kernel has a function, which programs may call if it is meant for them. If it does not publish its
-    /// types, none can be called.
-    pub fn has_function(&self, name: &str) -> bool {
-        self.btf().is_some_and(|btf| btf.starting(Kind::Func, name).any(|(_, found)| found == name))
-    }
-
-    /// Whether the kernel has a member.
-    pub fn member(&self, path: &MemberPath) -> Answer {
-        let Some(btf) = self.btf() else {
-            return Answer::Unknown("the kernel does not publish its types (CONFIG_DEBUG_INFO_BTF)".into());
-        };
-        let Some(mut current) = root(btf, &path.root) else {
-            return Answer::Unknown(format!(
-                "the kernel's types have no `{}`; those of a module may",
-                path.root
-            ));
-        };
-        let mut owner = path.root.as_str();
-        for step in &path.steps {
-            let resolved = btf.resolve(current).ok();
-            let found = match (step, resolved.and_then(|id| btf.get(id).ok())) {
-                (MemberStep::Member(name), Some(Type::Struct { .. } | Type::Union { .. })) => {
-                    btf.field(current, name).ok().flatten().map(|field| field.ty)
-                }
-                (MemberStep::Element, Some(Type::Array { element, .. })) => Some(element),
-                _ => None,
-            };
-            match (found, step) {
-                (Some(ty), _) => current = ty,
-                (None, MemberStep::Member(name)) => {
-                    return Answer::No(format!("the kernel has no member `{name}` in `{owner}`"));
-                }
-                (None, MemberStep::Element) => {
-                    return Answer::No(format!("in this kernel `{owner}` is no array"));
-                }
+/// Whether the kernel has a member.
+pub fn member(path: &MemberPath) -> Answer {
+    let Ok(btf) = kernel_types::running() else {
+        return Answer::Unknown("the kernel does not publish its types (CONFIG_DEBUG_INFO_BTF)".into());
+    };
+    let Some(mut current) = root(btf, &path.root) else {
+        return Answer::Unknown(format!("the kernel's types have no `{}`; those of a module may", path.root));
+    };
+    let mut owner = path.root.as_str();
+    for step in &path.steps {
+        let resolved = btf.resolve(current).ok();
+        let found = match (step, resolved.and_then(|id| btf.get(id).ok())) {
+            (MemberStep::Member(name), Some(Type::Struct { .. } | Type::Union { .. })) => {
+                btf.field(current, name).ok().flatten().map(|field| field.ty)
             }
-            owner = match (btf.resolve(current).ok().and_then(|id| btf.get(id).ok()), step) {
-                (Some(Type::Struct { name, .. } | Type::Union { name, .. }), _) if !name.is_empty() => name,
-                (_, MemberStep::Member(name)) => name,
-                (_, MemberStep::Element) => owner,
-            };
+            (MemberStep::Element, Some(Type::Array { element, .. })) => Some(element),
+            _ => None,
+        };
+        match (found, step) {
+            (Some(ty), _) => current = ty,
+            (None, MemberStep::Member(name)) => {
+                return Answer::No(format!("the kernel has no member `{name}` in `{owner}`"));
+            }
+            (None, MemberStep::Element) => {
+                return Answer::No(format!("in this kernel `{owner}` is no array"));
+            }
         }
-        Answer::Yes
+        owner = match (btf.resolve(current).ok().and_then(|id| btf.get(id).ok()), step) {
+            (Some(Type::Struct { name, .. } | Type::Union { name, .. }), _) if !name.is_empty() => name,
+            (_, MemberStep::Member(name)) => name,
+            (_, MemberStep::Element) => owner,
+        };
     }
+    Answer::Yes
 }
 
 /// The first member that a program reads and the kernel lacks, in words.
 pub fn missing(model: &Model, program: &str) -> Option<String> {
     let (id, _) = model.program(program)?;
-    let structs = RunningTypes::default();
-    of_program(model, id).keys().find_map(|path| match structs.member(path) {
+    of_program(model, id).keys().find_map(|path| match member(path) {
         Answer::No(reason) => Some(reason),
         Answer::Yes | Answer::Unknown(_) => None,
     })

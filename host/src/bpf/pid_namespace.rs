@@ -12,9 +12,7 @@ use ks_compiler::btf::{Btf, LookupError, TypeId};
 use ks_wit::object::{PID_NAMESPACE_BYTES, PID_NAMESPACE_WORD_BYTES, PidNamespaceWord as Word};
 
 use super::feature;
-
-/// The types of the running kernel.
-const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+use super::kernel_types;
 
 /// The inode number of the first PID namespace. Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
 const FIRST: u64 = 0xefff_fffc;
@@ -34,10 +32,8 @@ pub fn number() -> Option<u64> {
 /// Why it cannot be had, for a person.
 pub(super) fn words() -> Result<Option<[u64; WORDS]>, String> {
     let Some(number) = number() else { return Ok(None) };
-    let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {KERNEL_TYPES}: {error}");
-    let bytes = fs::read(KERNEL_TYPES).map_err(|error| unreadable(&error))?;
-    let types = Btf::parse(bytes).map_err(|error| unreadable(&error))?;
-    let places = Places::of(&types)?;
+    let types = kernel_types::running()?;
+    let places = Places::of(types)?;
     let level = level(&places)?;
     let entry = places.numbers + level * places.entry_bytes;
     let mut words = [0; WORDS];

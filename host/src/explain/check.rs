@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Capability, Facts, since};
 use crate::bpf::feature::{Answer, Features, Method};
-use crate::bpf::{Needs, ProgramNeeds, RunningTypes};
+use crate::bpf::{Needs, ProgramNeeds, has_function, member};
 
 /// What is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -125,10 +125,9 @@ pub fn oldest(needs: &Needs) -> Oldest {
 
 /// What of these objects the running kernel has all functions for: the first such one, else the first.
 pub fn chosen(objects: Vec<Needs>) -> Needs {
-    let types = RunningTypes::default();
     let fits = |needs: &Needs| {
         let mut kfuncs = needs.programs.iter().flat_map(|program| &program.kfuncs);
-        kfuncs.all(|(name, is_weak)| *is_weak || types.has_function(name))
+        kfuncs.all(|(name, is_weak)| *is_weak || has_function(name))
     };
     let place = if objects.len() > 1 { objects.iter().position(fits) } else { None };
     objects.into_iter().nth(place.unwrap_or(0)).unwrap_or_default()
@@ -139,8 +138,8 @@ pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
     let facts = Facts::read(0);
     let may_load = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
     let privileged = may_load.into_iter().all(|which| facts.has(which) == Some(true));
-    let (features, types) = (Features::of_running(), RunningTypes::default());
-    let asked = Asked { features, types, kernel: facts.kernel, privileged, registers };
+    let features = Features::of_running();
+    let asked = Asked { features, kernel: facts.kernel, privileged, registers };
     let mut found: Vec<Need> = needs.programs.iter().flat_map(|program| asked.program(program)).collect();
     found.extend(needs.maps.iter().map(|map| {
         let seen = asked.features.map(map.kind);
@@ -151,7 +150,6 @@ pub fn check(needs: &Needs, registers: &[Registers<'_>]) -> Vec<Need> {
 
 struct Asked<'a> {
     features: Features,
-    types: RunningTypes,
     kernel: Option<since::Version>,
     /// Whether a refusal cannot be for want of capabilities.
     privileged: bool,
@@ -206,7 +204,7 @@ impl Asked<'_> {
             kfunc
         }));
         found.extend(program.members.iter().map(|(path, used)| {
-            let mut member = need(What::Member, &path.to_string(), self.types.member(path), None, "");
+            let mut member = need(What::Member, &path.to_string(), member(path), None, "");
             if let (State::Missing, Some(at), Some(because)) = (member.state, &used.at, &mut member.because) {
                 because.push_str(&format!(", which {at} reads"));
             }

@@ -457,7 +457,7 @@ fn no_cpu(attempt: &Attempt, facts: &Facts) -> Option<Explanation> {
     })
 }
 
-/// Besides a PMU that is gone, a leader whose task has ended gives ENODEV to whoever joins it. Source: `perf_event_open` in
+/// Besides a PMU that is gone, ENODEV answers who joins a leader whose task has ended. Source: `perf_event_open` in
 /// `kernel/events/core.c`, v6.18.
 fn device_is_gone(attempt: &Attempt, facts: &Facts) -> Explanation {
     let event = &attempt.event;

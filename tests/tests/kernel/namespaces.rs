@@ -11,10 +11,11 @@ const SCRIPT: &str = include_str!("scripts/namespaces_numbers.ks");
 /// Calls getppid(2) so often once a file is there, in the process and in a child of it that has a PID namespace of its own.
 const CALLS: &str = include_str!("scripts/namespaces_calls.c");
 
-fn calls(folder: &Folder) -> String {
-    let source = folder.write("calls.c", CALLS);
-    let built = folder.path("calls");
-    let outcome = finish(Command::new("cc").args(["-O1", "-o"]).arg(&built).arg(source));
+fn program(folder: &Folder, name: &str, source: &str) -> String {
+    let source = folder.write(&format!("{name}.c"), source);
+    let built = folder.path(name);
+    let cc = ["-O1", "-fno-omit-frame-pointer", "-o"];
+    let outcome = finish(Command::new("cc").args(cc).arg(&built).arg(source));
     assert_eq!(outcome.code, 0, "{outcome:#?}");
     built.display().to_string()
 }
@@ -27,7 +28,7 @@ fn inside(lines: &str) -> Outcome {
 #[test]
 fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
     let folder = Folder::new();
-    let calls = calls(&folder);
+    let calls = program(&folder, "calls", CALLS);
     let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
     // What the plugin says first lets the calls begin.
     let go = folder.path("go").display().to_string();
@@ -63,7 +64,7 @@ fn root_numbers_of_tasks_are_those_of_the_hosts_pid_namespace() {
 #[test]
 fn root_a_task_outside_of_the_namespace_has_no_number() {
     let folder = Folder::new();
-    let calls = calls(&folder);
+    let calls = program(&folder, "calls", CALLS);
     let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
     let go = folder.path("go").display().to_string();
     let outside = Command::new(&calls).args(["70", &go]).spawn();
@@ -83,18 +84,14 @@ fn root_a_task_outside_of_the_namespace_has_no_number() {
 #[test]
 fn root_the_profiler_sees_the_process_that_it_is_asked_for_inside_a_pid_namespace() {
     let folder = Folder::new();
-    let source = folder.write(
-        "spins.c",
+    let spins = program(
+        &folder,
+        "spins",
         "#include <time.h>\n__attribute__((noinline)) void turns(void) { for (volatile int i = 0; i < 100000; i++); }\n\
          int main(void) { time_t end = time(0) + 4; while (time(0) < end) turns(); return 0; }\n",
     );
-    let built = folder.path("spins");
-    let outcome =
-        finish(Command::new("cc").args(["-O1", "-fno-omit-frame-pointer", "-o"]).arg(&built).arg(source));
-    assert_eq!(outcome.code, 0, "{outcome:#?}");
     let outcome = inside(&format!(
-        "{} & X=$!; {} --no-cache --stacks folded {} -- --pid=$X --seconds=1; kill $X",
-        built.display(),
+        "{spins} & X=$!; {} --no-cache --stacks folded {} -- --pid=$X --seconds=1; kill $X",
         binary("ks-host").display(),
         repository().join("examples/perf/profile.ks").display()
     ));
@@ -120,7 +117,7 @@ fn root_doctor_names_the_pid_namespace() {
 #[test]
 fn root_a_procfs_of_another_pid_namespace_gives_no_names() {
     let folder = Folder::new();
-    let calls = calls(&folder);
+    let calls = program(&folder, "calls", CALLS);
     let plugin = folder.write("numbers.wasm", compile("numbers", SCRIPT).plugin);
     let go = folder.path("go").display().to_string();
     let run = format!(

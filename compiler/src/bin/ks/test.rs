@@ -29,8 +29,8 @@ pub struct Args {
     /// Limit what each test takes, as `ks-host test` does. May be given several times
     #[arg(long, value_name = "NAME=NUMBER")]
     limit: Vec<String>,
-    /// End a test after so many seconds: it has failed then
-    #[arg(long, value_name = "SECONDS")]
+    /// End a test after this time, seconds or `300ms`, `2m`: it has failed then
+    #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     #[command(flatten)]
     report: report::ReportArgs,

@@ -354,8 +354,8 @@ fn tell(member: &Member, outcome: &Outcome) {
     }
 }
 
-/// Says how the command that was observed ended, unless it was well, and gives its exit code; of one that a signal ended it is
-/// 128 and the signal's number, as in a shell. None if it never ran, or runs still.
+/// Reports how the observed command ended, unless its exit code is 0. Returns the exit code: 128 and the signal's number if a
+/// signal ended it, as in a shell; none if it never ran, or still runs.
 fn told_exec(member: &Member, status: &ExecStatus) -> Option<u8> {
     let status = status.get()?;
     let command = member.exec.first().map(|word| word.to_string_lossy()).unwrap_or_default();

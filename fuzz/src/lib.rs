@@ -1,0 +1,15 @@
+//! What targets share.
+
+use ks_compiler::object::testing::Mutator;
+
+/// Changes a BPF object in place and returns its new length. Every other mutant is one by format: bytes changed at random are
+/// seldom an object still.
+pub fn mutate_object(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
+    if seed % 2 == 0 {
+        return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
+    }
+    let (mutant, _) = Mutator::new(seed.into()).mutate(&data[..size]);
+    let kept = mutant.len().min(max_size);
+    data[..kept].copy_from_slice(&mutant[..kept]);
+    kept
+}

@@ -1,0 +1,23 @@
+//! The types of the running kernel, read once for the process: 5 MB that sysfs gives out by the page.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use ks_compiler::btf::Btf;
+
+const PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// The kernel's own types, without those of its modules.
+///
+/// # Errors
+/// Why they cannot be read, for a person.
+pub(super) fn running() -> Result<&'static Btf, String> {
+    static TYPES: OnceLock<Btf> = OnceLock::new();
+    if let Some(types) = TYPES.get() {
+        return Ok(types);
+    }
+    let unreadable = |error: &dyn std::fmt::Display| format!("cannot read {PATH}: {error}");
+    let bytes = fs::read(PATH).map_err(|error| unreadable(&error))?;
+    let types = Btf::parse(bytes).map_err(|error| unreadable(&error))?;
+    Ok(TYPES.get_or_init(|| types))
+}
