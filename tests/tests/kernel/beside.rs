@@ -93,9 +93,10 @@ fn root_a_plugin_counts_a_tracepoint_that_its_own_program_is_attached_to() {
     assert_eq!([runs, own], [i64::from(TIMES); 2], "{outcome:#?}");
 }
 
-/// A plugin with a program that others might have written: it returns 0.
+/// A plugin with a program that others might have written: it returns 0. No other test counts this call, which it hides from
+/// all.
 fn foreign() -> Vec<u8> {
-    let script = "@tracepoint(\"syscalls/sys_enter_getppid\")\n\
+    let script = "@tracepoint(\"syscalls/sys_enter_getsid\")\n\
                   fn hides(ctx: *trace_event_raw_sys_enter) -> i32 { return 1 }\n\
                   fn main() -> i32 {\n if (attach(load(hides), \"\", 0) != 0) { return 1 }\n print(\"ready\")\n\
                   while (!stopping()) { sleep(20) }\n return 0 }";
@@ -128,21 +129,21 @@ fn root_a_program_that_hides_hits_from_others_is_named_and_can_be_denied() {
     let own = finish(command("ks-host").arg("inspect").arg(folder.write("own.ks", SCRIPT)));
     assert!(!own.stdout.contains("may keep hits"), "{own:#?}");
     let policy = finish(command("ks-host").args(["inspect", "--policy"]).arg(&file));
-    let class = "filters_events = [\"syscalls/sys_enter_getppid\"]";
+    let class = "filters_events = [\"syscalls/sys_enter_getsid\"]";
     assert!(policy.stdout.contains(class), "{policy:#?}");
     // A policy that says nothing of it denies it.
     let narrow = folder.write("narrow.toml", policy.stdout.replace(class, ""));
     let denied = finish(command("ks-host").arg("--policy").arg(narrow).arg(&file));
     assert_eq!(denied.code, 126, "{denied:#?}");
-    assert!(denied.stderr.contains("--allow filters_events=syscalls/sys_enter_getppid"), "{denied:#?}");
+    assert!(denied.stderr.contains("--allow filters_events=syscalls/sys_enter_getsid"), "{denied:#?}");
     // It runs for a person, who is told.
     let mut attachments = Attachments::new();
-    let calls = Catalog::default().tracepoint("syscalls/sys_enter_getppid").expect("the kernel has it");
+    let calls = Catalog::default().tracepoint("syscalls/sys_enter_getsid").expect("the kernel has it");
     let of_this_thread = Options { pid: 0, cpu: -1, ..Options::default() };
     let calls = counter(&mut attachments, &calls, &of_this_thread);
     let running = Running::of(allowed().arg(&file), "ready");
     for _ in 0..TIMES {
-        nix::unistd::getppid();
+        nix::unistd::getsid(None).expect("it has one");
     }
     assert_eq!(read(&mut attachments, calls), 0, "the kernel drops them");
     let outcome = running.stop();
@@ -155,7 +156,7 @@ fn root_a_program_that_hides_hits_from_others_is_named_and_can_be_denied() {
 fn root_hits_that_the_kernel_skips_are_reported_with_the_readings() {
     let running = Running::start("skipped", include_str!("scripts/beside_skipped.ks"), &[] as &[&str]);
     for _ in 0..TIMES {
-        nix::unistd::getppid();
+        nix::unistd::getresuid().expect("it has them");
     }
     let outcome = running.stop();
     assert_eq!(outcome.code, 0, "{outcome:#?}");
