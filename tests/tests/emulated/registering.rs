@@ -150,17 +150,14 @@ fn root_lf_078_a_block_registers_and_its_plugin_stays() {
         let file = folder.write("stays.wasm", compile("stays", &script).plugin);
         finish(allowed().args(flags).arg(file))
     };
-    // The time limit ends what stays, and not the plugin, which was done long before.
-    let limit = if inside().is_some() { "20" } else { "5" };
-    for (flags, is_said) in [(["--no-wait"].as_slice(), false), (&["--timeout", limit], true)] {
+    let ends = |flags: &[&str]| {
         let outcome = run(flags);
-        assert_eq!(
-            (outcome.code, outcome.stderr.contains("registered, until this is stopped")),
-            (0, is_said),
-            "{outcome:#?}"
-        );
-        assert!(!is_registered(&given), "{:?}", controls("available"));
-    }
+        assert!(outcome.code == 0 && !is_registered(&given), "{outcome:#?} {:?}", controls("available"));
+        outcome.stderr.contains("registered, until this is stopped")
+    };
+    assert!(!ends(&["--no-wait"]));
+    // The time limit ends what stays, and not the plugin, which was done long before: a slow machine takes more than 3 s.
+    assert!(["3", "20"].iter().any(|limit| ends(&["--timeout", limit])));
 }
 
 #[test]

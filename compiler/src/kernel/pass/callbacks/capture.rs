@@ -264,13 +264,19 @@ impl Captured {
 
 /// Whether what the verifier must see of a number is made of checks: they are made again.
 pub fn is_checked(ops: &IndexVec<Value, Option<&Op>>, op: &Op) -> bool {
-    match op {
-        Op::Below { .. } => true,
-        Op::ZeroExtend(_) | Op::SignExtend(_) | Op::Truncate(_) | Op::Narrow { .. } | Op::Binary(..) => {
-            op.operands().iter().any(|operand| ops[*operand].is_some_and(|op| is_checked(ops, op)))
+    // Operands are shared: each is looked at once, or a chain of `v + v` would take time without end.
+    let (mut seen, mut open) = (BTreeSet::new(), vec![op]);
+    while let Some(op) = open.pop() {
+        match op {
+            Op::Below { .. } => return true,
+            Op::ZeroExtend(_) | Op::SignExtend(_) | Op::Truncate(_) | Op::Narrow { .. } | Op::Binary(..) => {
+                let unseen = op.operands().into_iter().filter(|operand| seen.insert(*operand));
+                open.extend(unseen.filter_map(|operand| ops[operand]));
+            }
+            _ => {}
         }
-        _ => false,
     }
+    false
 }
 
 /// In a callback no record can be given back that was reserved outside, and no program goes on in another.
