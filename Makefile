@@ -5,6 +5,8 @@
 # workspace cargo picks other features for shared dependencies, and wasmtime is built a second time.
 
 CARGO ?= cargo
+# For the commands of this file: what is given to make here would reach the scripts otherwise, which have a cargo of their own.
+unexport CARGO
 RELEASE := target/release
 
 # Tests run so many at a time: most of them wait for a child, a timer or the kernel.
@@ -55,7 +57,8 @@ run: all
 # Every test, whatever fails before it. The kernel tests need root and say so. The tools of other languages are fetched and
 # built meanwhile.
 test: test-programs
-	@{ $(GUEST_TOOLS); } >/dev/null & tools=$$!; $(CARGO) build --release --workspace --all-targets && wait $$tools
+	@mkdir -p target; { $(GUEST_TOOLS); } >target/guest-tools.log 2>&1 & tools=$$!; \
+		$(CARGO) build --release --workspace --all-targets && { wait $$tools || { cat target/guest-tools.log >&2; exit 1; }; }
 	$(TEST) --no-fail-fast
 	$(TEST) $(BENCHES)
 
