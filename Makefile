@@ -67,12 +67,13 @@ quick: packages
 	$(TEST) --no-fail-fast --lib --bins --test compiler-units --test host-units --test compiler --test cases --test plain \
 		-- --skip root_
 
-# Formatting, lints, the documentation of the libraries, and what the documents, the manifests and generated files promise; a
+# Formatting, lints, the documentation of the libraries, the compiler's objects without the language, and what the documents, the manifests and generated files promise; a
 # warning is an error.
 check: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --lib
+	$(CARGO) check --release --lib --no-default-features -p ks-compiler
 	$(CARGO) build --release --workspace --bin ks --bin ks-host
 	$(CARGO) test --release --workspace --test plain -- documents:: builds:: contract:: --skip root_
 

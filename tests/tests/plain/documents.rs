@@ -247,25 +247,6 @@ fn run(page: &str, commands: Vec<String>) {
 
 /// The compiler could live anywhere: it reaches neither wasmtime nor libbpf; and the host reaches the compiler only for
 /// `ks-host SCRIPT.ks`, which can be left out.
-/// A host without scripts takes of the compiler what reads and writes BPF objects, which is there without the rest.
-#[test]
-fn objects_compile_without_the_language() {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(repository()).args([
-        "check",
-        "--offline",
-        "--quiet",
-        "--release",
-        "--lib",
-        "--no-default-features",
-        "-p",
-        "ks-compiler",
-    ]);
-    // The first time its dependencies are checked, too.
-    let outcome = finish_within(&mut cargo, Duration::from_secs(600));
-    assert_eq!(outcome.code, 0, "{outcome:#?}");
-}
-
 #[test]
 fn crates_depend_only_downwards() {
     let tree = |package: &str, features: &str| {
