@@ -152,7 +152,7 @@ static SESSIONS: [Mutex<Option<Session>>; 4] = [const { Mutex::new(None) }; 4];
 const MODULES: [&str; 3] = ["veth", "sch_ingress", "cls_bpf"];
 
 /// Moments at which tests kill a host there, if `KS_MOMENTS` is not set: each takes half a second.
-const MOMENTS: u64 = 4;
+const MOMENTS: u64 = 2;
 
 /// How long a machine may take to boot, its kernel fetched if need be.
 const BOOT: Duration = Duration::from_secs(300);

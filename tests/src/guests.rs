@@ -45,8 +45,8 @@ pub fn rust_for(triple: &str, folder: &Path, name: &str, variable: Option<(&str,
 
 /// Runs the unit tests of a Rust plugin, which need no kernel: `cargo test` in this folder. Panics with what it says.
 pub fn rust_tests(folder: &Path) {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    // As plugins are built, whose macros and what these need is there then.
+    // By the compiler that plugins are built with: their macros, and what these need, are there then.
+    let mut cargo = Command::new(repository().join("scripts/guest-cargo"));
     cargo.args(["test", "--release"]).current_dir(folder).env("CARGO_TARGET_DIR", target_folder());
     cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let outcome = finish_within(&mut cargo, Duration::from_secs(900));
