@@ -63,6 +63,24 @@ pub fn parse(name: &str, text: &[u8], options: Options) -> Result<Parsed, TooLon
     Ok(Parsed { sources, diagnostics, tokens, ast, file, options })
 }
 
+/// What the typed tree is called before any rewrite.
+pub const CHECKED: &str = "checked";
+
+/// What the typed tree is rewritten by, in this order: what the back ends need not know is written in what they know.
+const REWRITES: &[(&str, fn(&mut Hir))] = &[
+    ("names", hir::names::rewrite),
+    ("objects", hir::objects::rewrite),
+    ("counters", hir::counters::rewrite),
+    ("walks", hir::walks::rewrite),
+    ("literals", hir::literals::rewrite),
+    ("zeros", hir::zeros::declare),
+];
+
+/// The names of all rewrites of the typed tree, in their order.
+pub fn rewrites() -> impl Iterator<Item = &'static str> {
+    REWRITES.iter().map(|(name, _)| *name)
+}
+
 impl Parsed {
     /// The script with what is known of it so far.
     pub fn unchecked(self) -> Checked {
@@ -72,6 +90,11 @@ impl Parsed {
 
     /// Reads modules and headers, and resolves names and types if all could be read.
     pub fn check(self) -> Checked {
+        self.check_watched(&mut |_, _| ())
+    }
+
+    /// The same, and shows the typed tree: as it was checked ([`CHECKED`]), and after each rewrite ([`rewrites`]).
+    pub fn check_watched(self, watch: &mut dyn FnMut(&'static str, &Hir)) -> Checked {
         let Parsed { mut sources, mut diagnostics, ast, file, options, .. } = self;
         let search =
             Search { files: &*options.files, include: &options.include, strict_011: options.strict_011 };
@@ -80,12 +103,11 @@ impl Parsed {
             if diagnostics.has_errors() { None } else { check::check(&program, &options, &mut diagnostics) };
         let hir = hir.and_then(|hir| safety::check(hir, &sources, options.strict_011, &mut diagnostics));
         let hir = hir.map(|mut hir| {
-            hir::names::rewrite(&mut hir);
-            hir::objects::rewrite(&mut hir);
-            hir::counters::rewrite(&mut hir);
-            hir::walks::rewrite(&mut hir);
-            hir::literals::rewrite(&mut hir);
-            hir::zeros::declare(&mut hir);
+            watch(CHECKED, &hir);
+            for (name, rewrite) in REWRITES {
+                rewrite(&mut hir);
+                watch(name, &hir);
+            }
             choose_entries(hir, options.tests)
         });
         let hir = hir.and_then(|hir| compilable(hir, &mut diagnostics));

@@ -15,6 +15,7 @@ pub mod literals;
 pub mod module;
 pub mod names;
 pub mod objects;
+pub mod print;
 mod stmt;
 pub mod visit;
 pub mod visit_mut;

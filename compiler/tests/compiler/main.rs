@@ -16,4 +16,5 @@ mod object;
 mod random;
 mod report;
 mod static_command;
+mod trees;
 mod user;

@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use ks_compiler::kernel::{self, Listings};
-use ks_compiler::pipeline::{Built, Checked, Parsed, Target};
-use ks_compiler::plugin;
+use ks_compiler::pipeline::{self, Built, Checked, Parsed, Target};
 use ks_compiler::split::split;
+use ks_compiler::{ast, hir, plugin};
 use ks_wit::section::Arch;
 
 use crate::files::{ScriptArgs, write_whole};
@@ -29,8 +29,8 @@ pub struct Args {
     into: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; mir:PASS for MIR each
-    /// time PASS changed it; to FILE, or to standard output. kmod=DIR: the source of a kernel module with the
+    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; hir:REWRITE for the typed tree
+    /// after REWRITE, mir:PASS for MIR each time PASS changed it; to FILE, or to standard output. kmod=DIR: the source of a kernel module with the
     /// `@kfunc` functions, which programs prefer to their own while it is loaded
     #[arg(long, value_name = "STAGE[=FILE]")]
     emit: Vec<Emit>,
@@ -82,6 +82,7 @@ enum Stage {
     Tokens,
     Ast,
     Hir,
+    HirAfter(&'static str),
     Mir,
     MirAfter(&'static str),
     Bpf,
@@ -121,6 +122,9 @@ impl FromStr for Emit {
         if let Some(pass) = word.strip_prefix("mir:") {
             return Ok(Emit { stage: Stage::MirAfter(known_pass(pass)?), file });
         }
+        if let Some(rewrite) = word.strip_prefix("hir:") {
+            return Ok(Emit { stage: Stage::HirAfter(known_rewrite(rewrite)?), file });
+        }
         let found = STAGES.iter().find(|(name, _)| *name == word);
         let (_, stage) = found.ok_or_else(|| {
             let names: Vec<_> = STAGES.iter().map(|(name, _)| *name).collect();
@@ -131,6 +135,14 @@ impl FromStr for Emit {
         }
         Ok(Emit { stage: *stage, file })
     }
+}
+
+fn known_rewrite(name: &str) -> Result<&'static str, String> {
+    let all = || std::iter::once(pipeline::CHECKED).chain(pipeline::rewrites());
+    all().find(|known| *known == name).ok_or_else(|| {
+        let names: Vec<_> = all().collect();
+        format!("there is no rewrite `{name}`; the typed tree can be shown as {}", names.join(", "))
+    })
 }
 
 fn known_pass(name: &str) -> Result<&'static str, String> {
@@ -144,7 +156,8 @@ impl Emit {
     /// The stage, as it is written on the command line.
     fn name(&self) -> &'static str {
         let named = STAGES.iter().find(|(_, stage)| *stage == self.stage);
-        named.map_or("mir:PASS", |(name, _)| *name)
+        let other = if matches!(self.stage, Stage::HirAfter(_)) { "hir:REWRITE" } else { "mir:PASS" };
+        named.map_or(other, |(name, _)| *name)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<()> {
@@ -167,7 +180,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     check_output(&output, &args.emit)?;
     let parsed = args.script.parse()?;
     emit_parsed(args, &parsed)?;
-    let mut checked = parsed.check();
+    let mut rewritten = Vec::new();
+    let mut checked = parsed.check_watched(&mut |name, hir| {
+        let asked = args.emit.iter().filter(|emit| emit.stage == Stage::HirAfter(name));
+        rewritten.extend(asked.map(|emit| (emit, hir::print::hir(hir))));
+    });
+    for (emit, text) in rewritten {
+        emit.write(text.as_bytes())?;
+    }
     emit_checked(args, &checked)?;
     let target = target(args)?;
     let built = checked.build(target);
@@ -240,7 +260,7 @@ fn emit_parsed(args: &Args, parsed: &Parsed) -> Result<()> {
                 };
                 emit.write(parsed.tokens.iter().map(line).collect::<String>().as_bytes())?;
             }
-            Stage::Ast => emit.write(format!("{:#?}\n", parsed.ast).as_bytes())?,
+            Stage::Ast => emit.write(ast::print::file(&parsed.ast).as_bytes())?,
             _ => {}
         }
     }
@@ -250,7 +270,7 @@ fn emit_parsed(args: &Args, parsed: &Parsed) -> Result<()> {
 fn emit_checked(args: &Args, checked: &Checked) -> Result<()> {
     for emit in args.emit.iter().filter(|emit| emit.stage == Stage::Hir) {
         if let Some(hir) = &checked.hir {
-            emit.write(format!("{hir:#?}\n").as_bytes())?;
+            emit.write(hir::print::hir(hir).as_bytes())?;
         }
     }
     Ok(())
@@ -268,7 +288,7 @@ fn emit_built(args: &Args, built: &Built) -> Result<()> {
             Stage::Bpf => emit.write(per_object(built, |object| object.disassembly()).as_bytes())?,
             Stage::Elf => emit_elf(emit, built)?,
             Stage::Kmod => emit_module(emit, built)?,
-            Stage::Tokens | Stage::Ast | Stage::Hir | Stage::MirAfter(_) => {}
+            Stage::Tokens | Stage::Ast | Stage::Hir | Stage::HirAfter(_) | Stage::MirAfter(_) => {}
         }
     }
     Ok(())

@@ -1,0 +1,316 @@
+//! The syntax tree as text, for `--emit ast` and for tests.
+//!
+//! In: a tree. Out: one S-expression for each declaration, as in the text form of WebAssembly: `(var x (int 5))`. Every node
+//! of the tree is a list, so what binds to what can be seen; spans are left out. No program reads it back.
+
+use super::{
+    Arm, ArmResult, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind, FieldDecl, File,
+    Function, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt, StmtKind,
+    StrLit, TypeExpr, TypeExprKind, UnaryOp,
+};
+
+/// Columns of a line; a list that is longer takes a line for each of its parts.
+const WIDTH: usize = 100;
+
+/// Prints a file.
+pub fn file(file: &File) -> String {
+    file.items.iter().map(|one| item(one).text(0) + "\n").collect()
+}
+
+/// What is printed: a word, or words and lists in parentheses.
+enum Node {
+    Atom(String),
+    List(Vec<Node>),
+}
+
+impl Node {
+    /// On one line if it fits behind `indent` columns; else its first words on one line, and the lists below them.
+    fn text(&self, indent: usize) -> String {
+        let line = self.line();
+        let Node::List(parts) = self else { return line };
+        if indent + line.len() <= WIDTH {
+            return line;
+        }
+        let words = parts.iter().take_while(|part| matches!(part, Node::Atom(_))).count();
+        let mut out = "(".to_owned() + &parts[..words].iter().map(Node::line).collect::<Vec<_>>().join(" ");
+        for part in &parts[words..] {
+            out += &format!("\n{:width$}{}", "", part.text(indent + 2), width = indent + 2);
+        }
+        out + ")"
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Node::Atom(text) => text.clone(),
+            Node::List(parts) => format!("({})", parts.iter().map(Node::line).collect::<Vec<_>>().join(" ")),
+        }
+    }
+
+    fn with(mut self, part: impl Into<Node>) -> Node {
+        if let Node::List(parts) = &mut self {
+            parts.push(part.into());
+        }
+        self
+    }
+
+    fn with_all(self, parts: impl IntoIterator<Item = Node>) -> Node {
+        parts.into_iter().fold(self, Node::with)
+    }
+}
+
+impl From<&str> for Node {
+    fn from(text: &str) -> Node {
+        Node::Atom(text.to_owned())
+    }
+}
+
+impl From<String> for Node {
+    fn from(text: String) -> Node {
+        Node::Atom(text)
+    }
+}
+
+impl From<&Ident> for Node {
+    fn from(name: &Ident) -> Node {
+        Node::Atom(name.name.clone())
+    }
+}
+
+impl From<&StrLit> for Node {
+    fn from(literal: &StrLit) -> Node {
+        Node::Atom(quoted(&literal.bytes))
+    }
+}
+
+/// A list that begins with this word.
+fn list(word: &str) -> Node {
+    Node::List(vec![word.into()])
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}
+
+fn int(literal: &IntLit) -> String {
+    let sign = if literal.negative { "-" } else { "" };
+    format!("{sign}{}", literal.value)
+}
+
+fn item(item: &Item) -> Node {
+    match &item.kind {
+        ItemKind::Include(path) => list("include").with(path),
+        ItemKind::Import { name, path } => list("import").with(name).with(path),
+        ItemKind::Config { name, fields } => list("config").with(name).with_all(fields.iter().map(field)),
+        ItemKind::Alias { name, ty } => list("type").with(name).with(type_text(ty)),
+        ItemKind::Enum { name, enumerators } => {
+            let one = |(name, value): &(Ident, Option<IntLit>)| match value {
+                Some(value) => Node::List(vec![name.into(), int(value).into()]),
+                None => name.into(),
+            };
+            list("enum").with(name).with_all(enumerators.iter().map(one))
+        }
+        ItemKind::Struct { attributes, name, fields } => list("struct")
+            .with(name)
+            .with_all(attributes.iter().map(attribute))
+            .with_all(fields.iter().map(field)),
+        ItemKind::Global(one) => global(one),
+        ItemKind::Const { name, ty, value } => declared("const", name, ty.as_ref(), Some(value)),
+        ItemKind::Counter { name, event, leader } => {
+            let leader = leader.iter().map(|leader| list("group").with(leader));
+            list("counter").with(name).with(expr(event)).with_all(leader)
+        }
+        ItemKind::Extern { name, params, ret } => {
+            let ret = ret.iter().map(|ty| list("returns").with(type_text(ty)));
+            list("extern").with(name).with(parameters(params)).with_all(ret)
+        }
+        ItemKind::Function(one) => function(one),
+        ItemKind::Impl { attributes, name, methods, fields } => {
+            let fields = fields.iter().map(|(name, value)| list("field").with(name).with(expr(value)));
+            list("impl")
+                .with(name)
+                .with_all(attributes.iter().map(attribute))
+                .with_all(fields)
+                .with_all(methods.iter().map(function))
+        }
+    }
+}
+
+fn attribute(attribute: &Attribute) -> Node {
+    let name = format!("@{}", attribute.name.name);
+    Node::List(vec![name.into()]).with_all(attribute.argument.iter().map(Node::from))
+}
+
+fn field(field: &FieldDecl) -> Node {
+    declared("field", &field.name, Some(&field.ty), field.default.as_ref())
+}
+
+/// `(word name type value)`, of which type and value may be missing.
+fn declared(word: &str, name: &Ident, ty: Option<&TypeExpr>, value: Option<&Expr>) -> Node {
+    let ty = ty.map(|ty| list("type").with(type_text(ty)));
+    list(word).with(name).with_all(ty).with_all(value.map(expr))
+}
+
+fn global(global: &Global) -> Node {
+    let words = [(&global.pin, "pin"), (&global.local, "local")];
+    let words = words.into_iter().filter(|(span, _)| span.is_some()).map(|(_, word)| list(word));
+    declared("global", &global.name, global.ty.as_ref(), global.init.as_ref())
+        .with_all(words)
+        .with_all(global.flags.iter().map(flags))
+}
+
+fn flags(flags: &MapFlags) -> Node {
+    let one = |(name, number): &(Ident, Option<IntLit>)| match number {
+        Some(number) => Node::List(vec![name.into(), int(number).into()]),
+        None => name.into(),
+    };
+    list("flags").with_all(flags.flags.iter().map(one))
+}
+
+fn function(function: &Function) -> Node {
+    let ret = function.ret.iter().map(|Returns { name, ty }| {
+        list("returns").with_all(name.iter().map(Node::from)).with(type_text(ty))
+    });
+    list("function")
+        .with(&function.name)
+        .with_all(function.attributes.iter().map(attribute))
+        .with(parameters(&function.params))
+        .with_all(ret)
+        .with(block(&function.body))
+}
+
+fn parameters(params: &[Param]) -> Node {
+    let one = |param: &Param| Node::List(vec![(&param.name).into(), type_text(&param.ty).into()]);
+    list("params").with_all(params.iter().map(one))
+}
+
+fn block(block: &Block) -> Node {
+    list("block").with_all(block.stmts.iter().map(stmt))
+}
+
+fn stmt(stmt: &Stmt) -> Node {
+    match &stmt.kind {
+        StmtKind::Var { name, ty, init } => declared("var", name, ty.as_ref(), init.as_ref()),
+        StmtKind::Const { name, ty, value } => declared("const", name, ty.as_ref(), Some(value)),
+        StmtKind::Assign { place, op, value } => {
+            let op = op.map_or("=".to_owned(), |op| format!("{}=", op.text()));
+            Node::List(vec![op.into()]).with(expr(place)).with(expr(value))
+        }
+        StmtKind::Expr(one) => expr(one),
+        StmtKind::Return(value) => list("return").with_all(value.iter().map(expr)),
+        StmtKind::If(one) => conditional(one),
+        StmtKind::While { cond, body } => list("while").with(expr(cond)).with(block(body)),
+        StmtKind::For { name, start, end, body } => {
+            list("for").with(name).with(expr(start)).with(expr(end)).with(block(body))
+        }
+        StmtKind::ForEach { key, value, over, body } => {
+            list("for-each").with(key).with(value).with(expr(over)).with(block(body))
+        }
+        StmtKind::Delete(one) => list("delete").with(expr(one)),
+        StmtKind::Break => list("break"),
+        StmtKind::Continue => list("continue"),
+        StmtKind::Try { body, catches } => list("try").with(block(body)).with_all(catches.iter().map(catch)),
+        StmtKind::Throw(code) => list("throw").with(expr(code)),
+        StmtKind::Defer(call) => list("defer").with(expr(call)),
+    }
+}
+
+fn conditional(one: &If) -> Node {
+    let cond = match &one.cond {
+        Cond::Expr(cond) => expr(cond),
+        Cond::Var { name, value } => declared("var", name, None, Some(value)),
+    };
+    let otherwise = one.otherwise.iter().map(|otherwise| match otherwise {
+        Else::Block(body) => block(body),
+        Else::If(inner, _) => conditional(inner),
+    });
+    list("if").with(cond).with(block(&one.then)).with_all(otherwise)
+}
+
+fn catch(catch: &Catch) -> Node {
+    let pattern: Node = match &catch.pattern {
+        CatchPattern::Int(code) => int(code).into(),
+        CatchPattern::Name(name) => name.into(),
+    };
+    list("catch").with(pattern).with(block(&catch.body))
+}
+
+fn expr(one: &Expr) -> Node {
+    match &one.kind {
+        ExprKind::Int(value) => list("int").with(value.to_string()),
+        ExprKind::Str(bytes) => list("str").with(quoted(bytes)),
+        ExprKind::Char(byte) => list("char").with(format!("'{}'", byte.escape_ascii())),
+        ExprKind::Bool(value) => list("bool").with(value.to_string()),
+        ExprKind::Null => list("null"),
+        ExprKind::Array(elements) => list("array").with_all(elements.iter().map(expr)),
+        ExprKind::Name(name) => list("name").with(name.as_str()),
+        ExprKind::Paren(inner) => list("paren").with(expr(inner)),
+        ExprKind::Field { base, arrow, name } => {
+            list(if *arrow { "->" } else { "." }).with(expr(base)).with(name)
+        }
+        ExprKind::Index(base, index) => list("index").with(expr(base)).with(expr(index)),
+        ExprKind::Call { callee, args } => list("call").with(expr(callee)).with_all(args.iter().map(expr)),
+        ExprKind::New(ty, flag) => {
+            list("new").with(type_text(ty)).with_all(flag.iter().map(|flag| expr(flag)))
+        }
+        ExprKind::Struct { module, name, fields } => {
+            let module = module.iter().map(|module| format!("{}.", module.name)).collect::<String>();
+            let fields = fields.iter().map(|(name, value)| list("field").with(name).with(expr(value)));
+            list("struct").with(module + &name.name).with_all(fields)
+        }
+        ExprKind::Match { value, arms } => list("match").with(expr(value)).with_all(arms.iter().map(arm)),
+        ExprKind::Unary(op, inner) => list(unary(*op)).with(expr(inner)),
+        ExprKind::Binary(op, a, b) => list(op.text()).with(expr(a)).with(expr(b)),
+        ExprKind::Cast(inner, ty) => list("as").with(expr(inner)).with(type_text(ty)),
+        ExprKind::Type(ty) => list("type").with(type_text(ty)),
+    }
+}
+
+fn arm(arm: &Arm) -> Node {
+    let pattern: Node = arm.pattern.as_ref().map_or("default".into(), expr);
+    let result = match &arm.result {
+        ArmResult::Expr(value) => expr(value),
+        ArmResult::Block(body) => block(body),
+    };
+    list("arm").with(pattern).with(result)
+}
+
+fn unary(op: UnaryOp) -> &'static str {
+    match op {
+        UnaryOp::Neg => "neg",
+        UnaryOp::Not => "!",
+        UnaryOp::Deref => "deref",
+        UnaryOp::AddrOf => "address",
+        UnaryOp::BitNot => "~",
+    }
+}
+
+/// A type as a script writes it.
+fn type_text(ty: &TypeExpr) -> String {
+    match &ty.kind {
+        TypeExprKind::Name(name) => name.clone(),
+        TypeExprKind::Qualified { module, name } => format!("{}.{}", module.name, name.name),
+        TypeExprKind::Str(size) => format!("str({})", int(size)),
+        TypeExprKind::Array(element, len) => format!("{}[{}]", type_text(element), size(len)),
+        TypeExprKind::Ptr(to) => format!("*{}", type_text(to)),
+        TypeExprKind::Fn(params, ret) => {
+            let params: Vec<_> = params.iter().map(type_text).collect();
+            format!("fn({}) -> {}", params.join(", "), type_text(ret))
+        }
+        TypeExprKind::Map { kind, key, value, size: entries } => {
+            format!("{}<{}, {}>({})", kind.name, type_text(key), type_text(value), size(entries))
+        }
+        TypeExprKind::Keyless { kind, value, size: entries } => {
+            let value = value.iter().map(|value| format!("<{}>", type_text(value))).collect::<String>();
+            let entries = entries.iter().map(|entries| format!("({})", size(entries))).collect::<String>();
+            format!("{}{value}{entries}", kind.name)
+        }
+        TypeExprKind::Ring(record, bytes) => format!("ringbuf<{}>({})", type_text(record), size(bytes)),
+    }
+}
+
+fn size(size: &Size) -> String {
+    match size {
+        Size::Int(literal) => int(literal),
+        Size::Const(name) => name.name.clone(),
+    }
+}

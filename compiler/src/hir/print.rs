@@ -1,0 +1,540 @@
+//! The typed tree as text, for `--emit hir` and for tests.
+//!
+//! In: a tree. Out: text in the form of the language, with what the tree adds to a script: the type of each constant and
+//! conversion, locals by their numbers, lookups and presence. No script reads it back.
+
+use std::fmt::Write as _;
+
+use super::{
+    ArmBody, BinaryOp, Block, BreakpointAddress, CatchPattern, ContextMember, CounterId, EventSpec, Expr,
+    ExprKind, FuncId, Function, FunctionKind, Hir, KernelBuiltin, LocalId, LogicOp, MapId, Match, Pattern,
+    Place, PlaceKind, ReadForm, RingId, SharedBuiltin, Stmt, StmtKind, TakeOp, UnaryOp, UserBuiltin, Walk,
+};
+use crate::builtins::context;
+use crate::index::Id as _;
+use crate::types::{TypeId, TypeKind};
+
+/// Prints a whole tree: what is declared at top level, then the functions.
+pub fn hir(hir: &Hir) -> String {
+    let mut out = String::new();
+    declarations(hir, &mut out);
+    for (id, function) in hir.functions.iter_enumerated() {
+        let printer = Printer { hir, function: Some(function) };
+        let _ = write!(out, "\n{}", printer.function(id, function));
+    }
+    out
+}
+
+fn declarations(hir: &Hir, out: &mut String) {
+    let ty = |id: TypeId| hir.types.name(id);
+    let word = |holds: bool, word: &'static str| if holds { word } else { "" };
+    for map in &hir.maps {
+        let (pin, objects) = (word(map.pinned, "pin "), word(map.objects, " // values are objects"));
+        let (name, kind, entries) = (&map.name, map.kind.name(), map.max_entries);
+        let _ =
+            writeln!(out, "{pin}map {name}: {kind}<{}, {}>({entries}){objects}", ty(map.key), ty(map.value));
+    }
+    for ring in &hir.rings {
+        let pin = word(ring.pinned, "pin ");
+        let _ = writeln!(out, "{pin}ring {}: {}, {} bytes", ring.name, ty(ring.record), ring.bytes);
+    }
+    for config in &hir.configs {
+        let _ = writeln!(out, "config {} = {}", config.name, hex(&config.init));
+    }
+    for global in &hir.globals {
+        let pin = word(global.pinned, "pin ");
+        let scope = word(global.kernel_only, "local ");
+        let constant = word(global.constant, "constant ");
+        let init = hex(&global.init);
+        let _ = writeln!(out, "{pin}{scope}{constant}global {}: {} = {init}", global.name, ty(global.ty));
+    }
+    for function in &hir.externs {
+        let params: Vec<_> = function.params.iter().map(|param| ty(*param)).collect();
+        let number = function.helper.map_or("kfunc".to_owned(), |number| format!("helper {number}"));
+        let (name, params, ret) = (&function.name, params.join(", "), ty(function.ret));
+        let _ = writeln!(out, "extern {name}({params}) -> {ret} // {number}");
+    }
+    for one in &hir.impls {
+        let methods: Vec<_> = one.methods.iter().map(|id| hir.functions[*id].name.as_str()).collect();
+        let _ = writeln!(out, "impl {}: {} {{ {} }}", one.name, one.ops, methods.join(", "));
+    }
+    // The options are an expression of no function: there are no locals in it.
+    let printer = Printer { hir, function: None };
+    for counter in &hir.counters {
+        let group = counter.leader.map(|id| format!(" group {}", hir.counters[id].name)).unwrap_or_default();
+        let _ = writeln!(out, "counter {}: {}{group}", counter.name, printer.expr(0, &counter.options));
+    }
+}
+
+/// Prints functions; `depth` is the number of blocks around a line.
+struct Printer<'a> {
+    hir: &'a Hir,
+    function: Option<&'a Function>,
+}
+
+/// A line of its own.
+fn line(depth: usize, text: &str) -> String {
+    format!("{:indent$}{text}\n", "", indent = 4 * depth)
+}
+
+impl Printer<'_> {
+    fn ty(&self, id: TypeId) -> String {
+        self.hir.types.name(id)
+    }
+
+    fn function(&self, id: FuncId, function: &Function) -> String {
+        let params: Vec<_> = function.params.iter().map(|local| self.declared(*local)).collect();
+        let mut remarks = vec![self.kind(function.kind)];
+        if self.hir.main == Some(id) {
+            remarks.push("entry of the userspace half".to_owned());
+        }
+        if function.throws {
+            remarks.push("throws".to_owned());
+        }
+        let (name, params, ret) = (&function.name, params.join(", "), self.ty(function.ret));
+        let first = format!("fn {name}({params}) -> {ret} {{ // {}", remarks.join(", "));
+        line(0, &first) + &self.block(1, &function.body) + &line(0, "}")
+    }
+
+    fn kind(&self, kind: FunctionKind) -> String {
+        match kind {
+            FunctionKind::Plain => "userspace".to_owned(),
+            FunctionKind::Test => "test".to_owned(),
+            FunctionKind::Helper => "helper".to_owned(),
+            FunctionKind::Kfunc => "kfunc".to_owned(),
+            FunctionKind::Private => "private".to_owned(),
+            FunctionKind::Method(block) => format!("method of {}", self.hir.impls[block].name),
+            FunctionKind::Program(kind) => format!("program at {}", kind.name()),
+        }
+    }
+
+    fn block(&self, depth: usize, block: &Block) -> String {
+        block.iter().map(|stmt| self.stmt(depth, stmt)).collect()
+    }
+
+    fn stmt(&self, depth: usize, stmt: &Stmt) -> String {
+        let expr = |one: &Expr| self.expr(depth, one);
+        let around = |first: String, body: &Block| line(depth, &first) + &self.block(depth + 1, body);
+        let text = match &stmt.kind {
+            StmtKind::If { cond, then, otherwise } => {
+                let mut out = around(format!("if {} {{", expr(cond)), then);
+                if !otherwise.is_empty() {
+                    out += &around("} else {".to_owned(), otherwise);
+                }
+                return out + &line(depth, "}");
+            }
+            StmtKind::While { cond, body } => {
+                return around(format!("while {} {{", expr(cond)), body) + &line(depth, "}");
+            }
+            StmtKind::For { local, start, end, body } => {
+                let first = format!("for {} in {}..{} {{", self.declared(*local), expr(start), expr(end));
+                return around(first, body) + &line(depth, "}");
+            }
+            StmtKind::ForEach { key, value, walk, body } => {
+                let (key, value) = (self.declared(*key), self.declared(*value));
+                return around(format!("for {key}, {value} in {} {{", self.walk(depth, walk)), body)
+                    + &line(depth, "}");
+            }
+            StmtKind::Try { body, catches } => {
+                let mut out = around("try {".to_owned(), body);
+                for catch in catches {
+                    let pattern = match catch.pattern {
+                        CatchPattern::Code(code) => code.to_string(),
+                        CatchPattern::Any => "_".to_owned(),
+                        CatchPattern::Bind(local) => self.declared(local),
+                    };
+                    out += &around(format!("}} catch {pattern} {{"), &catch.body);
+                }
+                return out + &line(depth, "}");
+            }
+            StmtKind::Let { local, init: Some(init) } => {
+                format!("let {} = {}", self.declared(*local), expr(init))
+            }
+            StmtKind::Let { local, init: None } => format!("let {} = zero", self.declared(*local)),
+            StmtKind::Bind { local, map, key } => {
+                format!("bind {} = {}[{}]", self.local(*local), self.map(*map), expr(key))
+            }
+            StmtKind::Take { local, map, op } => {
+                format!("bind {} = {}", self.local(*local), self.take(*map, *op))
+            }
+            StmtKind::Assign { place, value } => format!("{} = {}", self.place(depth, place), expr(value)),
+            StmtKind::Compound { place, op, value } => {
+                format!("{} {}= {}", self.place(depth, place), binary(*op), expr(value))
+            }
+            StmtKind::Expr(one) => expr(one),
+            StmtKind::Remove { map, key } => format!("delete {}[{}]", self.map(*map), expr(key)),
+            StmtKind::Free(pointer) => format!("free {}", expr(pointer)),
+            StmtKind::Release(pointer) => format!("release {}", expr(pointer)),
+            StmtKind::Give { local, map, key, copied } => {
+                let copied = if *copied { ", copied" } else { "" };
+                format!("give {} to {}[{}]{copied}", self.local(*local), self.map(*map), expr(key))
+            }
+            StmtKind::Break => "break".to_owned(),
+            StmtKind::Continue => "continue".to_owned(),
+            StmtKind::Return(None) => "return".to_owned(),
+            StmtKind::Return(Some(value)) => format!("return {}", expr(value)),
+            StmtKind::Throw(code) => format!("throw {}", expr(code)),
+            StmtKind::Defer(call) => format!("defer {}", expr(call)),
+        };
+        line(depth, &text)
+    }
+
+    /// A local by its name and number, which is what tells two of one name apart.
+    fn local(&self, id: LocalId) -> String {
+        let name = self.function.map_or("", |function| function.locals[id].name.as_str());
+        format!("{name}%{}", id.index())
+    }
+
+    fn declared(&self, id: LocalId) -> String {
+        let Some(function) = self.function else { return self.local(id) };
+        let binding = if function.locals[id].binding { " (binding)" } else { "" };
+        format!("{}: {}{binding}", self.local(id), self.ty(function.locals[id].ty))
+    }
+
+    fn map(&self, id: MapId) -> &str {
+        &self.hir.maps[id].name
+    }
+
+    fn ring(&self, id: RingId) -> &str {
+        &self.hir.rings[id].name
+    }
+
+    fn func(&self, id: FuncId) -> &str {
+        &self.hir.functions[id].name
+    }
+
+    fn counter(&self, id: CounterId) -> &str {
+        &self.hir.counters[id].name
+    }
+
+    fn take(&self, map: MapId, op: TakeOp) -> String {
+        let op = match op {
+            TakeOp::Pop => "pop",
+            TakeOp::Peek => "peek",
+        };
+        format!("{}.{op}()", self.map(map))
+    }
+
+    fn walk(&self, depth: usize, walk: &Walk) -> String {
+        match walk {
+            Walk::Map(map) => self.map(*map).to_owned(),
+            Walk::PerCpu { map, key } => format!("per_cpu({}, {})", self.map(*map), self.expr(depth, key)),
+            Walk::Array(place) => self.place(depth, place),
+        }
+    }
+
+    fn place(&self, depth: usize, place: &Place) -> String {
+        match &place.kind {
+            PlaceKind::Local(local) => self.local(*local),
+            PlaceKind::Global(global) => self.hir.globals[*global].name.clone(),
+            PlaceKind::Config(config, field) => {
+                let config = &self.hir.configs[*config];
+                format!("{}.{}", config.name, self.field(config.ty, *field))
+            }
+            PlaceKind::Element { map, key } => format!("{}[{}]", self.map(*map), self.expr(depth, key)),
+            PlaceKind::Field { base, field } => {
+                format!("{}.{}", self.place(depth, base), self.field(base.ty, *field))
+            }
+            PlaceKind::Index { base, index } => {
+                format!("{}[{}]", self.place(depth, base), self.expr(depth, index))
+            }
+            PlaceKind::Deref(pointer) => format!("(*{})", self.expr(depth, pointer)),
+            PlaceKind::Value(value) => format!("({})", self.expr(depth, value)),
+        }
+    }
+
+    fn field(&self, ty: TypeId, field: usize) -> String {
+        match self.hir.types.kind(ty) {
+            TypeKind::Struct(id) => self.hir.types.struct_def(*id).fields[field].name.clone(),
+            _ => field.to_string(),
+        }
+    }
+
+    fn list<'e>(&self, depth: usize, exprs: impl IntoIterator<Item = &'e Expr>) -> String {
+        let exprs: Vec<_> = exprs.into_iter().map(|expr| self.expr(depth, expr)).collect();
+        exprs.join(", ")
+    }
+
+    fn expr(&self, depth: usize, expr: &Expr) -> String {
+        let of = |one: &Expr| self.expr(depth, one);
+        let all = |args: &[Expr]| self.list(depth, args);
+        match &expr.kind {
+            ExprKind::Const(bits) => self.constant(expr.ty, *bits),
+            ExprKind::Bytes(text) => format!("{}: {}", quoted(text), self.ty(expr.ty)),
+            ExprKind::Load(place) => self.place(depth, place),
+            ExprKind::AddrOf(place) => format!("&{}", self.place(depth, place)),
+            ExprKind::Unary(op, one) => format!("{}{}", unary(*op), of(one)),
+            ExprKind::Binary(op, a, b) => format!("({} {} {})", of(a), binary(*op), of(b)),
+            ExprKind::Logic(LogicOp::And, a, b) => format!("({} && {})", of(a), of(b)),
+            ExprKind::Logic(LogicOp::Or, a, b) => format!("({} || {})", of(a), of(b)),
+            ExprKind::Concat(a, b) => format!("concat({}, {})", of(a), of(b)),
+            ExprKind::Offset(pointer, elements) => format!("offset({}, {})", of(pointer), of(elements)),
+            ExprKind::Distance(a, b) => format!("distance({}, {})", of(a), of(b)),
+            ExprKind::Convert(one) => format!("({} as {})", of(one), self.ty(expr.ty)),
+            ExprKind::Truth(one) => format!("truth({})", of(one)),
+            ExprKind::Present { map, key } => format!("present({}[{}])", self.map(*map), of(key)),
+            ExprKind::Bound(local) => format!("bound({})", self.local(*local)),
+            ExprKind::IsNull(one) => format!("is_null({})", of(one)),
+            ExprKind::Call { func, args } => format!("{}({})", self.func(*func), all(args)),
+            ExprKind::CallValue { callee, args } => format!("({})({})", of(callee), all(args)),
+            ExprKind::CallExtern { function, args } => {
+                format!("{}({})", self.hir.externs[*function].name, all(args))
+            }
+            ExprKind::TailCall(func) => format!("tail_call {}", self.func(*func)),
+            ExprKind::Function(func) => format!("function {}", self.func(*func)),
+            ExprKind::Struct(values) => self.struct_value(depth, expr.ty, values),
+            ExprKind::Array(values) => format!("[{}]: {}", all(values), self.ty(expr.ty)),
+            ExprKind::Repeat(value) => format!("[{}; ..]: {}", of(value), self.ty(expr.ty)),
+            ExprKind::Match(one) => self.one_match(depth, one),
+            ExprKind::New => format!("new {}", self.ty(expr.ty)),
+            ExprKind::Take { map, op } => self.take(*map, *op),
+            ExprKind::Taken { map, op } => format!("taken({})", self.take(*map, *op)),
+            ExprKind::Event(event) => self.event(depth, event),
+            ExprKind::Context { ctx, member } => format!("{}->{}", of(ctx), context_member(*member)),
+            ExprKind::Shared(builtin) => self.shared(depth, builtin),
+            ExprKind::Kernel(builtin) => self.kernel(depth, builtin),
+            ExprKind::User(builtin) => self.user(depth, builtin),
+        }
+    }
+
+    /// A struct by its fields; those that are zero are left out.
+    fn struct_value(&self, depth: usize, ty: TypeId, values: &[Expr]) -> String {
+        let is_zero = |value: &Expr| match &value.kind {
+            ExprKind::Const(bits) => *bits == 0,
+            ExprKind::Bytes(text) => text.is_empty(),
+            _ => false,
+        };
+        let shown = values.iter().enumerate().filter(|(_, value)| !is_zero(value));
+        let mut fields: Vec<_> = shown
+            .map(|(field, value)| format!("{}: {}", self.field(ty, field), self.expr(depth, value)))
+            .collect();
+        if fields.len() < values.len() {
+            fields.push("..".to_owned());
+        }
+        format!("{} {{ {} }}", self.ty(ty), fields.join(", "))
+    }
+
+    fn constant(&self, ty: TypeId, bits: u64) -> String {
+        let types = &self.hir.types;
+        match (types.kind(ty), types.scalar(ty)) {
+            (TypeKind::Bool, _) => (bits != 0).to_string(),
+            (TypeKind::Int(int), _) => format!("{}{}", int.value(bits), self.ty(ty)),
+            (_, Some(int)) => format!("{}: {}", int.value(bits), self.ty(ty)),
+            (_, None) => format!("{bits:#x}: {}", self.ty(ty)),
+        }
+    }
+
+    fn one_match(&self, depth: usize, one: &Match) -> String {
+        let mut out = format!("match {} {{\n", self.expr(depth, &one.value));
+        for arm in &one.arms {
+            let pattern = match &arm.pattern {
+                Pattern::Const(bits) => self.constant(one.value.ty, *bits),
+                Pattern::Text(text) => quoted(text),
+            };
+            out += &self.arm(depth + 1, &pattern, &arm.body);
+        }
+        if let Some(body) = &one.otherwise {
+            out += &self.arm(depth + 1, "default", body);
+        }
+        out + line(depth, "}").trim_end_matches('\n')
+    }
+
+    fn arm(&self, depth: usize, pattern: &str, body: &ArmBody) -> String {
+        let value = body.value.as_ref().map_or("void".to_owned(), |value| self.expr(depth, value));
+        if body.block.is_empty() {
+            return line(depth, &format!("{pattern} => {value}"));
+        }
+        line(depth, &format!("{pattern} => {{"))
+            + &self.block(depth + 1, &body.block)
+            + &line(depth, &format!("}} {value}"))
+    }
+
+    fn event(&self, depth: usize, event: &EventSpec) -> String {
+        match event {
+            EventSpec::Raw { ty, config } => {
+                format!("raw_event({}, {})", self.expr(depth, ty), self.list(depth, config))
+            }
+            EventSpec::Tracepoint(name) => format!("tracepoint({name:?})"),
+            EventSpec::Breakpoint { at, len, access } => {
+                let at = match at {
+                    BreakpointAddress::Address(address) => self.expr(depth, address),
+                    BreakpointAddress::Symbol(symbol) => format!("{symbol:?}"),
+                };
+                format!("breakpoint({at}, {len}, access {access})")
+            }
+            EventSpec::Pmu(name) => format!("pmu({name:?})"),
+            EventSpec::Kprobe(name) => format!("kprobe_event({name:?})"),
+            EventSpec::Uprobe(name) => format!("uprobe_event({name:?})"),
+        }
+    }
+
+    fn shared(&self, depth: usize, builtin: &SharedBuiltin) -> String {
+        let of = |one: &Expr| self.expr(depth, one);
+        match builtin {
+            SharedBuiltin::Print { format, args } => {
+                let args: String = args.iter().map(|arg| format!(", {}", of(arg))).collect();
+                format!("print({}{args})", quoted(format))
+            }
+            SharedBuiltin::Len(text) => format!("len({})", of(text)),
+            SharedBuiltin::SwapBytes(value) => format!("swap_bytes({})", of(value)),
+            SharedBuiltin::Push(map, value) => format!("{}.push({})", self.map(*map), of(value)),
+            SharedBuiltin::Add(map, value) => format!("{}.add({})", self.map(*map), of(value)),
+            SharedBuiltin::Has(map, value) => format!("{}.has({})", self.map(*map), of(value)),
+            SharedBuiltin::Ratio(args) => format!("ratio({})", self.list(depth, args.iter())),
+            SharedBuiltin::Log2Slot(value) => format!("log2_slot({})", of(value)),
+            SharedBuiltin::LinearSlot(args) => format!("linear_slot({})", self.list(depth, args.iter())),
+            SharedBuiltin::Rate(args) => format!("rate({})", self.list(depth, args.iter())),
+        }
+    }
+
+    fn kernel(&self, depth: usize, builtin: &KernelBuiltin) -> String {
+        let of = |one: &Expr| self.expr(depth, one);
+        match builtin {
+            KernelBuiltin::TimeNs => "time_ns()".to_owned(),
+            KernelBuiltin::Pid => "pid()".to_owned(),
+            KernelBuiltin::Tid => "tid()".to_owned(),
+            KernelBuiltin::Uid => "uid()".to_owned(),
+            KernelBuiltin::Cpu => "cpu()".to_owned(),
+            KernelBuiltin::Comm => "comm()".to_owned(),
+            KernelBuiltin::CgroupId => "cgroup_id()".to_owned(),
+            KernelBuiltin::Reserve(ring) => format!("{}.reserve()", self.ring(*ring)),
+            KernelBuiltin::Submit(ring, record) => format!("{}.submit({})", self.ring(*ring), of(record)),
+            KernelBuiltin::Discard(ring, record) => format!("{}.discard({})", self.ring(*ring), of(record)),
+            KernelBuiltin::StackId { ctx, map, user } => {
+                let name = if *user { "user_stack_id" } else { "stack_id" };
+                format!("{name}({}, {})", of(ctx), self.map(*map))
+            }
+            KernelBuiltin::AttachmentId(ctx) => format!("attachment_id({})", of(ctx)),
+            KernelBuiltin::ReadCounter(counter) => format!("read({})", self.counter(*counter)),
+        }
+    }
+
+    fn user(&self, depth: usize, builtin: &UserBuiltin) -> String {
+        let of = |one: &Expr| self.expr(depth, one);
+        let some =
+            |one: &Option<Box<Expr>>| one.iter().map(|one| format!(", {}", of(one))).collect::<String>();
+        match builtin {
+            UserBuiltin::Load { program, exit_on_failure } => {
+                let exits = if *exit_on_failure { ", or exit" } else { "" };
+                format!("load({}{exits})", self.func(*program))
+            }
+            UserBuiltin::AttachTarget { program, target, flags } => {
+                format!("attach({}, {}, {})", of(program), of(target), of(flags))
+            }
+            UserBuiltin::Attach { program, options, flags } => {
+                let program: String = program.iter().map(|program| format!("{}, ", of(program))).collect();
+                format!("attach({program}{}{})", of(options), some(flags))
+            }
+            UserBuiltin::Read { attachment, form } => {
+                let form = match form {
+                    ReadForm::Scalar => "read",
+                    ReadForm::Snapshot => "snapshot",
+                };
+                format!("{form}({})", of(attachment))
+            }
+            UserBuiltin::ReadCpu(args) => format!("read_cpu({})", self.list(depth, args.iter())),
+            UserBuiltin::ReadCounter(counter, None) => format!("read({})", self.counter(*counter)),
+            UserBuiltin::ReadCounter(counter, Some(cpu)) => {
+                format!("read_cpu({}, {})", self.counter(*counter), of(cpu))
+            }
+            UserBuiltin::ShowCounter(counter, attachment) => {
+                format!("show_counter({}, {})", self.counter(*counter), of(attachment))
+            }
+            UserBuiltin::Id(attachment) => format!("id({})", of(attachment)),
+            UserBuiltin::Detach(attachment) => format!("detach({})", of(attachment)),
+            UserBuiltin::DetachProgram(program) => format!("detach_program({})", of(program)),
+            UserBuiltin::Enable(attachment) => format!("enable({})", of(attachment)),
+            UserBuiltin::Disable(attachment) => format!("disable({})", of(attachment)),
+            UserBuiltin::Reset(attachment) => format!("reset({})", of(attachment)),
+            UserBuiltin::Register(block) => format!("register({})", self.hir.impls[*block].name),
+            UserBuiltin::Test { program, input } => format!("test({}, {})", self.func(*program), of(input)),
+            UserBuiltin::OnEvent(ring, func) => {
+                format!("{}.on_event({})", self.ring(*ring), self.func(*func))
+            }
+            UserBuiltin::Dispatch { rings, timeout_ms } => {
+                let rings: Vec<_> = rings.iter().map(|ring| self.ring(*ring)).collect();
+                format!("dispatch({}{})", rings.join(", "), some(timeout_ms))
+            }
+            UserBuiltin::Exec(file) => format!("exec({})", quoted(file)),
+            UserBuiltin::Python { module, function, args } => {
+                format!("{module}.{function}({})", self.list(depth, args))
+            }
+            UserBuiltin::Daemon => "daemon()".to_owned(),
+            UserBuiltin::Sleep(ms) => format!("sleep({})", of(ms)),
+            UserBuiltin::TimeNs => "time_ns()".to_owned(),
+            UserBuiltin::Stopping => "stopping()".to_owned(),
+            UserBuiltin::Exit(code) => format!("exit({})", of(code)),
+            UserBuiltin::PidOf(name) => format!("pid_of({})", of(name)),
+            UserBuiltin::CommOf(pid) => format!("comm_of({})", of(pid)),
+            UserBuiltin::CpuCount => "cpu_count()".to_owned(),
+            UserBuiltin::PerCpu { map, key, cpu } => {
+                format!("per_cpu({}, {}, {})", self.map(*map), of(key), of(cpu))
+            }
+            UserBuiltin::Clear(map) => format!("clear({})", self.map(*map)),
+            UserBuiltin::Count(map) => format!("count({})", self.map(*map)),
+            UserBuiltin::Events(pattern) => format!("events({})", of(pattern)),
+            UserBuiltin::Histogram { title, counts, linear } => match linear {
+                None => format!("print_log2_hist({}, {})", of(title), of(counts)),
+                Some(scale) => {
+                    let scale = self.list(depth, scale.iter());
+                    format!("print_linear_hist({}, {}, {scale})", of(title), of(counts))
+                }
+            },
+            UserBuiltin::Symbol { pid, address } => {
+                let pid: String = pid.iter().map(|pid| format!("{}, ", of(pid))).collect();
+                format!("symbol({pid}{})", of(address))
+            }
+        }
+    }
+}
+
+fn unary(op: UnaryOp) -> &'static str {
+    match op {
+        UnaryOp::Neg => "-",
+        UnaryOp::Not => "!",
+        UnaryOp::BitNot => "~",
+    }
+}
+
+fn binary(op: BinaryOp) -> &'static str {
+    match op {
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        BinaryOp::Mul => "*",
+        BinaryOp::Div => "/",
+        BinaryOp::Rem => "%",
+        BinaryOp::And => "&",
+        BinaryOp::Or => "|",
+        BinaryOp::Xor => "^",
+        BinaryOp::Shl => "<<",
+        BinaryOp::Shr => ">>",
+        BinaryOp::Eq => "==",
+        BinaryOp::Ne => "!=",
+        BinaryOp::Lt => "<",
+        BinaryOp::Le => "<=",
+        BinaryOp::Gt => ">",
+        BinaryOp::Ge => ">=",
+    }
+}
+
+fn context_member(member: ContextMember) -> &'static str {
+    match member {
+        ContextMember::SamplePeriod => "sample_period",
+        ContextMember::Addr => "addr",
+        ContextMember::Register(register) => context::REGISTERS[register].name,
+    }
+}
+
+/// Text in quotes; bytes that are no printable ASCII as escapes.
+fn quoted(text: &[u8]) -> String {
+    format!("\"{}\"", text.escape_ascii())
+}
+
+/// Bytes as one hexadecimal number each; `zero` if there are none.
+fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "zero".to_owned();
+    }
+    let bytes: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(" ")
+}
