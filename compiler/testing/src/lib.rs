@@ -1,11 +1,12 @@
 //! Shared by the test suites of the compiler and of whole programs: the front end over files in memory, each back end alone,
-//! an interpreter for core modules, `bpftool`, and random well-typed scripts.
+//! interpreters for MIR and for core modules, `bpftool`, and random well-typed scripts.
 #![expect(missing_docs, reason = "a library of tests, which no user sees")]
 
 pub mod bits;
 pub mod bpffs;
 pub mod checked;
 pub mod front;
+pub mod interp;
 pub mod kernel_half;
 pub mod loaded;
 pub mod machine;

@@ -8,11 +8,11 @@ use std::fmt::Write;
 use ks_compiler::hir::Hir;
 use ks_compiler::index::Id;
 use ks_compiler::kernel::lower_watched;
-use ks_compiler::kernel::mir::interp::{self, Answers, Around};
 use ks_compiler::kernel::mir::{Helper, Program};
 use ks_compiler::split::split;
 use ks_compiler::types::{TypeId, TypeKind};
 use ks_compiler::{diag::Severity, pipeline};
+use ks_compiler_testing::interp::{self, Answers, Around};
 use ks_compiler_testing::script;
 use ks_wit::section::Arch;
 

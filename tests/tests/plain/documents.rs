@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Duration;
 
-use ks_tests::{finish, finish_within, repository};
+use ks_tests::{finish, repository};
 
 /// Folders that git tracks, as deep as the map goes.
 fn folders() -> BTreeSet<String> {

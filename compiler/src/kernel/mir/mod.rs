@@ -15,7 +15,6 @@ pub mod builder;
 mod callee;
 pub mod core;
 pub mod dominators;
-pub mod interp;
 mod loops;
 mod op;
 pub mod print;

@@ -40,7 +40,6 @@ mod verdicts;
 mod versions;
 
 pub use callbacks::{has_iterator, refusals as walks_refused};
-pub(super) use fold::{evaluate, holds, narrowed, swapped};
 pub use outline::has_large_loop;
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The scripts of the kernel's tests: the interpreter finds what the kernel finds, and every pass keeps it.
 
 use ks_compiler::hir::Hir;
-use ks_compiler::kernel::mir::interp::{Around, Outcome, Plain, Stuck, run};
 use ks_compiler::kernel::mir::{Program, print};
+use ks_compiler_testing::interp::{Around, Outcome, Plain, Stuck, run};
 
 use crate::mir::{scripts, stages, stages_apart, tree};
 

@@ -8,13 +8,13 @@ use ks_compiler::hir::MapKind;
 use ks_compiler::hir::{FuncId, GlobalId, MapId};
 use ks_compiler::index::{Id, IndexVec};
 use ks_compiler::kernel::mir::builder::{Builder, Variable};
-use ks_compiler::kernel::mir::interp::{Around, MapShape, Plain, Stuck, run};
 use ks_compiler::kernel::mir::{
     BinaryOp, Callee, Condition, Function, Helper, Kfunc, Loops, MapSymbol, Op, Origin, Program, Size, Slot,
     Type, Value,
 };
 use ks_compiler::kernel::{Checks, run_passes};
 use ks_compiler::source::{SourceMap, Span};
+use ks_compiler_testing::interp::{Around, MapShape, Plain, Stuck, run};
 
 const SEEDS: u64 = 200;
 const FUEL: u64 = 200_000;

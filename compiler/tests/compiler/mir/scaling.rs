@@ -2,8 +2,8 @@
 
 use ks_compiler::hir::Hir;
 use ks_compiler::index::Id as _;
-use ks_compiler::kernel::mir::interp::{Answers, Around, run};
 use ks_compiler::kernel::mir::{Helper, Program};
+use ks_compiler_testing::interp::{Answers, Around, run};
 
 use crate::mir::{stages, tree};
 

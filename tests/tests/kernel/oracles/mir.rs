@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use ks_compiler::hir::{FuncId, Hir};
-use ks_compiler::kernel::mir::interp::{Answers, Around, Stuck, run};
 use ks_compiler::kernel::mir::{Helper, Program};
 use ks_compiler::kernel::{Machine, lower_watched};
 use ks_compiler::split::split;
+use ks_compiler_testing::interp::{Answers, Around, Stuck, run};
 
 use crate::oracles::maps::Entries;
 use crate::oracles::state::{Facts, Input};

@@ -3,8 +3,8 @@
 
 use super::memory::{Datum, Pointer};
 use super::{Machine, Stuck, fault};
-use crate::hir::{FuncId, MapId};
-use crate::kernel::mir::{MapSymbol, Walk};
+use ks_compiler::hir::{FuncId, MapId};
+use ks_compiler::kernel::mir::{MapSymbol, Walk};
 
 /// A walk that is under way.
 pub(super) struct Walking {

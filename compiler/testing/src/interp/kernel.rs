@@ -2,9 +2,9 @@
 
 use super::memory::{Datum, Pointer};
 use super::{Machine, Stuck, fault};
-use crate::hir::{FuncId, MapId, MapKind};
-use crate::index::Id;
-use crate::kernel::mir::{Helper, Kfunc, MapSymbol};
+use ks_compiler::hir::{FuncId, MapId, MapKind};
+use ks_compiler::index::Id;
+use ks_compiler::kernel::mir::{Helper, Kfunc, MapSymbol};
 
 /// Bytes of the context.
 pub(super) const CONTEXT_BYTES: usize = 256;

@@ -6,6 +6,7 @@
 //! promises ([`Op::Below`], [`Op::NonNull`]) are faults. It makes no difference between CPUs. It has no objects of a
 //! kernel: what reads them, and the values that belong to them, it does not run.
 
+mod arithmetic;
 mod kernel;
 mod kinds;
 mod memory;
@@ -18,10 +19,12 @@ use ks_wit::object;
 use memory::Memory;
 pub use memory::{Datum, Pointer};
 
-use super::{Block, Callee, Count, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value};
-use crate::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
-use crate::index::{Id, IndexVec};
-use crate::kernel::pass::{evaluate, holds, narrowed, swapped};
+use arithmetic::{compare, compute, narrow, swap_bytes};
+use ks_compiler::hir::{ConfigId, FuncId, GlobalId, Hir, MapId, MapKind};
+use ks_compiler::index::{Id, IndexVec};
+use ks_compiler::kernel::mir::{
+    Block, Callee, Count, Function, Lost, Op, Program, Size, Target, Terminator, Type, Value,
+};
 
 /// Why a run ended without a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,13 +70,13 @@ pub struct Around {
 impl Around {
     /// As a script says it.
     pub fn of(hir: &Hir, most_turns: i32) -> Around {
-        let map = |map: &crate::hir::Map| MapShape {
+        let map = |map: &ks_compiler::hir::Map| MapShape {
             kind: map.kind,
             key: if map.kind.is_array() { 4 } else { hir.types.size(map.key) as usize },
             value: hir.types.size(map.value) as usize,
             entries: u64::from(map.max_entries),
         };
-        let content = |global: &crate::hir::Global| {
+        let content = |global: &ks_compiler::hir::Global| {
             let mut bytes = global.init.clone();
             bytes.resize(hir.types.size(global.ty) as usize, 0);
             bytes
@@ -254,12 +257,12 @@ impl<'a> Machine<'a> {
     fn op(&mut self, frame: &Frame<'a>, op: &Op, result: Option<Value>) -> Result<Option<Datum>, Stuck> {
         let bits = match op {
             Op::Const(bits) => *bits,
-            Op::Binary(op, a, b) => evaluate(*op, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?),
+            Op::Binary(op, a, b) => compute(*op, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?)?,
             Op::Compare(condition, a, b) => {
-                u64::from(holds(*condition, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?))
+                u64::from(compare(*condition, frame.width(*a), frame.bits(*a)?, frame.bits(*b)?))
             }
             Op::IsNull(value) => u64::from(frame.get(*value)? == Datum::Bits(0)),
-            Op::Narrow { value, bits, signed } => narrowed(frame.bits(*value)?, *bits, *signed),
+            Op::Narrow { value, bits, signed } => narrow(frame.bits(*value)?, *bits, *signed),
             Op::SignExtend(value) => frame.bits(*value)? as u32 as i32 as i64 as u64,
             Op::ZeroExtend(value) => frame.bits(*value)?,
             Op::Truncate(value) => frame.bits(*value)? & 0xffff_ffff,
@@ -267,7 +270,7 @@ impl<'a> Machine<'a> {
                 bits if bits < *bound => bits,
                 bits => return fault(format!("{bits} is not below {bound}")),
             },
-            Op::SwapBytes { value, bits } => swapped(frame.bits(*value)?, *bits),
+            Op::SwapBytes { value, bits } => swap_bytes(frame.bits(*value)?, *bits),
             Op::NonNull(value) => return Ok(Some(Datum::Pointer(frame.pointer(*value)?))),
             Op::Opaque { value, zero } => match frame.bits(*zero)? {
                 0 => frame.bits(*value)?,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Stuck, fault};
-use crate::hir::FuncId;
-use crate::kernel::mir::MapSymbol;
+use ks_compiler::hir::FuncId;
+use ks_compiler::kernel::mir::MapSymbol;
 
 /// What a value is while a function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

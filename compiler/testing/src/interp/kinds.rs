@@ -3,8 +3,8 @@
 use super::kernel::{ABSENT, TOO_MANY};
 use super::memory::Pointer;
 use super::{Machine, MapShape, Stuck, fault};
-use crate::hir::{MapId, MapKind};
-use crate::index::Id;
+use ks_compiler::hir::{MapId, MapKind};
+use ks_compiler::index::Id;
 
 /// BPF_EXIST. Source: include/uapi/linux/bpf.h, v6.12.
 const REPLACE_OLDEST: u64 = 2;
