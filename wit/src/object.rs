@@ -3,9 +3,30 @@
 use serde::{Deserialize, Serialize};
 
 /// The variable of the object, 64 bits, in which the kernel half counts what a ring buffer or map of this name had no
-/// room for. The host reads it when the plugin ends; an object without it lost nothing, or does not count.
+/// room for. An object without it lost nothing, or does not count.
 pub fn lost_variable(map: &str) -> String {
     format!("__lost_{map}")
+}
+
+/// Most iterations of a loop in the kernel half: the kernel refuses more. Source: include/linux/bpf.h, `BPF_MAX_LOOPS`,
+/// v6.18.
+pub const MAX_ITERATIONS: u64 = 1 << 23;
+
+/// How the name of a [`cut_loop_variable`] begins.
+const CUT_LOOP_PREFIX: &str = "__cut_";
+
+/// The variable of the object, 64 bits, that counts the runs that the loop of this line ended, because it reached
+/// [`MAX_ITERATIONS`]. The module is the imported one that the line belongs to, empty for the script itself.
+pub fn cut_loop_variable(line: u32, module: &str) -> String {
+    let separator = if module.is_empty() { "" } else { "_" };
+    format!("{CUT_LOOP_PREFIX}{line}{separator}{module}")
+}
+
+/// The line and the module that the name of a [`cut_loop_variable`] has; none if it is no such name.
+pub fn cut_loop(variable: &str) -> Option<(u32, &str)> {
+    let rest = variable.strip_prefix(CUT_LOOP_PREFIX)?;
+    let (line, module) = rest.split_once('_').unwrap_or((rest, ""));
+    Some((line.parse().ok()?, module))
 }
 
 /// The array of the object, of one value, whose first 16 bytes are the `struct bpf_timer` of the timer program of this name.

@@ -224,8 +224,9 @@ impl<'a> Mir<'a> {
     }
 
     /// Selects instructions and registers.
-    fn code(&self, split: &Split, sources: &SourceMap) -> Result<Code<'a>, Vec<Diagnostic>> {
-        let mut assembly = object::Assembly::new(self.hir, split, &self.program, self.machine.arch);
+    fn code<'s>(&'s self, split: &Split, sources: &'s SourceMap) -> Result<Code<'s>, Vec<Diagnostic>> {
+        let arch = self.machine.arch;
+        let mut assembly = object::Assembly::new(self.hir, split, &self.program, arch, sources);
         let (prints, _) = lower::print::table(self.hir, split, Some(sources));
         // A list of numbers and texts cannot fail to be JSON.
         assembly.print_table(serde_json::to_vec(&prints).unwrap_or_default());

@@ -31,11 +31,14 @@ use crate::types::TypeKind;
 /// An object that is being made.
 pub struct Assembly<'a> {
     hir: &'a Hir,
+    sources: &'a SourceMap,
     builder: ObjectBuilder,
     maps: BTreeMap<MapSymbol, MapRef>,
     /// What the records of printed lines mean, for the host.
     print_table: Vec<u8>,
     counts: BTreeMap<Count, GlobalRef>,
+    /// The counts of loops by name: loops of one line share one.
+    cut_loops: BTreeMap<String, GlobalRef>,
     globals: BTreeMap<GlobalId, GlobalRef>,
     functions: BTreeMap<FuncId, FunctionRef>,
     /// The names of the script's functions in the object.
@@ -50,13 +53,21 @@ pub struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     /// An object with the maps and variables of a split, and functions without bodies.
-    pub fn new(hir: &'a Hir, split: &Split, program: &mir::Program, arch: Arch) -> Assembly<'a> {
+    pub fn new(
+        hir: &'a Hir,
+        split: &Split,
+        program: &mir::Program,
+        arch: Arch,
+        sources: &'a SourceMap,
+    ) -> Assembly<'a> {
         let mut assembly = Assembly {
             hir,
+            sources,
             builder: ObjectBuilder::new(),
             maps: BTreeMap::new(),
             print_table: Vec::new(),
             counts: BTreeMap::new(),
+            cut_loops: BTreeMap::new(),
             globals: BTreeMap::new(),
             functions: BTreeMap::new(),
             symbols: BTreeMap::new(),

@@ -109,9 +109,10 @@ fn has_map(object: &Object, name: &str) -> bool {
     object.maps().any(|map| map.name() == name)
 }
 
+/// The first word of a value.
 fn result(results: &MapHandle, index: u32) -> u64 {
     let bytes = results.lookup(&index.to_le_bytes(), MapFlags::ANY).expect("an array").expect("in range");
-    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+    u64::from_le_bytes(*bytes.first_chunk().expect("8 bytes"))
 }
 
 /// For each slot and CPU, how many runs want it.

@@ -9,6 +9,7 @@ use super::super::mir::{BinaryOp, Block, Condition, Count, Op, Origin, Size, Slo
 use super::memory::{Addr, Base};
 use super::{Home, Lower, Lowerer, arithmetic, impossible};
 use crate::hir::{Catch, CatchPattern, Expr, FuncId, Stmt};
+use crate::source::Span;
 use crate::types::IntType;
 
 /// The status of a fault. That of a throw has the code in its lower half and this in the upper.
@@ -213,8 +214,9 @@ impl Lowerer<'_> {
         self.builder.switch_to_sealed(fine);
     }
 
-    /// Ends the program because a loop reached its limit.
-    pub(super) fn fault_here(&mut self) {
+    /// Ends the program because the loop of this statement reached its limit.
+    pub(super) fn cut_loop(&mut self, span: Span) {
+        self.count_one(Count::CutLoop(span));
         if let Status::Passed(base) = self.status {
             let value = self.builder.constant(Type::I64, FAULT);
             self.builder.effect(Op::Store { size: Size::DW, base, offset: 0, value });
@@ -226,13 +228,17 @@ impl Lowerer<'_> {
     /// program.
     pub(super) fn end_by_fault(&mut self) {
         if let Some(program) = self.builder.program() {
-            let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(Count::Faults(program)));
-            let value = self.builder.constant(Type::I64, 1);
-            self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
+            self.count_one(Count::Faults(program));
         }
         self.leave_loops(0, 0);
         let result = self.fault_result();
         let result = self.builder.constant(self.builder.result_type(), result);
         self.builder.ret(result);
+    }
+
+    fn count_one(&mut self, count: Count) {
+        let base = self.builder.value(Type::Ptr(Origin::Global), Op::CountAddr(count));
+        let value = self.builder.constant(Type::I64, 1);
+        self.builder.effect(Op::AtomicAdd { size: Size::DW, base, offset: 0, value });
     }
 }

@@ -23,6 +23,8 @@
 
 use std::collections::BTreeSet;
 
+use ks_wit::object::MAX_ITERATIONS;
+
 use super::super::mir::builder::Variable;
 use super::super::mir::{
     BinaryOp, Block, Callee, Condition, Kfunc, MapSymbol, Op, Origin, Size, Slot, Type, Value, Walk,
@@ -37,8 +39,8 @@ use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
-/// Most turns of a loop; the kernel's limit for an iterator. Source: include/linux/bpf.h, `BPF_MAX_LOOPS`, v6.12.
-const MAX_TURNS: u64 = 1 << 23;
+/// Most turns of a loop; the kernel's limit for an iterator.
+const MAX_TURNS: u64 = MAX_ITERATIONS;
 
 /// A loop around the current block.
 pub(super) struct Frame {
@@ -200,7 +202,7 @@ impl Lowerer<'_> {
         variables.into_iter().chain(held).filter(|variable| self.builder.is_set(*variable)).collect()
     }
 
-    pub(super) fn while_loop(&mut self, cond: &Expr, body: &[Stmt]) -> Lower<()> {
+    pub(super) fn while_loop(&mut self, cond: &Expr, body: &[Stmt], span: Span) -> Lower<()> {
         let turns = self.builder.constant(Type::I32, MAX_TURNS);
         let iteration = self.enter_iterator(Over::Numbers(turns), body);
         let inside = self.builder.block();
@@ -211,12 +213,18 @@ impl Lowerer<'_> {
             self.builder.jump(iteration.header);
         }
         self.builder.switch_to_sealed(iteration.ended);
-        self.fault_here();
+        self.cut_loop(span);
         self.leave_iterator(&iteration);
         Ok(())
     }
 
-    pub(super) fn for_loop(&mut self, local: LocalId, start: &Expr, end: &Expr, body: &[Stmt]) -> Lower<()> {
+    pub(super) fn for_loop(
+        &mut self,
+        local: LocalId,
+        (start, end): (&Expr, &Expr),
+        body: &[Stmt],
+        span: Span,
+    ) -> Lower<()> {
         let ty = self.active.source.locals[local].ty;
         let int = self.int(ty, start.span)?;
         let (variable, shown) = self.loop_variable(local, int)?;
@@ -224,7 +232,7 @@ impl Lowerer<'_> {
         let first = self.scalar(start)?;
         let limit = self.scalar(end)?;
         let turns = Turns { variable, int, constant, first, limit };
-        let body = Body { variable, int, shown, element: None, stmts: body };
+        let body = Body { variable, int, shown, element: None, stmts: body, span };
         if constant.is_some_and(|turns| self.is_small(local, turns, body.stmts)) {
             return self.ordinary_loop(&turns, &body);
         }
@@ -245,11 +253,13 @@ impl Lowerer<'_> {
         let int = self.int(self.active.source.locals[key].ty, array.span)?;
         let (variable, shown) = self.loop_variable(key, int)?;
         self.declare(value)?;
+        let span = array.span;
         let array = self.prepare(array)?;
         let first = self.builder.constant(int_type(int), 0);
         let limit = self.builder.constant(int_type(int), len);
         let turns = Turns { variable, int, constant: Some(len), first, limit };
-        let body = Body { variable, int, shown, element: Some(Element { array, len, value }), stmts: body };
+        let element = Some(Element { array, len, value });
+        let body = Body { variable, int, shown, element, stmts: body, span };
         let bytes = self.types().size(self.active.source.locals[value].ty);
         if len.saturating_mul(bytes) <= 64 && self.is_small(key, len, body.stmts) {
             return self.ordinary_loop(&turns, &body);
@@ -352,7 +362,7 @@ impl Lowerer<'_> {
             let fault = self.builder.block();
             self.builder.branch(over, fault, iteration.leave);
             self.builder.switch_to_sealed(fault);
-            self.fault_here();
+            self.cut_loop(body.span);
         } else {
             self.builder.jump(iteration.leave);
         }
@@ -416,6 +426,8 @@ struct Body<'b> {
     shown: Option<Base>,
     element: Option<Element>,
     stmts: &'b [Stmt],
+    /// The whole statement.
+    span: Span,
 }
 
 /// The element of an array that a turn is about.

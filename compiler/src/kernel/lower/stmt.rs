@@ -77,8 +77,8 @@ impl Lowerer<'_> {
             StmtKind::Compound { place, op, value } => self.compound(place, *op, value),
             StmtKind::Expr(expr) => self.effects(expr),
             StmtKind::If { cond, then, otherwise } => self.if_else(cond, then, otherwise),
-            StmtKind::While { cond, body } => self.while_loop(cond, body),
-            StmtKind::For { local, start, end, body } => self.for_loop(*local, start, end, body),
+            StmtKind::While { cond, body } => self.while_loop(cond, body, stmt.span),
+            StmtKind::For { local, start, end, body } => self.for_loop(*local, (start, end), body, stmt.span),
             StmtKind::ForEach { key, value, walk: Walk::Array(array), body } => {
                 self.walk_array(*key, *value, array, body)
             }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::core::{CoreField, CoreQuestion};
 use super::{Callee, Size, Slot, Value};
 use crate::hir::{ConfigId, CounterId, FuncId, GlobalId, MapId, RingId};
+use crate::source::Span;
 
 /// Values that an operation reads, in order: most calls have at most five.
 pub type Operands = SmallVec<[Value; 5]>;
@@ -120,6 +121,8 @@ pub enum MapSymbol {
 pub enum Count {
     /// Runs of a program that ended by a fault.
     Faults(FuncId),
+    /// Runs that ended because the loop of this statement reached its limit.
+    CutLoop(Span),
     /// Something that was lost.
     Lost(Lost),
     /// The PID namespace of the host, which is a constant.

@@ -1,5 +1,8 @@
 //! Global variables: those of the script, and what the object counts.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use ks_wit::object;
 use ks_wit::section::FAULT_COUNT_PREFIX;
 use sha2::{Digest, Sha256};
@@ -10,6 +13,7 @@ use crate::bpf::GlobalRef;
 use crate::btf::IntEncoding;
 use crate::elf::{DataSection, GlobalDef};
 use crate::hir::GlobalId;
+use crate::source::{SourceFile, Span};
 use crate::split::Split;
 
 impl Assembly<'_> {
@@ -21,6 +25,13 @@ impl Assembly<'_> {
         let name = match count {
             Count::Faults(program) => {
                 self.unused_name(&format!("{FAULT_COUNT_PREFIX}{}", self.symbols[&program]))
+            }
+            Count::CutLoop(span) => {
+                let name = self.cut_loop_name(span);
+                if let Some(found) = self.cut_loops.get(&name) {
+                    return *found;
+                }
+                name
             }
             Count::Lost(Lost::Record(ring)) => object::lost_variable(&self.hir.rings[ring].name),
             Count::Lost(Lost::Update(map)) => object::lost_variable(&self.hir.maps[map].name),
@@ -34,12 +45,25 @@ impl Assembly<'_> {
                 let ty = self.builder.btf().array(word, words as u32);
                 (DataSection::Rodata, ty, object::PID_NAMESPACE_BYTES as u32)
             }
-            Count::Faults(_) | Count::Lost(_) => (DataSection::Bss, word, 8),
+            Count::Faults(_) | Count::CutLoop(_) | Count::Lost(_) => (DataSection::Bss, word, 8),
         };
-        let added =
-            self.builder.add_global(GlobalDef { name, section, ty, bytes, align: 8, initial: Vec::new() });
+        let global = GlobalDef { name: name.clone(), section, ty, bytes, align: 8, initial: Vec::new() };
+        let added = self.builder.add_global(global);
         self.counts.insert(count, added);
+        if let Count::CutLoop(_) = count {
+            self.cut_loops.insert(name, added);
+        }
         added
+    }
+
+    /// The line of a loop, and the file if the script imports it. Kernels take names of letters, digits and `_` only.
+    fn cut_loop_name(&self, span: Span) -> String {
+        let (file, line, _) = self.sources.place(span);
+        let own = self.sources.files().next().map(SourceFile::name);
+        let stem = Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or_default();
+        let module = if own == Some(file) { "" } else { stem };
+        let module = module.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+        self.unused_name(&object::cut_loop_variable(line, &module))
     }
 
     pub(super) fn add_global(&mut self, id: GlobalId) {

@@ -116,7 +116,7 @@ pub fn run(
     let mut memory = Memory::default();
     let globals: Vec<_> = around.globals.iter().map(|content| memory.place(content)).collect();
     let configs: Vec<_> = around.configs.iter().map(|content| memory.place(content)).collect();
-    let faults = memory.place(&[0; 8]);
+    let [faults, cuts] = [(); 2].map(|()| memory.place(&[0; 8]));
     let mut machine = Machine {
         program,
         around,
@@ -125,6 +125,7 @@ pub fn run(
         globals,
         configs,
         faults,
+        cuts,
         namespace: None,
         entries: BTreeMap::new(),
         turns: BTreeMap::new(),
@@ -160,6 +161,8 @@ struct Machine<'a> {
     configs: Vec<Pointer>,
     /// The count of faults.
     faults: Pointer,
+    /// The count of loops that reached their limit.
+    cuts: Pointer,
     /// What the host says of its PID namespace.
     namespace: Option<Pointer>,
     entries: BTreeMap<(MapId, Vec<u8>), Pointer>,
@@ -294,6 +297,7 @@ impl<'a> Machine<'a> {
             Op::MapAddr(map) => return Ok(Some(Datum::Map(*map))),
             Op::FunctionAddr(id) => return Ok(Some(Datum::Function(*id))),
             Op::CountAddr(Count::Faults(_)) => self.faults,
+            Op::CountAddr(Count::CutLoop(_)) => self.cuts,
             // The first one.
             Op::CountAddr(Count::PidNamespace) => {
                 let memory = &mut self.memory;
