@@ -6,11 +6,15 @@
 #![expect(unsafe_code, reason = "atomic access to memory that the kernel writes, too")]
 
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::AsRawLibbpf;
 use libbpf_sys::bpf_map;
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 /// The memory of one section, for as long as the object it belongs to is borrowed.
 #[derive(Debug)]
@@ -99,5 +103,42 @@ impl<'object> Image<'object> {
         }
         // SAFETY: the result is inside the image.
         Some(unsafe { self.base.add(offset) })
+    }
+}
+
+/// The pages of a section of a loaded object, mapped a second time, for reading: they stay when the object goes.
+#[derive(Debug)]
+pub(super) struct SharedImage {
+    base: NonNull<u8>,
+    len: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to no thread, and is only read from, by atomic loads.
+unsafe impl Send for SharedImage {}
+// SAFETY: as above.
+unsafe impl Sync for SharedImage {}
+
+impl SharedImage {
+    /// Maps so many bytes of the map of a section.
+    ///
+    /// # Errors
+    /// Of mmap(2).
+    pub(super) fn map(section: BorrowedFd<'_>, len: usize) -> Result<SharedImage, Errno> {
+        let len = NonZeroUsize::new(len).ok_or(Errno::EINVAL)?;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let base = unsafe { mmap(None, len, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, section, 0) }?;
+        Ok(SharedImage { base: base.cast(), len })
+    }
+
+    /// As [`Image::load`].
+    pub(super) fn load(&self, offset: usize, width: usize) -> Option<u64> {
+        Image { base: self.base, len: self.len.get(), object: PhantomData }.load(offset, width)
+    }
+}
+
+impl Drop for SharedImage {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and has this size, and no reference outlives `self`. Nothing can fail.
+        let _ = unsafe { munmap(self.base.cast(), self.len.get()) };
     }
 }

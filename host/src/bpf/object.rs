@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ks_compiler::object::Object as Model;
 use ks_compiler::object::table::MapKind;
 use ks_wit::object::{MODULE_PREFIX, PID_NAMESPACE, PINNED_LAYOUT, lost_variable, timer_map};
-use ks_wit::section::FAULT_COUNT_PREFIX;
 use libbpf_rs::{MapCore as _, MapType, ObjectBuilder, OpenObject};
 use nix::errno::Errno;
 
@@ -20,6 +19,7 @@ use super::image::Image;
 use super::layout::{self, Layout, Subject};
 use super::link::Link;
 use super::look;
+use super::losses::{self, LossCounter};
 use super::map::{Map, MapShape, Pages};
 use super::members;
 use super::pid_namespace;
@@ -444,15 +444,15 @@ impl Object {
         self.get(variable).ok()
     }
 
-    /// What programs lost, by the name and the type of the ring buffer or map that was full. Empty before the load.
-    pub fn all_lost(&self) -> Vec<(String, MapType, u64)> {
-        let Stage::Loaded(loaded) = &self.stage else { return Vec::new() };
-        let lost = |map: libbpf_rs::Map<'_>| {
-            let name = map.name().to_string_lossy().into_owned();
-            let lost = self.lost(&name).filter(|lost| *lost > 0)?;
-            Some((name, map.map_type(), lost))
-        };
-        loaded.object.maps().filter_map(lost).collect()
+    /// The counters of what programs lose. Empty before the load.
+    ///
+    /// # Errors
+    /// Of mmap(2): no memory or address space.
+    pub fn loss_counters(&self) -> Result<Vec<LossCounter>, Errno> {
+        match &self.stage {
+            Stage::Loaded(loaded) => losses::counters(&loaded.object, &self.variables),
+            Stage::Open(_) | Stage::Closed => Ok(Vec::new()),
+        }
     }
 
     /// The variable of this name. Does not load anything.
@@ -469,15 +469,6 @@ impl Object {
     /// How the bytes of something lie, as the object's BTF says; none if it does not. Does not load anything.
     pub fn layout(&self, subject: Subject<'_>) -> Option<Layout> {
         layout::of(&self.elf, subject)
-    }
-
-    /// The programs of which runs ended by a fault, and how many.
-    pub fn faults(&self) -> Vec<(String, u64)> {
-        let counts = self.variables.iter().filter_map(|(name, variable)| {
-            let program = name.strip_prefix(FAULT_COUNT_PREFIX)?;
-            Some((program.to_owned(), self.get(variable).ok()?))
-        });
-        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// A variable's value by one atomic load, extended with zeros.

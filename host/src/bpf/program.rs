@@ -11,6 +11,7 @@ use super::attach::Supervisor;
 use super::error::BpfError;
 use super::link::Link;
 use super::map::Map;
+use super::statistics::SkippedRuns;
 use super::sys;
 
 /// The type of a program, as far as this host tells them apart.
@@ -207,10 +208,16 @@ impl Program<'_> {
         Ok(move |event: BorrowedFd<'_>, cookie| sys::link_perf_event(program.as_fd(), event, cookie))
     }
 
-    /// How often the kernel skipped the program since it was loaded, because another one ran on that CPU. None if the
-    /// kernel does not tell.
-    pub fn missed(&self) -> Option<u64> {
-        sys::program_info(self.inner.as_fd()).ok().map(|info| info.recursion_misses)
+    /// The runs that the kernel skipped, for whoever asks from time to time.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`] if there is no descriptor left.
+    pub fn skipped_runs(&self) -> Result<SkippedRuns, BpfError> {
+        let program = self.inner.as_fd().try_clone_to_owned().map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw);
+            self.kernel("keep", "fcntl(F_DUPFD_CLOEXEC)", errno)
+        })?;
+        Ok(SkippedRuns::of(program))
     }
 
     /// Attaches the program to the raw tracepoint of this name, for example `sched_switch`.

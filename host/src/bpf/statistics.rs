@@ -40,6 +40,23 @@ pub struct RunTime {
     pub nanoseconds: u64,
 }
 
+/// The runs of a program that the kernel skipped because another one ran on that CPU. The program stays as long as this.
+#[derive(Debug)]
+pub struct SkippedRuns {
+    program: OwnedFd,
+}
+
+impl SkippedRuns {
+    pub(super) fn of(program: OwnedFd) -> SkippedRuns {
+        SkippedRuns { program }
+    }
+
+    /// How many since the program was loaded; none if the kernel does not tell.
+    pub fn count(&self) -> Option<u64> {
+        sys::program_info(self.program.as_fd()).ok().map(|info| info.recursion_misses)
+    }
+}
+
 /// A program that the kernel holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {

@@ -3,6 +3,7 @@
 //! Two steps, because a plugin should be able to print its last table: first it is asked (`stopping()` is true, waits
 //! end early), then, if it does not come back, it is ended between two instructions.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,8 +38,19 @@ pub struct StopHandle {
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
-    /// Becomes readable when the plugin is asked to stop, for those who wait for descriptors; made for the first.
+    /// Becomes readable when the plugin is asked to stop or has something to report, for those who wait for descriptors;
+    /// made for the first.
     wake: OnceLock<EventFd>,
+    news: Mutex<Option<News>>,
+}
+
+/// Whether the plugin's thread has something to report, asked by another thread.
+struct News(Box<dyn Fn() -> bool + Send>);
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("News")
+    }
 }
 
 /// Where a run stands.
@@ -49,6 +61,8 @@ pub(super) struct State {
     pub(super) finished: bool,
     /// It came to its end before it was asked to, and stays for what it registered.
     pub(super) lingers: bool,
+    /// Somebody must ask for news.
+    pub(super) may_have_news: bool,
 }
 
 impl StopHandle {
@@ -84,8 +98,32 @@ impl StopHandle {
         self.wait_until(deadline, |state| state.asked.is_some()).asked.is_some()
     }
 
-    /// Waits until one of these descriptors is readable, the deadline is reached, or the plugin is asked to stop. Says which
-    /// are readable.
+    /// From now on the thread that watches the run asks this once a second; each true ends a wait for descriptors, and makes
+    /// the plugin's thread look after its instructions, too.
+    pub(crate) fn wake_when(&self, news: impl Fn() -> bool + Send + 'static) {
+        *self.inner.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(News(Box::new(news)));
+        self.update(|state| state.may_have_news = true);
+    }
+
+    /// Nobody asks any more: what answered is dropped when this comes back.
+    pub(crate) fn forget_news(&self) {
+        self.update(|state| state.may_have_news = false);
+        *self.inner.news.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Asks for news, and ends a wait of the plugin if there are some.
+    pub(super) fn wake_if_news(&self) -> bool {
+        let news = self.inner.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_true = news.as_ref().is_some_and(|News(ask)| ask());
+        if let (true, Some(wake)) = (is_true, self.inner.wake.get()) {
+            // It fails only if it is readable already.
+            let _ = wake.write(1);
+        }
+        is_true
+    }
+
+    /// Waits until one of these descriptors is readable, the deadline is reached, the plugin is asked to stop, or there are
+    /// news. Says which are readable.
     ///
     /// # Errors
     /// As ppoll(2) and eventfd(2): no memory or descriptors.
@@ -102,7 +140,13 @@ impl StopHandle {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
-        Ok(polled.iter().take(descriptors.len()).map(|one| one.any().unwrap_or_default()).collect())
+        let readable: Vec<bool> = polled.iter().map(|one| one.any().unwrap_or_default()).collect();
+        let (given, is_woken) = readable.split_at(descriptors.len());
+        if is_woken.contains(&true) && !self.stopping() {
+            // For news, which come once. Who is asked to stop in between writes again before the next wait.
+            let _ = wake.read();
+        }
+        Ok(given.to_vec())
     }
 
     fn wake(&self) -> Result<&EventFd, Errno> {
@@ -181,6 +225,23 @@ mod tests {
         // Without the early end this test would never come back.
         assert!(stop.wait(Duration::MAX));
         thread.join().expect("the asking thread does not panic");
+    }
+
+    #[test]
+    fn news_end_a_wait_once() {
+        let stop = StopHandle::new();
+        let wait = |deadline| stop.wait_readable(&[], deadline).expect("there are descriptors");
+        // Makes what is woken.
+        wait(Some(Instant::now()));
+        stop.wake_when(|| true);
+        assert!(stop.wake_if_news());
+        // Without the news these waits would never come back; the first takes them.
+        wait(None);
+        assert!(stop.wake_if_news());
+        wait(None);
+        stop.forget_news();
+        assert!(!stop.wake_if_news());
+        wait(Some(Instant::now()));
     }
 
     #[test]

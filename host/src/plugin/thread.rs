@@ -15,6 +15,9 @@ pub const GRACE: Duration = Duration::from_secs(2);
 /// left behind. What it holds then goes with the process.
 const LEAVE_BEHIND: Duration = Duration::from_millis(500);
 
+/// How often it is asked whether a plugin has something to report.
+const NEWS_EVERY: Duration = Duration::from_secs(1);
+
 /// Stack of a plugin's thread: the guest's own limit, and room for the host functions below it.
 const STACK_BYTES: usize = 4 << 20;
 
@@ -87,21 +90,38 @@ impl Drop for FinishOnDrop {
 fn wait_for_end(engine: &Engine, watch: &Watch) -> bool {
     let stop = &watch.stop;
     let deadline = watch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut tick = Instant::now().checked_add(watch.tick);
+    let mut asked_news: Option<Instant> = None;
     loop {
-        let tick = Instant::now().checked_add(watch.tick);
-        let until = [deadline, tick].into_iter().flatten().min();
-        let state = stop.wait_until(until, |state| state.finished || state.asked.is_some());
+        let news = asked_news.map(|asked| asked + NEWS_EVERY);
+        let until = [deadline, tick, news].into_iter().flatten().min();
+        let asks = asked_news.is_some();
+        let state = stop.wait_until(until, |state| {
+            state.finished || state.asked.is_some() || state.may_have_news != asks
+        });
         if state.finished {
             return true;
         }
         if state.asked.is_some() {
             break;
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        let now = Instant::now();
+        let is_over = |end: Option<Instant>| end.is_some_and(|end| now >= end);
+        if is_over(deadline) {
             stop.ask(StopReason::Timeout);
             break;
         }
-        engine.interrupt();
+        let has_news = is_over(news) && stop.wake_if_news();
+        asked_news = match asked_news {
+            Some(asked) if state.may_have_news && !is_over(news) => Some(asked),
+            _ => state.may_have_news.then_some(now),
+        };
+        if is_over(tick) {
+            tick = now.checked_add(watch.tick);
+            engine.interrupt();
+        } else if has_news {
+            engine.interrupt();
+        }
     }
     let grace_ends = Instant::now().checked_add(watch.grace);
     if stop.wait_until(grace_ends, |state| state.finished || state.killed).finished {

@@ -13,6 +13,7 @@ use super::bindings::kernelscript::host::bpf::{
     Host, HostLink, HostProgram, ProgramInfo, ProgramKind, TestInput,
 };
 use super::error::{HostError, check_length};
+use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{self, BpfError};
 use crate::host_bytes::{Charge, Charged};
@@ -41,6 +42,7 @@ impl HostProgram for State {
         check_length("program", &name)?;
         self.audited("program", &name, |_| None, |state| Ok(state.object()?.program(&name).map(drop)?))?;
         self.tell_namespace();
+        self.watch_losses();
         let bytes = name.len();
         let name = self.host_bytes.keep(name, bytes)?;
         Ok(self.table.push(ProgramHandle { name })?)
@@ -233,8 +235,7 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
     if state.object()?.program(name)?.kind() == bpf::ProgramKind::Kprobe {
         return attach_probes(state, name, target);
     }
-    let (object, attachments) = state.object_and_attachments();
-    let program = object?.program(name)?;
+    let program = state.object()?.program(name)?;
     let target = match target {
         Target::Text(target) => target,
         Target::Group(group) => return Ok(Held::Link(program.attach_to_group(group)?)),
@@ -257,8 +258,9 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
                 flag.store(bpf::statistics::counts_missed(linked.as_fd()), Ordering::Relaxed);
                 Ok(linked)
             });
-            let opened = attachments.open(&event, &options, None, Some(link))?;
-            state.misses.watch(name, number, &target, is_counted);
+            let skipped = Skipped::new(program.skipped_runs()?, is_counted);
+            let opened = state.attachments.open(&event, &options, None, Some(link))?;
+            state.watch_skipped(name, number, &target, skipped);
             if state.object()?.may_filter_events(name) {
                 state.warn_once(0, &may_filter(name, &target));
             }

@@ -5,14 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
+use super::losses::REPORTED_EVERY;
 use super::state::State;
+use crate::bpf::statistics::SkippedRuns;
 use crate::perf::AttachmentId;
-
-/// A program's misses are reported so often while it runs.
-const REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 /// The plugin's programs at tracepoints, and what is known of their misses.
 #[derive(Default)]
@@ -23,25 +22,35 @@ pub(super) struct Misses {
 struct Watched {
     /// Tracepoints that it is or was attached to: their numbers and names.
     tracepoints: BTreeMap<u64, String>,
-    /// Whether the kernel counts its misses.
-    is_counted: Arc<AtomicBool>,
-    /// How many were reported, and when.
-    reported: u64,
+    skipped: Arc<Skipped>,
+    /// When its misses were reported.
     at: Option<Instant>,
 }
 
-impl Misses {
-    /// Notes that a program is attached to a tracepoint. The flag says whether the kernel counts misses.
-    pub(super) fn watch(&mut self, program: &str, number: u64, name: &str, is_counted: Arc<AtomicBool>) {
-        let watched = self.programs.entry(program.to_owned()).or_insert_with(|| Watched {
-            tracepoints: BTreeMap::new(),
-            is_counted,
-            reported: 0,
-            at: None,
-        });
-        watched.tracepoints.insert(number, name.to_owned());
+/// The misses of a program, which two threads look at.
+pub(super) struct Skipped {
+    runs: SkippedRuns,
+    /// Whether the kernel counts them.
+    is_counted: Arc<AtomicBool>,
+    /// How many were reported.
+    reported: AtomicU64,
+}
+
+impl Skipped {
+    /// None was reported. The flag says whether the kernel counts them.
+    pub(super) fn new(runs: SkippedRuns, is_counted: Arc<AtomicBool>) -> Skipped {
+        Skipped { runs, is_counted, reported: AtomicU64::new(0) }
     }
 
+    /// How many there are, if there are more than were reported.
+    pub(super) fn grown(&self) -> Option<u64> {
+        let is_counted = self.is_counted.load(Ordering::Relaxed);
+        let count = is_counted.then(|| self.runs.count()).flatten();
+        count.filter(|count| *count > self.reported.load(Ordering::Relaxed))
+    }
+}
+
+impl Misses {
     /// The programs at one of these tracepoints.
     fn at(&self, numbers: &BTreeSet<u64>) -> Vec<String> {
         let is_there = |watched: &Watched| numbers.iter().any(|one| watched.tracepoints.contains_key(one));
@@ -51,6 +60,19 @@ impl Misses {
 }
 
 impl State {
+    /// Notes that a program is attached to a tracepoint.
+    pub(super) fn watch_skipped(&mut self, program: &str, number: u64, name: &str, skipped: Skipped) {
+        if !self.misses.programs.contains_key(program) {
+            let skipped = Arc::new(skipped);
+            self.watch_program(Arc::clone(&skipped));
+            let watched = Watched { tracepoints: BTreeMap::new(), skipped, at: None };
+            self.misses.programs.insert(program.to_owned(), watched);
+        }
+        if let Some(watched) = self.misses.programs.get_mut(program) {
+            watched.tracepoints.insert(number, name.to_owned());
+        }
+    }
+
     /// Reports what the kernel skipped of tracepoints that were just read.
     pub(super) fn report_misses_of(&mut self, ids: &[AttachmentId]) {
         if self.misses.programs.is_empty() {
@@ -63,18 +85,18 @@ impl State {
     }
 
     /// Reports what the kernel skipped of all tracepoints and was not reported yet.
-    pub(super) fn report_all_misses(&mut self) {
+    pub(super) fn report_all_misses(&mut self, is_last: bool) {
         let programs: Vec<String> = self.misses.programs.keys().cloned().collect();
         for program in programs {
-            self.report_misses(&program, true);
+            self.report_misses(&program, is_last);
         }
     }
 
     fn report_misses(&mut self, program: &str, is_last: bool) {
-        let Some(watched) = self.misses.programs.get(program) else { return };
+        let Some(watched) = self.misses.programs.get_mut(program) else { return };
         let names: Vec<String> = watched.tracepoints.values().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
-        if !watched.is_counted.load(Ordering::Relaxed) {
+        if !watched.skipped.is_counted.load(Ordering::Relaxed) {
             if !is_last {
                 self.warn_once(
                     0,
@@ -86,12 +108,9 @@ impl State {
             }
             return;
         }
-        let missed = self.object().ok().and_then(|object| object.program(program).ok()?.missed());
-        let Some(watched) = self.misses.programs.get_mut(program) else { return };
-        let missed = missed.filter(|missed| *missed > watched.reported);
         let is_due = is_last || watched.at.is_none_or(|at| at.elapsed() >= REPORTED_EVERY);
-        let (Some(missed), true) = (missed, is_due) else { return };
-        watched.reported = missed;
+        let (Some(missed), true) = (watched.skipped.grown(), is_due) else { return };
+        watched.skipped.reported.store(missed, Ordering::Relaxed);
         watched.at = Some(Instant::now());
         let hits = if missed == 1 { "hit" } else { "hits" };
         self.tell(&format!(

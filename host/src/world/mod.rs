@@ -19,6 +19,7 @@ mod globals;
 mod histogram;
 mod layouts;
 pub(crate) mod linker;
+mod losses;
 mod maps;
 mod misses;
 mod output;

@@ -7,8 +7,6 @@ use std::os::fd::AsFd;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use ks_wit::object::PRINTS;
-use libbpf_rs::MapType;
 use nix::errno::Errno;
 use wasmtime::component::ResourceTable;
 
@@ -17,6 +15,7 @@ use super::audit::PluginAudit;
 use super::budget::Budget;
 use super::error::HostError;
 use super::histogram::Histogram;
+use super::losses::Losses;
 use super::misses::Misses;
 use super::output::{Output, Streams};
 use super::prints::{Printer, Table};
@@ -56,6 +55,7 @@ pub struct State {
     pub(super) attached: AttachedPrograms,
     pub(super) attachments: Attachments,
     pub(super) misses: Misses,
+    pub(super) losses: Losses,
     /// The files that events of probes hold open, as long as they do.
     pub(super) probed_files: Vec<Weak<RegularFile>>,
     pub(super) rings: Rings,
@@ -138,6 +138,7 @@ impl State {
             table,
             attachments,
             misses: Misses::default(),
+            losses: Losses::default(),
             probed_files: Vec::new(),
             attached: AttachedPrograms::default(),
             rings: Rings::default(),
@@ -241,11 +242,6 @@ impl State {
         open_object(&mut self.object)
     }
 
-    /// The plugin's BPF object, beside the attachments that its programs are linked to.
-    pub(super) fn object_and_attachments(&mut self) -> (Result<&mut Object, BpfError>, &mut Attachments) {
-        (open_object(&mut self.object), &mut self.attachments)
-    }
-
     /// Whether the kernel holds the object.
     pub(super) fn is_loaded(&self) -> bool {
         matches!(&self.object, ObjectSlot::Opened(object) if object.is_loaded())
@@ -323,6 +319,7 @@ impl State {
         self.waited = true;
         loop {
             self.show_prints();
+            self.report_losses(false);
             let look = self.follow_cpus();
             let wake = deadline.into_iter().chain(look).min();
             let mut descriptors = self.rings.descriptors(names);
@@ -481,6 +478,7 @@ impl State {
 /// programs lost, of runs that did not do all they should, and of a command that never ran.
 impl Drop for State {
     fn drop(&mut self) {
+        self.stop.forget_news();
         self.table = ResourceTable::new();
         self.attached = AttachedPrograms::default();
         self.attachments.detach_all();
@@ -494,46 +492,11 @@ impl Drop for State {
         self.show_prints();
         self.show_last_recorded();
         self.put_out(Output::finish);
-        self.report_all_misses();
+        self.report_losses(true);
         let ObjectSlot::Opened(object) = &mut self.object else { return };
         if let Some(StackRequest { map, to }) = self.stacks.take_if(|_| object.is_loaded()) {
             // Nobody listens if the plugin was left behind.
             let _ = to.send(map.read(object, &self.host_bytes).map_err(|error| error.to_string()));
-        }
-        let faults = object.faults();
-        for (name, ty, lost) in object.all_lost() {
-            self.tell(&lost_line(&name, ty, lost));
-        }
-        for (program, count) in faults {
-            let runs = if count == 1 { "run" } else { "runs" };
-            self.tell(&format!(
-                "{count} {runs} of program `{program}` ended by a fault: a loop reached its limit, or no scratch slot \
-                 was free"
-            ));
-        }
-    }
-}
-
-/// What a person is told about a map or ring buffer that was full.
-fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
-    match ty {
-        MapType::RingBuf if name == PRINTS => {
-            format!("{lost} lines that programs printed were lost: they came too fast")
-        }
-        MapType::StackTrace => format!(
-            "map `{name}`: {lost} stacks were lost, because they collided with others: make it larger"
-        ),
-        MapType::RingBuf => format!(
-            "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take records out \
-             faster"
-        ),
-        // Of cgroups' storage, too, whose kind libbpf-rs does not know.
-        MapType::TaskStorage | MapType::InodeStorage | MapType::SkStorage | MapType::Unknown => format!(
-            "map `{name}`: {lost} updates by programs were lost, because the kernel had no memory for the values, \
-             or was at work on the storage of that object itself"
-        ),
-        _ => {
-            format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger")
         }
     }
 }
@@ -571,6 +534,7 @@ impl PluginState for State {
 
     fn tick(&mut self) -> wasmtime::Result<()> {
         self.follow_cpus();
+        self.report_losses(false);
         self.look_at_budget()
     }
 

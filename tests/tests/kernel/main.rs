@@ -15,6 +15,7 @@ mod groups;
 mod halves;
 mod hostile;
 mod loaded;
+mod losses;
 mod many;
 mod map_memory;
 mod maps;

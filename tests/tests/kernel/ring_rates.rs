@@ -48,7 +48,7 @@ fn root_above_it_what_is_lost_is_counted_exactly() {
     let outcome = produce(4096, bursts, Duration::ZERO);
     let [produced, handled, wrong] = outcome.numbers("seen")[..] else { panic!("{outcome:#?}") };
     assert_eq!((produced, wrong), (bursts as i64, 0), "{outcome:#?}");
-    let (before, _) = outcome.stderr.split_once(" records were lost").expect("the ring was full");
+    let (before, _) = outcome.stderr.rsplit_once(" records were lost").expect("the ring was full");
     let lost: u64 = before.rsplit(' ').next().and_then(|lost| lost.parse().ok()).expect("a number");
     assert!(lost > 0);
     assert_eq!(handled as u64 + lost, bursts * BURST, "{outcome:#?}");

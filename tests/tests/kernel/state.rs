@@ -5,9 +5,9 @@ use ks_tests::{Folder, Outcome, allowed, command, finish, repository, run_script
 
 const NO_WORDS: &[&str] = &[];
 
-/// The number before some words of a line of standard error.
+/// The number before some words of the last line of standard error that has them: counts are reported as they grow.
 fn number_before(outcome: &Outcome, words: &str) -> u64 {
-    let line = outcome.stderr.lines().find(|line| line.contains(words));
+    let line = outcome.stderr.lines().rfind(|line| line.contains(words));
     let line = line.unwrap_or_else(|| panic!("no line with `{words}`: {outcome:#?}"));
     let before = line.split(words).next().and_then(|before| before.split_whitespace().last());
     before.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))

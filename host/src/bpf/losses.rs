@@ -1,0 +1,112 @@
+//! What programs of a loaded object count of their losses, in pages that every thread may read.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use ks_wit::object::{cut_loop, lost_variable};
+use ks_wit::section::FAULT_COUNT_PREFIX;
+use libbpf_rs::{MapCore as _, MapType};
+use nix::errno::Errno;
+
+use super::globals::Variable;
+use super::image::SharedImage;
+use super::object::is_section_map;
+
+/// Most counters of an object. Guards the host against an object that has variables of such names without end.
+const MAX_COUNTERS: usize = 1024;
+
+/// What a counter counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// What a map or ring buffer had no room for.
+    Full {
+        /// The name of the map.
+        map: String,
+        /// Its type.
+        ty: MapType,
+    },
+    /// Runs of a program that ended by a fault.
+    Fault {
+        /// The name of the program.
+        program: String,
+    },
+    /// Runs that ended because a loop reached its limit.
+    CutLoop {
+        /// The line of the loop in its file.
+        line: u32,
+        /// The imported module that has the loop, empty for the script itself.
+        module: String,
+    },
+}
+
+/// A counter of a loaded object.
+#[derive(Debug)]
+pub struct LossCounter {
+    loss: Loss,
+    image: Arc<SharedImage>,
+    offset: usize,
+}
+
+impl LossCounter {
+    /// What it counts.
+    pub fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    /// The count since the object was loaded.
+    pub fn count(&self) -> u64 {
+        // The place was checked when the counter was found.
+        self.image.load(self.offset, 8).unwrap_or_default()
+    }
+}
+
+/// The counters among the variables of a loaded object.
+///
+/// # Errors
+/// Of mmap(2): no memory or address space.
+pub(super) fn counters(
+    object: &libbpf_rs::Object,
+    variables: &BTreeMap<String, Variable>,
+) -> Result<Vec<LossCounter>, Errno> {
+    let full = object.maps().filter_map(|map| {
+        let name = map.name().to_string_lossy().into_owned();
+        let variable = variables.get(&lost_variable(&name))?;
+        Some((Loss::Full { map: name, ty: map.map_type() }, variable))
+    });
+    let named = variables.iter().filter_map(|(name, variable)| {
+        let loss = match (name.strip_prefix(FAULT_COUNT_PREFIX), cut_loop(name)) {
+            (Some(program), _) => Loss::Fault { program: program.to_owned() },
+            (None, Some((line, module))) => Loss::CutLoop { line, module: module.to_owned() },
+            (None, None) => return None,
+        };
+        Some((loss, variable))
+    });
+    let mut images: BTreeMap<&str, Option<Arc<SharedImage>>> = BTreeMap::new();
+    let mut counters = Vec::new();
+    for (loss, variable) in full.chain(named).filter(|(_, variable)| variable.size() == 8).take(MAX_COUNTERS)
+    {
+        let image = match images.get(variable.section.as_str()) {
+            Some(image) => image.clone(),
+            None => {
+                let image = image_of(object, &variable.section)?;
+                images.insert(&variable.section, image.clone());
+                image
+            }
+        };
+        let Some(image) = image else { continue };
+        if image.load(variable.offset(), 8).is_some() {
+            counters.push(LossCounter { loss, image, offset: variable.offset() });
+        }
+    }
+    Ok(counters)
+}
+
+/// The pages of a section; none if the kernel has no map of it.
+fn image_of(object: &libbpf_rs::Object, section: &str) -> Result<Option<Arc<SharedImage>>, Errno> {
+    let is_of_section = |map: &libbpf_rs::Map<'_>| {
+        map.map_type() == MapType::Array && is_section_map(map.name().as_encoded_bytes(), section)
+    };
+    let Some(map) = object.maps().find(is_of_section) else { return Ok(None) };
+    SharedImage::map(map.as_fd(), map.value_size() as usize).map(|image| Some(Arc::new(image)))
+}

@@ -1,0 +1,241 @@
+//! What programs lost: reported while the plugin runs, at most once a second each, and at its end.
+//!
+//! Programs count their losses in variables of their object, and the kernel counts runs that it skipped. The thread that
+//! watches the run compares these counts with what was reported, once a second: the plugin's own thread is woken only if
+//! something was lost, and its counters do not have the looks.
+//!
+//! ```text
+//! watching thread:  Watched::has_news, each second -> wakes the plugin's thread
+//! plugin's thread:  waits, ticks -> State::report_losses -> standard error
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ks_wit::object::{MAX_ITERATIONS, PRINTS};
+use libbpf_rs::MapType;
+
+use super::misses::Skipped;
+use super::state::State;
+use crate::bpf::{Loss, LossCounter};
+
+/// A loss is reported so often while the plugin runs.
+pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(1);
+
+/// Most loops that one line names.
+const MOST_LOOPS: usize = 8;
+
+/// What the plugin may lose, and when it was reported last.
+#[derive(Default)]
+pub(super) struct Losses {
+    watched: Arc<Watched>,
+    /// Whether another thread looks, too.
+    is_watching: bool,
+    /// When each counter was reported.
+    reported_at: Vec<Option<Instant>>,
+}
+
+/// What two threads look at.
+#[derive(Default)]
+struct Watched {
+    /// The counters of the object, once it is loaded.
+    counters: OnceLock<Vec<Counted>>,
+    /// Programs whose runs the kernel skips.
+    programs: Mutex<Vec<Arc<Skipped>>>,
+    /// Whether the kernel skipped more runs than were reported.
+    is_skipped: AtomicBool,
+}
+
+struct Counted {
+    counter: LossCounter,
+    reported: AtomicU64,
+}
+
+impl Counted {
+    /// The count, if it has grown since the last report. Loops are reported with the programs that they ended.
+    fn grown(&self) -> Option<u64> {
+        if let Loss::CutLoop { .. } = self.counter.loss() {
+            return None;
+        }
+        let count = self.counter.count();
+        (count > self.reported.load(Ordering::Relaxed)).then_some(count)
+    }
+}
+
+impl Watched {
+    fn has_news(&self) -> bool {
+        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if programs.iter().any(|one| one.grown().is_some()) {
+            self.is_skipped.store(true, Ordering::Relaxed);
+        }
+        let counters = self.counters.get().into_iter().flatten();
+        self.is_skipped.load(Ordering::Relaxed) || counters.map(Counted::grown).any(|grown| grown.is_some())
+    }
+}
+
+impl State {
+    /// Finds the counters of the object, once it is loaded.
+    fn find_counters(&mut self) {
+        if self.losses.watched.counters.get().is_some() || !self.is_loaded() {
+            return;
+        }
+        let counters = match self.object().ok().map(|object| object.loss_counters()) {
+            None => return,
+            Some(Ok(counters)) => counters,
+            Some(Err(errno)) => {
+                self.tell(&format!(
+                    "what programs lose is not reported: their counters cannot be mapped: mmap: {errno}"
+                ));
+                Vec::new()
+            }
+        };
+        self.losses.reported_at = vec![None; counters.len()];
+        let counted = |counter| Counted { counter, reported: AtomicU64::new(0) };
+        // This thread alone sets it.
+        let _ = self.losses.watched.counters.set(counters.into_iter().map(counted).collect());
+    }
+
+    /// The object is loaded: its counters are looked at from now on, if it has some.
+    pub(super) fn watch_losses(&mut self) {
+        self.find_counters();
+        if self.losses.watched.counters.get().is_some_and(|counters| !counters.is_empty()) {
+            self.watch();
+        }
+    }
+
+    /// From now on the runs that the kernel skips of a program are looked at, too.
+    pub(super) fn watch_program(&mut self, skipped: Arc<Skipped>) {
+        self.losses.watched.programs.lock().unwrap_or_else(PoisonError::into_inner).push(skipped);
+        self.watch();
+    }
+
+    fn watch(&mut self) {
+        if !std::mem::replace(&mut self.losses.is_watching, true) {
+            let watched = Arc::clone(&self.losses.watched);
+            self.stop.wake_when(move || watched.has_news());
+        }
+    }
+
+    /// Reports what was lost since the last report, each at most once a second; at the end whatever was not reported.
+    pub(super) fn report_losses(&mut self, is_last: bool) {
+        self.find_counters();
+        let watched = Arc::clone(&self.losses.watched);
+        if watched.is_skipped.swap(false, Ordering::Relaxed) || is_last {
+            self.report_all_misses(is_last);
+        }
+        let Some(counters) = watched.counters.get() else { return };
+        for (position, counted) in counters.iter().enumerate() {
+            let Some(count) = counted.grown() else { continue };
+            let Some(at) = self.losses.reported_at.get_mut(position) else { continue };
+            if !is_last && at.is_some_and(|at| at.elapsed() < REPORTED_EVERY) {
+                continue;
+            }
+            *at = Some(Instant::now());
+            counted.reported.store(count, Ordering::Relaxed);
+            match counted.counter.loss() {
+                Loss::Full { map, ty } => self.tell(&lost_line(map, *ty, count)),
+                Loss::Fault { program } => {
+                    let runs = if count == 1 { "run" } else { "runs" };
+                    let because = fault_causes(counters);
+                    self.tell(&format!("{count} {runs} of program `{program}` ended by a fault: {because}"));
+                }
+                Loss::CutLoop { .. } => {}
+            }
+        }
+    }
+}
+
+/// Why runs of programs ended by a fault.
+fn fault_causes(counters: &[Counted]) -> String {
+    let faults: u64 = counters
+        .iter()
+        .filter(|one| matches!(one.counter.loss(), Loss::Fault { .. }))
+        .map(|one| one.counter.count())
+        .fold(0, u64::saturating_add);
+    // After the faults: a run counts its loop first.
+    let loops: Vec<(u64, String)> = counters
+        .iter()
+        .filter_map(|one| match one.counter.loss() {
+            Loss::CutLoop { line, module } => Some((one.counter.count(), loop_name(*line, module))),
+            Loss::Full { .. } | Loss::Fault { .. } => None,
+        })
+        .collect();
+    causes(faults, &loops)
+}
+
+fn loop_name(line: u32, module: &str) -> String {
+    if module.is_empty() { format!("line {line}") } else { format!("line {line} of `{module}`") }
+}
+
+/// The causes of so many faults, where these are the loops that count, with how many runs each of them ended.
+fn causes(faults: u64, loops: &[(u64, String)]) -> String {
+    const NO_SLOT: &str = "no scratch slot was free";
+    if loops.is_empty() {
+        return format!("a loop reached its limit, or {NO_SLOT}");
+    }
+    let cut = loops.iter().filter(|(count, _)| *count > 0);
+    let mut names: Vec<String> = cut.clone().take(MOST_LOOPS).map(|(_, name)| name.clone()).collect();
+    let (known, more) = (names.len(), cut.clone().count().saturating_sub(MOST_LOOPS));
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    let names = names.join(", ");
+    let ended = cut.map(|(count, _)| *count).fold(0, u64::saturating_add);
+    let cut = match known {
+        0 => None,
+        1 => Some(format!("the loop in {names} reached its limit of {MAX_ITERATIONS} iterations")),
+        _ => Some(format!("loops ({names}) reached their limit of {MAX_ITERATIONS} iterations")),
+    };
+    let no_slot = (faults > ended).then(|| NO_SLOT.to_owned());
+    let causes: Vec<String> = cut.into_iter().chain(no_slot).collect();
+    causes.join(", or ")
+}
+
+/// What a person is told about a map or ring buffer that was full.
+fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
+    match ty {
+        MapType::RingBuf if name == PRINTS => {
+            format!("{lost} lines that programs printed were lost: they came too fast")
+        }
+        MapType::StackTrace => format!(
+            "map `{name}`: {lost} stacks were lost, because they collided with others: make it larger"
+        ),
+        MapType::RingBuf => format!(
+            "ring buffer `{name}`: {lost} records were lost, because it was full: make it larger, or take records out \
+             faster"
+        ),
+        // Of cgroups' storage, too, whose kind libbpf-rs does not know.
+        MapType::TaskStorage | MapType::InodeStorage | MapType::SkStorage | MapType::Unknown => format!(
+            "map `{name}`: {lost} updates by programs were lost, because the kernel had no memory for the values, \
+             or was at work on the storage of that object itself"
+        ),
+        _ => {
+            format!("map `{name}`: {lost} updates by programs were lost, because it was full: make it larger")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_have_the_loops_that_ended_runs_and_the_rest_no_slot() {
+        let loops = |counts: &[u64]| -> Vec<(u64, String)> {
+            (1..).zip(counts).map(|(line, count)| (*count, loop_name(line, ""))).collect()
+        };
+        let one = "the loop in line 2 reached its limit of 8388608 iterations";
+        assert_eq!(causes(3, &loops(&[0, 3])), one);
+        assert_eq!(causes(4, &loops(&[0, 3])), format!("{one}, or no scratch slot was free"));
+        assert_eq!(causes(4, &loops(&[0, 0])), "no scratch slot was free");
+        assert_eq!(causes(4, &[]), "a loop reached its limit, or no scratch slot was free");
+        assert_eq!(
+            causes(2, &loops(&[1, 1])),
+            "loops (line 1, line 2) reached their limit of 8388608 iterations"
+        );
+        let many = causes(10, &loops(&[1; 10]));
+        assert!(many.starts_with("loops (line 1, ") && many.contains("line 8, 2 more)"), "{many}");
+        assert_eq!(loop_name(7, "util"), "line 7 of `util`");
+    }
+}
