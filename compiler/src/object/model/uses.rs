@@ -6,6 +6,7 @@ use super::{
     Body, Callee, DataId, Helper, Instruction, KconfigId, KsymId, MapId, Object, ProgramId, SubprogramId,
     Wide,
 };
+use crate::bpf::Insn;
 
 /// What a program reaches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Uses {
     pub data: BTreeSet<DataId>,
     /// Functions of the object.
     pub subprograms: BTreeSet<SubprogramId>,
+    /// Whether it has a `may_goto`, which leaves a loop that takes too long.
+    pub has_may_goto: bool,
 }
 
 impl Object {
@@ -57,7 +60,7 @@ impl Uses {
     /// Notes what an instruction names; returns a function of the object that was not noted before.
     fn add(&mut self, instruction: &Instruction) -> Option<SubprogramId> {
         match *instruction {
-            Instruction::Plain(_) => {}
+            Instruction::Plain(plain) => self.has_may_goto |= matches!(plain.insn(), Insn::MayGoto { .. }),
             Instruction::Call(Callee::Helper(helper)) => _ = self.helpers.insert(helper),
             Instruction::Call(Callee::Kfunc(ksym)) => _ = self.kfuncs.insert(ksym),
             Instruction::Call(Callee::Subprogram(id)) => return self.subprograms.insert(id).then_some(id),

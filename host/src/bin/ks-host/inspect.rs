@@ -76,7 +76,7 @@ struct SignerDescription {
 }
 
 fn json(plugin: &Plugin) -> anyhow::Result<()> {
-    let objects = objects::describe(plugin.objects());
+    let objects = objects::describe(plugin.objects(), is_by_ks(plugin));
     let description = Description {
         bytes: plugin.bytes().len(),
         capabilities: capabilities(plugin),
@@ -102,7 +102,7 @@ fn text(plugin: &Plugin) -> String {
     if plugin.manifests().is_empty() {
         out.push_str("no manifest: this plugin was not made by the KernelScript compiler\n");
     }
-    let objects = objects::describe(plugin.objects());
+    let objects = objects::describe(plugin.objects(), is_by_ks(plugin));
     table(&mut out, "BPF objects", objects.iter().map(objects::Description::row).collect());
     for object in &objects {
         let of =
@@ -127,6 +127,11 @@ fn text(plugin: &Plugin) -> String {
     }
     let _ = writeln!(out, "\n{} bytes in all", plugin.bytes().len());
     out
+}
+
+/// Whether the file says that `ks` made it.
+fn is_by_ks(plugin: &Plugin) -> bool {
+    plugin.manifests().iter().any(|manifest| manifest.compiler.starts_with("ks "))
 }
 
 /// A policy that allows what the plugin asks for: what its object and its imports need at the start, and what the manifest

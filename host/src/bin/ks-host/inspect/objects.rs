@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId};
+use ks_compiler::object::model::{Body, Instruction, Map, Object, Pinning, ProgramId, Uses};
 use ks_compiler::object::table::{ProgramType, Target};
 use ks_host::bpf::{Needs, possible_cpus};
 use ks_host::explain::check::{Oldest, oldest};
 use ks_host::perf::ProbePoint;
 use ks_host::policy::PluginObject;
+use ks_wit::object::MAX_ITERATIONS;
 use ks_wit::section::BpfRecord;
 use serde::Serialize;
 
@@ -46,6 +47,8 @@ struct Program {
     places: Option<String>,
     /// Whether it may keep hits of its tracepoint from everybody's counters.
     filters_events: bool,
+    /// Where the kernel cuts its loops without a word; empty for programs of `ks`, which count and report it.
+    loop_limits: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -62,9 +65,10 @@ struct MapDescription {
     bytes: u64,
 }
 
-/// All objects, in the order of the file.
-pub(super) fn describe(records: &[BpfRecord]) -> Vec<Description<'_>> {
-    let mut described: Vec<Description<'_>> = records.iter().map(description).collect();
+/// All objects, in the order of the file, and whether `ks` says that it made them.
+pub(super) fn describe(records: &[BpfRecord], by_ks: bool) -> Vec<Description<'_>> {
+    let mut described: Vec<Description<'_>> =
+        records.iter().map(|record| description(record, by_ks)).collect();
     for place in 1..described.len() {
         let (before, after) = described.split_at_mut(place);
         let Some(one) = after.first_mut() else { continue };
@@ -77,7 +81,7 @@ pub(super) fn describe(records: &[BpfRecord]) -> Vec<Description<'_>> {
     described
 }
 
-fn description(record: &BpfRecord) -> Description<'_> {
+fn description(record: &BpfRecord, by_ks: bool) -> Description<'_> {
     let mut described = Description {
         name: &record.name,
         arch: record.arch.to_string(),
@@ -101,16 +105,22 @@ fn description(record: &BpfRecord) -> Description<'_> {
     let memory = object.memory(cpus);
     let model = object.model();
     described.oldest = Some(oldest(&Needs::of(&object)));
-    described.programs = (0..).map(ProgramId).zip(&model.programs).map(|one| program(model, one)).collect();
+    let programs = (0..).map(ProgramId).zip(&model.programs);
+    described.programs = programs.map(|one| program(model, one, by_ks)).collect();
     described.maps = model.maps.iter().map(|one| map(one, cpus)).collect();
     (described.map_bytes, described.ring_bytes) = (memory.map_bytes, memory.ring_bytes);
     described
 }
 
-fn program(model: &Object, (id, one): (ProgramId, &ks_compiler::object::model::Program)) -> Program {
+fn program(
+    model: &Object,
+    (id, one): (ProgramId, &ks_compiler::object::model::Program),
+    by_ks: bool,
+) -> Program {
     let uses = model.uses(id);
     let kfuncs = uses.kfuncs.iter().filter_map(|id| model.ksyms.get(id.index()));
     Program {
+        loop_limits: loop_limits(model, &uses, by_ks),
         name: one.name.as_str().to_owned(),
         section: one.section.to_string(),
         instructions: slots(&one.body),
@@ -119,6 +129,24 @@ fn program(model: &Object, (id, one): (ProgramId, &ks_compiler::object::model::P
         places: places(one),
         filters_events: model.may_filter_events(id),
     }
+}
+
+/// Where the kernel cuts loops of a program. `bpf_loop` and iterators over numbers answer -E2BIG, and a program that does not
+/// look at that goes on as if there were nothing to do.
+///
+/// Source: kernel/bpf/bpf_iter.c, `bpf_loop` and `bpf_iter_num_new`; include/linux/bpf.h, `BPF_MAX_LOOPS` and
+/// `BPF_MAX_TIMED_LOOPS`; kernel/bpf/core.c, `bpf_check_timed_may_goto`, v6.18.
+fn loop_limits(model: &Object, uses: &Uses, by_ks: bool) -> Vec<String> {
+    const REFUSING: [&str; 2] = ["bpf_loop", "bpf_iter_num_new"];
+    let helpers = uses.helpers.iter().map(|helper| helper.name());
+    let kfuncs = uses.kfuncs.iter().filter_map(|id| model.ksyms.get(id.index())).map(|one| one.name.as_str());
+    let refusing = helpers.chain(kfuncs).filter(|name| !by_ks && REFUSING.contains(name));
+    let refusing =
+        refusing.map(|name| format!("{name} refuses more than {MAX_ITERATIONS} iterations and runs none"));
+    let leaving = uses.has_may_goto.then(|| {
+        format!("may_goto leaves a loop after {MAX_ITERATIONS} iterations, on newer kernels after 250 ms")
+    });
+    refusing.chain(leaving).collect()
 }
 
 /// Where the probes of a program lie in its file now.
@@ -178,7 +206,8 @@ impl Description<'_> {
             let instructions = format!("{} instructions", program.instructions);
             let filters = program.filters_events.then(|| "may keep hits from all counters".to_owned());
             let row = [program.name.clone(), program.section.clone(), instructions, calls];
-            row.into_iter().chain(program.places.clone()).chain(filters).collect()
+            let limits = program.loop_limits.iter().cloned();
+            row.into_iter().chain(program.places.clone()).chain(filters).chain(limits).collect()
         };
         self.programs.iter().map(row).collect()
     }
