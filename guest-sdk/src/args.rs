@@ -17,6 +17,11 @@ pub fn config<T: Plain>(block: &str, defaults: &T) -> T {
     T::from_bytes(&args::config(block, &defaults.to_bytes()))
 }
 
+/// Whether the host starts a command that the plugin observes (`ks-host plugin.wasm --exec COMMAND`).
+pub fn has_command() -> bool {
+    args::has_command()
+}
+
 /// Ends the plugin now with this exit code. What it attached is detached.
 pub fn exit(code: u8) -> ! {
     args::exit(code);

@@ -65,6 +65,7 @@ const BUILTINS: &[Builtin] = &[
     weak("time_ns", BOTH, &["time_ns()"], |body, _, span| body.time_ns_call(span)),
     weak("exit", USER, &["exit(code)"], |body, args, span| body.exit_call(args, span)),
     weak("stopping", USER, &["stopping()"], |body, _, span| body.user_builtin(UserBuiltin::Stopping, body.common().bool, span)),
+    weak("has_command", USER, &["has_command()"], |body, _, span| body.user_builtin(UserBuiltin::HasCommand, body.common().bool, span)),
     weak("pid_of", USER, &["pid_of(name)"], |body, args, span| body.pid_of_call(args, span)),
     weak("comm_of", USER, &["comm_of(pid)"], |body, args, span| body.comm_of_call(args, span)),
     weak("cpu_count", USER, &["cpu_count()"], |body, _, span| body.user_builtin(UserBuiltin::CpuCount, body.common().u32, span)),

@@ -174,6 +174,8 @@ pub enum UserBuiltin {
     TimeNs,
     /// `stopping() -> bool`.
     Stopping,
+    /// `has_command() -> bool`.
+    HasCommand,
     /// `exit(code)`: an i32; its low 8 bits. Void; does not return.
     Exit(Box<Expr>),
     /// `pid_of(name) -> i32`: a string; -1 if there is none.

@@ -325,6 +325,7 @@ fn user(visitor: &mut dyn Visitor, builtin: &UserBuiltin) {
         | UserBuiltin::Daemon
         | UserBuiltin::CpuCount
         | UserBuiltin::TimeNs
-        | UserBuiltin::Stopping => {}
+        | UserBuiltin::Stopping
+        | UserBuiltin::HasCommand => {}
     }
 }

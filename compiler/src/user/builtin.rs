@@ -62,6 +62,10 @@ impl FnCx<'_, '_> {
                 let stopping = self.cx.host("clock", "stopping");
                 self.code.call(stopping);
             }
+            UserBuiltin::HasCommand => {
+                let has_command = self.cx.host("args", "has-command");
+                self.code.call(has_command);
+            }
             UserBuiltin::Exit(exit_code) => {
                 self.scalar(exit_code)?;
                 self.exit();

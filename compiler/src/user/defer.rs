@@ -228,6 +228,7 @@ fn builtin_arguments(builtin: &mut UserBuiltin) -> Vec<&mut Expr> {
         | UserBuiltin::Daemon
         | UserBuiltin::TimeNs
         | UserBuiltin::Stopping
+        | UserBuiltin::HasCommand
         | UserBuiltin::CpuCount
         | UserBuiltin::Clear(_)
         | UserBuiltin::Count(_) => Vec::new(),

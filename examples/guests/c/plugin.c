@@ -297,6 +297,9 @@ extern void __wasm_import_kernelscript_host_args_parse(uint8_t *, size_t, uint8_
 __attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("config")))
 extern void __wasm_import_kernelscript_host_args_config(uint8_t *, size_t, uint8_t *, size_t, uint8_t *);
 
+__attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("has-command")))
+extern int32_t __wasm_import_kernelscript_host_args_has_command(void);
+
 __attribute__((__import_module__("kernelscript:host/args@0.1.0"), __import_name__("exit")))
 extern void __wasm_import_kernelscript_host_args_exit(int32_t);
 
@@ -5137,6 +5140,11 @@ void kernelscript_host_args_config(plugin_string_t *block, plugin_list_u8_t *def
   uint8_t *ptr = (uint8_t *) &ret_area;
   __wasm_import_kernelscript_host_args_config((uint8_t *) (*block).ptr, (*block).len, (uint8_t *) (*defaults).ptr, (*defaults).len, ptr);
   *ret = (plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + 0))), (*((size_t*) (ptr + sizeof(void*)))) };
+}
+
+bool kernelscript_host_args_has_command(void) {
+  int32_t ret = __wasm_import_kernelscript_host_args_has_command();
+  return ret;
 }
 
 void kernelscript_host_args_exit(uint8_t code) {

@@ -1241,6 +1241,8 @@ extern void kernelscript_host_args_parse(kernelscript_host_args_list_option_spec
 // 
 // Which fields a block has, and where they lie, the host takes from the plugin's manifest.
 extern void kernelscript_host_args_config(plugin_string_t *block, plugin_list_u8_t *defaults, plugin_list_u8_t *ret);
+// Whether the host starts a command that the plugin observes (`ks-host plugin.wasm --exec COMMAND`).
+extern bool kernelscript_host_args_has_command(void);
 // Ends the plugin now with this exit code. What it attached is detached. Does not return.
 extern void kernelscript_host_args_exit(uint8_t code);
 

@@ -30,6 +30,10 @@ impl Host for State {
         Ok(defaults)
     }
 
+    fn has_command(&mut self) -> wasmtime::Result<bool> {
+        Ok(self.has_command)
+    }
+
     fn exit(&mut self, code: u8) -> wasmtime::Result<()> {
         Err(wasmtime::Error::new(Exit(code)))
     }

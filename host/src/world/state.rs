@@ -73,6 +73,7 @@ pub struct State {
     /// Where events are looked up.
     pub(super) catalog: Catalog,
     command: Option<Command>,
+    pub(super) has_command: bool,
     stacks: Option<StackRequest>,
     /// When it was looked last which CPUs are online; none if nothing depended on it then.
     followed: Option<Instant>,
@@ -151,6 +152,7 @@ impl State {
             policy: options.policy,
             host_bytes,
             catalog: options.catalog,
+            has_command: command.is_some(),
             command,
             stacks: options.stacks,
             followed: None,

@@ -419,3 +419,24 @@ int main(void) {
     let all: u64 = lines.iter().map(|(_, weight)| weight).sum();
     assert!(weight(&lines, "[unknown]") * 10 < all, "{outcome:#?}");
 }
+
+/// What runs beside a command of `--exec` is none of its time.
+#[test]
+fn root_a_command_is_profiled_with_what_it_starts_and_nothing_else() {
+    let folder = Folder::new();
+    let (inside, outside) = (program(&folder, "inside", SHAPE), program(&folder, "outside", SHAPE));
+    let mut beside = Command::new(outside).arg("60000").spawn().expect("it was just built");
+    let line = format!("{} 700 & {} 700; wait", inside.display(), inside.display());
+    let outcome = profile("folded", &[], &["sh", "-c", &line]);
+    beside.kill().expect("it is ours");
+    beside.wait().expect("it is ours");
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    let lines = lines(&outcome.stdout);
+    let of = |task: &str| -> u64 {
+        let of_task = lines.iter().filter(|(frames, _)| frames.first() == Some(&task));
+        of_task.map(|(_, weight)| weight).sum()
+    };
+    assert!(of("inside") > 50, "{outcome:#?}");
+    let others: Vec<_> = lines.iter().filter(|(frames, _)| !["inside", "sh"].contains(&frames[0])).collect();
+    assert!(others.is_empty(), "{others:?}");
+}

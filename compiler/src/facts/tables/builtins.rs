@@ -117,6 +117,7 @@ pub const BUILTINS: &[Builtin] = &[
     both("time_ns", &["() -> u64"], "Monotonic nanoseconds; the same clock in both halves."),
     user("exit", &["(code: i32) -> void"], "Ends the script. Deferred calls run."),
     user("stopping", &["() -> bool"], "Whether the host asked to stop."),
+    user("has_command", &["() -> bool"], "Whether the host starts a command to observe (`--exec`)."),
     user(
         "pid_of",
         &["(name: str) -> i32"],

@@ -14,6 +14,11 @@ pub(crate) fn words() -> Vec<String> {
     with(|state| state.words.clone())
 }
 
+/// Tests start no commands.
+pub(crate) fn has_command() -> bool {
+    false
+}
+
 /// Nobody sets fields of a test's configuration: the defaults.
 pub(crate) fn config(_block: &str, defaults: &[u8]) -> Vec<u8> {
     defaults.to_vec()
