@@ -283,6 +283,9 @@ fn instantiate(
                 options.name
             ))
         })?;
+        object.find_occupants().map_err(|errno| {
+            Outcome::Failed(format!("{}: cannot start a thread beside the plugin's: {errno}", options.name))
+        })?;
     }
     let command = match options.exec.as_slice() {
         [] => None,

@@ -50,6 +50,12 @@ impl Wire {
         number.expect("ip shows the number")
     }
 
+    /// Changes the left end by `ip link set`.
+    pub fn set_left(&self, words: &[&str]) {
+        let fixed = ["-n", &self.left, "link", "set", "dev", LEFT];
+        ip(&[&fixed, words].concat());
+    }
+
     /// A command of this build in the left namespace.
     pub fn command(&self, name: &str) -> Command {
         let mut command = Command::new("nsenter");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
+use super::occupant::Occupant;
 use super::program::ProgramKind;
 use super::verifier_log::VerifierLog;
 use crate::host_bytes::Full;
@@ -183,6 +184,20 @@ pub enum BpfError {
         /// Its section.
         section: String,
     },
+    /// An interface takes one xdp program only, and has one.
+    #[error("cannot {tried}: {call}: {errno}")]
+    Occupied {
+        /// What was tried, after "cannot".
+        tried: String,
+        /// The call that failed.
+        call: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+        /// The interface, as it was named.
+        interface: String,
+        /// The program that is there.
+        occupant: Box<Occupant>,
+    },
     /// Any other refusal of the kernel.
     #[error("cannot {tried}: {call}: {errno}")]
     Kernel {
@@ -239,7 +254,7 @@ impl BpfError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             BpfError::Load(load) => Some(load.errno),
-            BpfError::Kernel { errno, .. } => Some(*errno),
+            BpfError::Kernel { errno, .. } | BpfError::Occupied { errno, .. } => Some(*errno),
             BpfError::Mode { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
             _ => None,

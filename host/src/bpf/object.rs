@@ -22,6 +22,7 @@ use super::look;
 use super::losses::{self, LossCounter};
 use super::map::{Map, MapShape, Pages};
 use super::members;
+use super::occupant::OccupantFinder;
 use super::pid_namespace;
 use super::pin::Pins;
 use super::print;
@@ -54,6 +55,7 @@ pub struct Object {
     /// Why the load failed: it is not tried again.
     failure: Option<BpfError>,
     supervisor: Option<Arc<Supervisor>>,
+    occupants: Option<OccupantFinder>,
 }
 
 /// Bytes of a page of a section, as far as this module copies it.
@@ -115,7 +117,17 @@ impl Object {
         let pins = Pins::of(admitted.object(), variables.get(PINNED_LAYOUT));
         let stage = Stage::Open(open_with_libbpf(&admitted, &elf)?);
         let changed = Changed::default();
-        Ok(Object { admitted, elf, variables, pins, stage, changed, failure: None, supervisor: None })
+        Ok(Object {
+            admitted,
+            elf,
+            variables,
+            pins,
+            stage,
+            changed,
+            failure: None,
+            supervisor: None,
+            occupants: None,
+        })
     }
 
     /// From now on copies of what is written are charged there.
@@ -134,6 +146,19 @@ impl Object {
             open.progs().any(|one| ProgramKind::from(one.prog_type() as u32) == ProgramKind::SchedCls);
         if has_tc && feature::lacks_tcx() {
             self.supervisor = Some(Arc::new(Supervisor::start()?));
+        }
+        Ok(())
+    }
+
+    /// Starts what finds out whose xdp program an interface has, if the object has xdp programs: it keeps the rights that the
+    /// calling thread has now. Without it a refusal does not say whose.
+    ///
+    /// # Errors
+    /// If the system has no thread to spare.
+    pub fn find_occupants(&mut self) -> Result<(), Errno> {
+        let Stage::Open(open) = &self.stage else { return Ok(()) };
+        if open.progs().any(|one| ProgramKind::from(one.prog_type() as u32) == ProgramKind::Xdp) {
+            self.occupants = Some(OccupantFinder::start()?);
         }
         Ok(())
     }
@@ -317,7 +342,8 @@ impl Object {
         match loaded.object.progs().find(|program| program.name() == name) {
             Some(inner) => {
                 let timer = loaded.maps.get(&timer_map(name));
-                Ok(Program { inner, supervisor: self.supervisor.as_ref(), timer })
+                let (supervisor, occupants) = (self.supervisor.as_ref(), self.occupants.as_ref());
+                Ok(Program { inner, supervisor, occupants, timer })
             }
             None => {
                 let known =

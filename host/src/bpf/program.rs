@@ -11,6 +11,7 @@ use super::attach::Supervisor;
 use super::error::BpfError;
 use super::link::Link;
 use super::map::Map;
+use super::occupant::OccupantFinder;
 use super::statistics::SkippedRuns;
 use super::sys;
 
@@ -160,6 +161,8 @@ pub struct Program<'object> {
     pub(super) inner: libbpf_rs::Program<'object>,
     /// Undoes what has no link.
     pub(super) supervisor: Option<&'object Arc<Supervisor>>,
+    /// Who tells whose xdp program an interface has.
+    pub(super) occupants: Option<&'object OccupantFinder>,
     /// The map of its timer.
     pub(super) timer: Option<&'object Arc<Map>>,
 }

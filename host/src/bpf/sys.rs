@@ -210,6 +210,16 @@ pub(super) fn interface_name(number: u32) -> Result<String, Errno> {
     Ok(name.to_string_lossy().into_owned())
 }
 
+/// The number of the xdp program of an interface.
+///
+/// Source: libbpf's `bpf_xdp_query_id`, which asks rtnetlink(7) (RTM_GETLINK, IFLA_XDP).
+pub(super) fn xdp_program(interface: i32) -> Result<u32, Errno> {
+    let mut id = 0;
+    // SAFETY: libbpf writes one number to the pointer.
+    check(unsafe { libbpf_sys::bpf_xdp_query_id(interface, 0, &raw mut id) })?;
+    if id == 0 { Err(Errno::ENOENT) } else { Ok(id) }
+}
+
 /// A packet socket that gets no packets yet.
 ///
 /// Source: packet(7): protocol 0.

@@ -7,10 +7,14 @@ use std::fs;
 use nix::errno::Errno;
 
 use super::{Capability, Explanation, Facts, Kind, filtered, since};
-use crate::bpf::{BpfError, Lack, LoadError};
+use crate::bpf::{BpfError, Lack, LoadError, Occupant};
+use crate::text::visible;
 
 /// Most names that a message lists when a name is not found.
 const MAX_NAMES: usize = 8;
+
+/// Most bytes of a name that others chose.
+const MAX_NAME_BYTES: usize = 64;
 
 /// libbpf wants a higher limit where kernels before 5.11 charge maps to it, and says so whenever a load fails; the reason is
 /// another one on newer kernels, which do not look at it.
@@ -64,15 +68,51 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(Kind::Limit),
         BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(Kind::NotPermitted),
         BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
+        BpfError::Occupied { interface, occupant, .. } => explain_occupant(interface, occupant),
         BpfError::Kernel { errno, .. } => explain_errno(*errno, true),
     }
+}
+
+/// An interface takes one xdp program, and has one.
+fn explain_occupant(interface: &str, occupant: &Occupant) -> Explanation {
+    let Occupant { program, name, loaded, holders } = occupant;
+    let mut text = format!("the interface takes one xdp program and has one: program {program}");
+    // Writing to a string cannot fail.
+    if let Some(name) = name {
+        let _ = write!(text, " `{}`", visible(name, MAX_NAME_BYTES));
+    }
+    if let Some(loaded) = loaded {
+        let _ = write!(text, ", loaded {}", humantime::format_rfc3339_seconds(*loaded));
+    }
+    let holder = |(pid, name): &(u32, String)| format!("process {pid} `{}`", visible(name, MAX_NAME_BYTES));
+    let held = holders.iter().map(holder).collect::<Vec<_>>().join(", ");
+    let remedy = match holders.as_slice() {
+        [] => {
+            text.push_str("; no process holds it");
+            format!(
+                "take it away: ip link set dev {interface} xdp off; if a pinned link holds it, remove the pin below \
+                 /sys/fs/bpf"
+            )
+        }
+        [(pid, _)] if *pid == std::process::id() => {
+            text.push_str("; held by this ks-host");
+            "detach it first".to_owned()
+        }
+        [(pid, _), ..] => {
+            let _ = write!(text, "; held by {held}");
+            format!("detach it there, or end that process: kill {pid}")
+        }
+    };
+    because(Kind::Busy, text, &remedy)
 }
 
 /// The whole message: what was tried, what the kernel said, why, what to do.
 pub fn describe(error: &BpfError, explanation: &Explanation) -> String {
     let mut text = match error {
         BpfError::Load(load) => describe_load(load),
-        BpfError::Kernel { tried, call, errno } => format!("cannot {tried}\n  kernel: {call}: {errno:?}"),
+        BpfError::Kernel { tried, call, errno } | BpfError::Occupied { tried, call, errno, .. } => {
+            format!("cannot {tried}\n  kernel: {call}: {errno:?}")
+        }
         other => other.to_string(),
     };
     // Writing to a string cannot fail.
@@ -316,6 +356,35 @@ mod tests {
         assert!(
             message(&error("mine")).ends_with("do: load the module that has it, or run a kernel that has it")
         );
+    }
+
+    #[test]
+    fn an_interface_that_is_taken_names_who_has_it_and_how_to_get_it() {
+        let error = |holders: Vec<(u32, String)>| BpfError::Occupied {
+            tried: "attach to the interface `eth0`: program `p`".into(),
+            call: "bpf(BPF_LINK_CREATE)",
+            errno: Errno::EBUSY,
+            interface: "eth0".into(),
+            occupant: Box::new(Occupant {
+                program: 7,
+                name: Some("dr\u{1b}op".into()),
+                loaded: Some(std::time::SystemTime::UNIX_EPOCH),
+                holders,
+            }),
+        };
+        assert_eq!(
+            message(&error(vec![(12, "lb".into())])),
+            "cannot attach to the interface `eth0`: program `p`\n  kernel: bpf(BPF_LINK_CREATE): EBUSY\n  \
+             because: the interface takes one xdp program and has one: program 7 `dr\\u{1b}op`, loaded \
+             1970-01-01T00:00:00Z; held by process 12 `lb`\n  \
+             do: detach it there, or end that process: kill 12"
+        );
+        let nobody = message(&error(Vec::new()));
+        assert!(
+            nobody.contains("; no process holds it\n  do: take it away: ip link set dev eth0 xdp off"),
+            "{nobody}"
+        );
+        assert_eq!(explain(&error(Vec::new())).kind, Kind::Busy);
     }
 
     #[test]

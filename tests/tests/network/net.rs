@@ -160,6 +160,49 @@ fn root_refused_attachments_say_why() {
     wait_until_gone("kstnet");
 }
 
+/// An interface takes one xdp program: who has it, since when, and what to do, for a holder that is a process and for none.
+#[test]
+fn root_an_xdp_program_that_an_interface_has_already_is_named() {
+    let holder = "@xdp fn kstnetfirst(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\nfn main() -> i32 {\n \
+                  if (attach(load(kstnetfirst), \"left\", 0) != 0) { return 1 }\n print(\"ready\")\n \
+                  while (!stopping()) { sleep(1000) }\n return 0 }";
+    let second = "@xdp fn kstnetsecond(ctx: *xdp_md) -> xdp_action { return XDP_PASS }\nfn main() -> i32 {\n \
+                  print(\"second %u\", attach(load(kstnetsecond), \"left\", 0))\n return 0 }";
+    let wire = Wire::new();
+    let folder = Folder::new();
+    let plugin = folder.write("second.wasm", compile("second", second).plugin);
+    let refused = || {
+        let outcome = finish(wire.allowed().arg(&plugin));
+        assert_eq!(
+            (outcome.code, outcome.numbers("second")),
+            (0, vec![i64::from(nix::libc::EBUSY)]),
+            "{outcome:#?}"
+        );
+        outcome.stderr
+    };
+    let running = Running::begin(wire.allowed(), "first", holder, &[] as &[&str], "ready");
+    let told = refused();
+    for words in [
+        "`kstnetfirst`",
+        ", loaded 20",
+        "held by process ",
+        "do: detach it there, or end that process: kill ",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert_eq!(told.matches("EBUSY").count(), 1, "{told}");
+    assert_eq!(running.stop().code, 0);
+    // By netlink nobody holds it. The first object with an xdp program that `ip` can load: one of ours.
+    let object = folder.path("first.o");
+    let script = folder.write("first.ks", holder);
+    let built =
+        finish(command("ks").arg("build").arg(script).arg("--emit").arg(format!("elf={}", object.display())));
+    assert_eq!(built.code, 0, "{built:#?}");
+    wire.set_left(&["xdp", "obj", &object.to_string_lossy(), "sec", "xdp"]);
+    let told = refused();
+    assert!(told.contains("no process holds it; do: take it away: ip link set dev left xdp off"), "{told}");
+}
+
 /// The data of TCP lies apart from the headers when it is sent, and a program of a control group cannot move it.
 #[test]
 fn root_cgroup_reads_packets_in_several_pieces() {

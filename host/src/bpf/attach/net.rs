@@ -39,7 +39,23 @@ impl Program<'_> {
             }
             linked => linked,
         };
-        linked.map_err(|errno| self.not_linked(&format!("the interface `{target}`"), errno))
+        linked.map_err(|errno| {
+            let refused = self.not_linked(&format!("the interface `{target}`"), errno);
+            match (refused, self.occupants) {
+                // EEXIST: one in the driver while the kernel's own code should run another.
+                (
+                    BpfError::Kernel { tried, call, errno: errno @ (Errno::EBUSY | Errno::EEXIST) },
+                    Some(finder),
+                ) => match finder.find(interface) {
+                    Some(occupant) => {
+                        let (interface, occupant) = (target.to_owned(), Box::new(occupant));
+                        BpfError::Occupied { tried, call, errno, interface, occupant }
+                    }
+                    None => BpfError::Kernel { tried, call, errno },
+                },
+                (refused, _) => refused,
+            }
+        })
     }
 
     /// Attaches a tc program to an interface, before those that are there: by a tcx link (Linux 6.6), else by a filter.
