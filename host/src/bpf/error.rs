@@ -93,6 +93,14 @@ pub enum BpfError {
     /// tracefs is not mounted.
     #[error("tracefs is not mounted, so tracepoints cannot be found by name")]
     NoTracefs,
+    /// This user may not read tracefs.
+    #[error("cannot find the tracepoint `{target}` for program `{program}`: this user may not read tracefs")]
+    TracefsClosed {
+        /// The program.
+        program: String,
+        /// `category/event`.
+        target: String,
+    },
     /// The program is attached there already.
     #[error("`{program}` is already attached to `{target}`")]
     AlreadyAttached {
@@ -257,6 +265,7 @@ impl BpfError {
             BpfError::Kernel { errno, .. } | BpfError::Occupied { errno, .. } => Some(*errno),
             BpfError::Mode { .. } | BpfError::Target { .. } => Some(Errno::EINVAL),
             BpfError::AlreadyAttached { .. } => Some(Errno::EEXIST),
+            BpfError::TracefsClosed { .. } => Some(Errno::EACCES),
             _ => None,
         }
     }

@@ -8,8 +8,9 @@ use crate::tracefs::{self, TracefsError};
 /// The number of the tracepoint `category/name`, which is the config of its perf event.
 ///
 /// # Errors
-/// [`BpfError::Target`] if that is no such name; [`BpfError::Kernel`]: ENOENT if there is no such tracepoint, EACCES
-/// without the right to read tracefs; [`BpfError::NoTracefs`] if it is not mounted and cannot be for this process.
+/// [`BpfError::Target`] if that is no such name; [`BpfError::Kernel`]: ENOENT if there is no such tracepoint;
+/// [`BpfError::TracefsClosed`] without the right to read tracefs; [`BpfError::NoTracefs`] if it is not mounted and cannot be
+/// for this process.
 pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     let (category, name) = target
         .split_once('/')
@@ -27,7 +28,9 @@ pub fn tracepoint_id(program: &str, target: &str) -> Result<u64, BpfError> {
     tracefs::tracepoint_id(category, name).map_err(|error| match error {
         TracefsError::NotMounted => BpfError::NoTracefs,
         TracefsError::NotFound { .. } => refused(Errno::ENOENT),
-        TracefsError::NotPermitted => refused(Errno::EACCES),
+        TracefsError::NotPermitted => {
+            BpfError::TracefsClosed { program: program.into(), target: target.into() }
+        }
         TracefsError::Unreadable(_) => refused(Errno::EIO),
     })
 }

@@ -6,9 +6,10 @@ use std::fs;
 
 use nix::errno::Errno;
 
-use super::{Capability, Explanation, Facts, Kind, filtered, since};
+use super::{Capability, Explanation, Facts, Kind, OUTSIDE, filtered, since};
 use crate::bpf::{BpfError, Lack, LoadError, Occupant};
 use crate::text::visible;
+use crate::tracefs;
 
 /// Most names that a message lists when a name is not found.
 const MAX_NAMES: usize = 8;
@@ -54,6 +55,9 @@ pub fn explain(error: &BpfError) -> Explanation {
             because: None,
             remedy: Some("mount -t tracefs tracefs /sys/kernel/tracing".into()),
         },
+        BpfError::TracefsClosed { .. } => {
+            Explanation { kind: Kind::NotPermitted, because: None, remedy: Some(tracefs::READ_REMEDY.into()) }
+        }
         BpfError::NoBpffs => Explanation {
             kind: Kind::NotFound,
             because: None,
@@ -248,6 +252,13 @@ fn denied() -> Explanation {
         .map(|(_, name)| name)
         .collect();
     let missing = missing.join(" and ");
+    if Facts::read(0).in_user_namespace == Some(true) {
+        return because(
+            Kind::NotPermitted,
+            format!("ks-host runs in a user namespace, and the kernel asks for {missing} in the first one"),
+            OUTSIDE,
+        );
+    }
     let sysctl = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled")
         .map(|value| format!(" (kernel.unprivileged_bpf_disabled is {})", value.trim()))
         .unwrap_or_default();

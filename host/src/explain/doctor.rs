@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::machine::{FileSystem, Machine};
-use super::{Capability, Facts};
+use super::{Capability, Facts, OUTSIDE};
 use crate::procfs;
 
 /// Source: include/linux/proc_ns.h, `PROC_PID_INIT_INO`, v6.18.
@@ -81,7 +81,13 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
         jit(machine),
     ]);
     findings.extend(machine.file_systems.iter().map(file_system));
-    findings.extend([descriptors(facts), addresses(machine), namespace(machine), statistics(machine)]);
+    findings.extend([
+        descriptors(facts),
+        address_space(facts),
+        addresses(machine),
+        namespace(machine),
+        statistics(machine),
+    ]);
     findings
 }
 
@@ -150,6 +156,13 @@ fn lockdown(machine: &Machine) -> Finding {
 
 fn capability(facts: &Facts, which: Capability, without: &str) -> Finding {
     let topic = which.name();
+    if facts.in_user_namespace == Some(true) {
+        let held =
+            if facts.holds(which) == Some(true) { "held in a user namespace only" } else { "not held" };
+        return Finding::new(topic, State::Missing, held)
+            .means(format!("the kernel asks for it in the first user namespace: plugins cannot {without}"))
+            .remedy(OUTSIDE);
+    }
     match facts.has(which) {
         None => Finding::new(topic, State::Unknown, "the capabilities of this process cannot be read"),
         Some(true) => Finding::new(topic, State::Good, "held"),
@@ -237,10 +250,15 @@ fn jit(machine: &Machine) -> Finding {
 }
 
 fn file_system(found: &FileSystem) -> Finding {
-    let FileSystem { kind, place, without, mounted_at } = found;
-    match mounted_at {
-        Some(at) => Finding::new(kind, State::Good, format!("mounted at {at}")),
-        None => Finding::new(kind, State::Missing, "not mounted")
+    let FileSystem { kind, place, without, mounted_at, refused } = found;
+    match (mounted_at, refused) {
+        (Some(at), Some((what, remedy))) => {
+            Finding::new(kind, State::Limited, format!("mounted at {at}, and {what}"))
+                .means(*without)
+                .remedy(*remedy)
+        }
+        (Some(at), None) => Finding::new(kind, State::Good, format!("mounted at {at}")),
+        (None, _) => Finding::new(kind, State::Missing, "not mounted")
             .means(*without)
             .remedy(format!("as root: mkdir -p {place} && mount -t {kind} {kind} {place}")),
     }
@@ -254,6 +272,17 @@ fn descriptors(facts: &Facts) -> Finding {
             .remedy(format!("ulimit -n {FEW_DESCRIPTORS}, or LimitNOFILE= of the service")),
         Some(limit) => Finding::new(topic, State::Good, limit.to_string()),
         None => Finding::new(topic, State::Unknown, "cannot be read"),
+    }
+}
+
+/// Generated code does not compare addresses: each memory of a plugin reserves what 32 bits can reach, and a guard.
+fn address_space(facts: &Facts) -> Finding {
+    let topic = "address space (ulimit -v)";
+    match facts.address_space_limit {
+        Some(limit) => Finding::new(topic, State::Limited, format!("{limit} bytes"))
+            .means("each memory of a plugin reserves 4 GiB and more, of which it uses little: plugins may not start")
+            .remedy("ulimit -v unlimited, or LimitAS=infinity of the service"),
+        None => Finding::new(topic, State::Good, "unlimited"),
     }
 }
 

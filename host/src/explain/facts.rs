@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -25,6 +26,8 @@ pub struct Facts {
     pub paranoid: Option<i32>,
     /// Effective capabilities of the calling thread, a bit per number.
     pub capabilities: Option<u64>,
+    /// Whether the process is in another user namespace than the first: perf and BPF ask for capabilities there.
+    pub in_user_namespace: Option<bool>,
     /// Online CPUs, as the kernel writes them: `0-3,8`.
     pub online_cpus: Option<String>,
     /// Whether the kernel publishes a PMU of a CPU core.
@@ -33,6 +36,8 @@ pub struct Facts {
     pub task_exists: Option<bool>,
     /// Most descriptors that this process may have open.
     pub descriptor_limit: Option<u64>,
+    /// Bytes of address space that this process may have, if that is limited.
+    pub address_space_limit: Option<u64>,
     /// `kernel.perf_event_max_sample_rate`, samples per second.
     pub max_sample_rate: Option<u64>,
     /// Major and minor version of the kernel.
@@ -62,18 +67,26 @@ impl Facts {
         Facts {
             paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
             capabilities: effective_capabilities(),
+            in_user_namespace: in_user_namespace(),
             online_cpus: text("/sys/devices/system/cpu/online"),
             hardware_pmu: core_pmu(),
             task_exists: Some(pid <= 0 || Path::new("/proc").join(pid.to_string()).exists()),
-            descriptor_limit: descriptor_limit(),
+            descriptor_limit: limit("Max open files"),
+            address_space_limit: limit("Max address space"),
             max_sample_rate: number("/proc/sys/kernel/perf_event_max_sample_rate"),
             kernel: text("/proc/sys/kernel/osrelease").as_deref().and_then(version),
             is_filtered: text("/proc/self/status").as_deref().and_then(is_filtered),
         }
     }
 
-    /// Whether the thread has a capability, or CAP_SYS_ADMIN, which the kernel takes in its place.
+    /// Whether the thread has a capability that counts for perf and BPF, or CAP_SYS_ADMIN, which the kernel takes in its
+    /// place.
     pub(super) fn has(&self, capability: Capability) -> Option<bool> {
+        if self.in_user_namespace == Some(true) { Some(false) } else { self.holds(capability) }
+    }
+
+    /// Whether the thread has a capability or CAP_SYS_ADMIN in its user namespace.
+    pub(super) fn holds(&self, capability: Capability) -> Option<bool> {
         let bits = 1 << capability as u64 | 1 << Capability::SysAdmin as u64;
         self.capabilities.map(|effective| effective & bits != 0)
     }
@@ -99,15 +112,23 @@ fn effective_capabilities() -> Option<u64> {
     u64::from_str_radix(hex.trim(), 16).ok()
 }
 
+/// Source: include/linux/proc_ns.h, `PROC_USER_INIT_INO`, v6.18.
+const FIRST_USER_NAMESPACE: u64 = 0xefff_fffd;
+
+fn in_user_namespace() -> Option<bool> {
+    fs::metadata("/proc/self/ns/user").ok().map(|found| found.ino() != FIRST_USER_NAMESPACE)
+}
+
 /// By the status of a process's first thread: 0 no filter, 1 the four calls of the strict mode, 2 a filter. Source: proc(5).
 fn is_filtered(status: &str) -> Option<bool> {
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"))?;
     Some(mode.trim() != "0")
 }
 
-fn descriptor_limit() -> Option<u64> {
+/// A limit of this process; none if there is none.
+fn limit(name: &str) -> Option<u64> {
     let limits = text("/proc/self/limits")?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -165,6 +186,9 @@ mod tests {
         assert_eq!(with(1 << 21), Some(true));
         assert_eq!(with(1 << 39), Some(false));
         assert_eq!(Facts::default().has(Capability::Perfmon), None);
+        let inside =
+            Facts { capabilities: Some(u64::MAX), in_user_namespace: Some(true), ..Facts::default() };
+        assert_eq!((inside.has(Capability::Bpf), inside.holds(Capability::Bpf)), (Some(false), Some(true)));
     }
 
     #[test]

@@ -2,9 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
 
 use super::Facts;
-use crate::procfs;
+use crate::{procfs, tracefs};
 
 /// The file systems that plugins need: type, usual place, and what does not work without.
 const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
@@ -51,6 +56,25 @@ pub struct FileSystem {
     pub without: &'static str,
     /// Where it is mounted.
     pub mounted_at: Option<String>,
+    /// What this user may not do there, in words, and what helps.
+    pub refused: Option<(&'static str, &'static str)>,
+}
+
+/// What this user may not do in a file system.
+fn refused(kind: &str, at: &str) -> Option<(&'static str, &'static str)> {
+    let may = |path: &Path, access| {
+        // With the effective rights; what is not there refuses nobody.
+        !matches!(faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS), Err(Errno::EACCES | Errno::EPERM))
+    };
+    match kind {
+        "tracefs" if !may(&Path::new(at).join("events/sched/sched_switch/id"), AccessFlags::R_OK) => {
+            Some(("this user may not read it", tracefs::READ_REMEDY))
+        }
+        "bpf" if !may(Path::new(at), AccessFlags::W_OK | AccessFlags::X_OK) => {
+            Some(("this user may not write to it", "as root: chown USER /sys/fs/bpf, or run ks-host as root"))
+        }
+        _ => None,
+    }
 }
 
 impl Machine {
@@ -71,11 +95,10 @@ impl Machine {
             own_procfs: procfs::is_own(),
             pid_namespace: fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino()),
             file_systems: FILE_SYSTEMS
-                .map(|(kind, place, without)| FileSystem {
-                    kind,
-                    place,
-                    without,
-                    mounted_at: mounted_at(&mounts, kind, place),
+                .map(|(kind, place, without)| {
+                    let mounted_at = mounted_at(&mounts, kind, place);
+                    let refused = mounted_at.as_deref().and_then(|at| refused(kind, at));
+                    FileSystem { kind, place, without, mounted_at, refused }
                 })
                 .into(),
         }

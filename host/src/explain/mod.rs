@@ -54,6 +54,10 @@ pub struct Explanation {
     pub remedy: Option<String>,
 }
 
+/// What helps in a user namespace.
+const OUTSIDE: &str = "start ks-host outside of the user namespace (as root of the machine, not of a rootless container), or let \
+                       the owner of the machine delegate BPF by a token";
+
 /// That a filter of system calls refuses a call, as containers and services have one.
 pub(crate) fn filtered(call: &str) -> Explanation {
     Explanation::new(

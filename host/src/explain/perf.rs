@@ -291,8 +291,18 @@ fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
     }
     if facts.has(Capability::Perfmon) == Some(true) {
         return explanation(
-            "ks-host has CAP_PERFMON: a security module or a user namespace refuses".to_owned(),
+            "ks-host has CAP_PERFMON: a security module refuses".to_owned(),
             "look into the kernel log, or run outside of the container".to_owned(),
+        );
+    }
+    if facts.in_user_namespace == Some(true) {
+        let level = level(facts);
+        return explanation(
+            format!(
+                "kernel.perf_event_paranoid is {level}, and ks-host runs in a user namespace, whose capabilities do not count \
+                 for perf events"
+            ),
+            format!("start ks-host outside of it, or {}", without_capability(attempt, facts)),
         );
     }
     let wanted = paranoid_needed(attempt);
@@ -306,9 +316,12 @@ fn not_permitted(attempt: &Attempt, facts: &Facts) -> Explanation {
             "give ks-host CAP_PERFMON, or run it as the task's user".to_owned(),
         );
     }
-    let level = facts.paranoid.map_or("not readable".to_owned(), |level| level.to_string());
-    let because = format!("kernel.perf_event_paranoid is {level} and ks-host has no CAP_PERFMON");
+    let because = format!("kernel.perf_event_paranoid is {} and ks-host has no CAP_PERFMON", level(facts));
     explanation(because, format!("give ks-host CAP_PERFMON, or {}", without_capability(attempt, facts)))
+}
+
+fn level(facts: &Facts) -> String {
+    facts.paranoid.map_or("not readable".to_owned(), |level| level.to_string())
 }
 
 /// What helps a process that gets no capability.

@@ -7,7 +7,7 @@ use super::event::{InvalidEvent, did_you_mean};
 use crate::explain::Facts;
 pub use crate::explain::Kind as ErrorKind;
 use crate::explain::perf::{Attempt, Call, Failure, explain};
-use crate::tracefs::TracefsError;
+use crate::tracefs::{self, TracefsError};
 
 /// A failure of this module. Its text says what was tried, what the kernel answered, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -265,7 +265,7 @@ fn tracefs_advice(cause: &TracefsError) -> String {
         TracefsError::NotMounted => {
             "\n  do: mount -t tracefs tracefs /sys/kernel/tracing, or give ks-host CAP_SYS_ADMIN".to_owned()
         }
-        TracefsError::NotPermitted => "\n  do: give ks-host CAP_DAC_READ_SEARCH".to_owned(),
+        TracefsError::NotPermitted => format!("\n  do: {}", tracefs::READ_REMEDY),
         TracefsError::Unreadable(_) => String::new(),
     }
 }

@@ -16,6 +16,12 @@ use std::sync::OnceLock;
 /// Where tracefs is mounted; the second is the place of kernels before 4.1.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// What lets a user read tracefs: its files belong to a group, which is root's unless the mount says otherwise.
+///
+/// Source: fs/tracefs/inode.c, `tracefs_parse_param`; fs/tracefs/internal.h, `TRACE_MODE_READ`, v6.18.
+pub const READ_REMEDY: &str = "as root: mount -o remount,gid=GROUP,mode=750 /sys/kernel/tracing, with a group of this user; or \
+                               give ks-host CAP_DAC_READ_SEARCH";
+
 /// Why a tracepoint has no number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TracefsError {

@@ -2,8 +2,10 @@ use super::*;
 
 /// A machine where all is well.
 fn good() -> Machine {
-    let mounted =
-        |kind, place| FileSystem { kind, place, without: "…", mounted_at: Some("/somewhere".into()) };
+    let mounted = |kind, place| {
+        let mounted_at = Some("/somewhere".into());
+        FileSystem { kind, place, without: "…", mounted_at, refused: None }
+    };
     Machine {
         facts: Facts {
             paranoid: Some(2),
@@ -49,7 +51,7 @@ type Case = (fn(&mut Machine), &'static str, State, &'static str);
 
 #[test]
 fn every_fault_is_named_with_what_to_do() {
-    let cases: [Case; 16] = [
+    let cases: [Case; 18] = [
         (
             |machine| machine.facts.is_filtered = Some(true),
             "seccomp",
@@ -93,10 +95,22 @@ fn every_fault_is_named_with_what_to_do() {
             "ulimit -n 4096",
         ),
         (
+            |machine| machine.facts.address_space_limit = Some(4_000_000_000),
+            "address space (ulimit -v)",
+            State::Limited,
+            "ulimit -v unlimited",
+        ),
+        (
             |machine| machine.file_systems[0].mounted_at = None,
             "tracefs",
             State::Missing,
             "mount -t tracefs tracefs /sys/kernel/tracing",
+        ),
+        (
+            |machine| machine.file_systems[0].refused = Some(("it may not", "remount")),
+            "tracefs",
+            State::Limited,
+            "remount",
         ),
         (
             |machine| machine.file_systems[1].mounted_at = None,
@@ -148,4 +162,22 @@ fn a_watchdog_holds_no_counter_where_there_is_none() {
     machine.nmi_watchdog = Some(true);
     machine.facts.hardware_pmu = Some(false);
     assert_eq!(watchdog(&machine).state, State::Good);
+}
+
+#[test]
+fn capabilities_of_a_user_namespace_do_not_count() {
+    let mut machine = good();
+    machine.facts.in_user_namespace = Some(true);
+    let found = bad(&machine);
+    for topic in ["CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"] {
+        let finding =
+            found.iter().find(|one| one.topic == topic).unwrap_or_else(|| panic!("{topic}: {found:#?}"));
+        assert_eq!(
+            (finding.state, finding.found.as_str()),
+            (State::Missing, "held in a user namespace only")
+        );
+        assert!(finding.remedy.as_deref().is_some_and(|text| text.contains("token")), "{finding:#?}");
+    }
+    // Nor do they lift the setting.
+    assert!(found.iter().any(|one| one.topic == "kernel.perf_event_paranoid"), "{found:#?}");
 }

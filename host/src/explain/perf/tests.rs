@@ -8,6 +8,8 @@ const SWITCHES: EventClass = EventClass::Software { in_kernel_only: true };
 /// A machine where nothing is in the way.
 fn machine() -> Facts {
     Facts {
+        in_user_namespace: Some(false),
+        address_space_limit: None,
         paranoid: Some(2),
         capabilities: Some(u64::MAX),
         online_cpus: Some("0-3".to_owned()),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 use super::note_created;
@@ -86,6 +87,18 @@ impl Drop for Reservation {
 /// Makes the linear memories of all guests, and tells of each ([`note_created`]).
 pub(in crate::plugin) struct Creator;
 
+/// What to do where the address space of this process is limited: each memory reserves more than it may ever have, so that
+/// generated code need not compare addresses.
+fn address_space_advice(errno: Errno) -> String {
+    match (errno, getrlimit(Resource::RLIMIT_AS)) {
+        (Errno::ENOMEM, Ok((limit, _))) if limit != RLIM_INFINITY => format!(
+            "\n  because: this process may have {limit} bytes of address space, and each memory of a plugin reserves 4 GiB \
+             and more, of which it uses little\n  do: ulimit -v unlimited; LimitAS=infinity of the service"
+        ),
+        _ => String::new(),
+    }
+}
+
 struct Memory {
     reservation: Arc<Reservation>,
     bytes: usize,
@@ -107,7 +120,7 @@ unsafe impl MemoryCreator for Creator {
         let total = capacity.checked_add(guard).ok_or("the address space has no room for it")?;
         let reservation = Reservation::new(total)
             .and_then(|reservation| reservation.open_to(minimum).map(|()| Arc::new(reservation)))
-            .map_err(|errno| format!("mmap of {total} bytes: {errno}"))?;
+            .map_err(|errno| format!("mmap of {total} bytes: {errno}{}", address_space_advice(errno)))?;
         if !ty.is_64() && maximum == Some(minimum) {
             note_created(minimum, &reservation);
         }
