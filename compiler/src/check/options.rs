@@ -169,7 +169,8 @@ impl Body<'_, '_> {
     fn group_value(&mut self, value: &ast::Expr) -> Expr {
         let known = self.checker.known;
         if matches!(strip(value).kind, ast::ExprKind::Null) {
-            return self.attachment_constant(attachment::INVALID, value.span);
+            // Not the number of one that failed: of that the reason is known.
+            return self.attachment_constant(0, value.span);
         }
         let found = self.expr(value, Some(known.perf_attachment)).expr;
         if found.ty == known.perf_attachment || self.checker.types.is_error(found.ty) {

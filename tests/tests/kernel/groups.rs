@@ -68,3 +68,18 @@ fn root_lf_135_lf_136_stale_and_wrong_leaders_are_refused_and_nothing_is_revived
     assert!(outcome.stderr.contains("that attachment is a member; use its leader"), "{outcome:#?}");
     assert!(outcome.stderr.contains("stale"), "{outcome:#?}");
 }
+
+/// What follows from one failure is no failure of its own.
+#[test]
+fn root_a_leader_that_fails_is_reported_once() {
+    let script = include_str!("scripts/groups_failed_leader.ks");
+    let outcome = run_script("failed", script, &[] as &[&str]);
+    assert_eq!((outcome.code, outcome.numbers("read")), (0, vec![-1, -1, -1]), "{outcome:#?}");
+    assert!(outcome.stderr.contains("cannot open `page_faults`"), "{outcome:#?}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+    // One that was never attached is a mistake of the script.
+    let unset = "fn main() -> i32 {\n var wrong = attach(perf_options { event: page_faults, pid: 0, cpu: -1, group: null })\n \
+                 return 0\n}";
+    let outcome = run_script("unset", unset, &[] as &[&str]);
+    assert!(outcome.stderr.contains("stale or invalid leader"), "{outcome:#?}");
+}

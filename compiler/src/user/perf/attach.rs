@@ -147,6 +147,8 @@ fn check(cx: &mut Cx<'_>, code: &mut Code, event: Var, leader: Var, refused: Lab
     let handle = option_field(cx, options::GROUP) + attachment_field(cx, attachment::PERF_FD);
     code.get(OPTIONS).op(I::I32Load(mem(handle))).tee(leader).i32(0).op(I::I32LeS);
     code.get(leader).i32(attachment::NONE).ops_of([I::I32Ne, I::I32And]).if_();
+    // Why a leader could not be attached was reported then.
+    code.get(leader).i32(attachment::INVALID).op(I::I32Eq).br_if(refused);
     refuse(cx, code, event, "stale or invalid leader: attach the leader first and test it for null", refused);
     code.end();
     code.get(HAS_PROGRAM).get(PROGRAM).ops_of([I::I32Eqz, I::I32And]).if_();

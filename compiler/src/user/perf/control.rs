@@ -8,6 +8,7 @@ use super::super::runtime::{
     Routine, append_text, append_vars, begin_message, end_message, push_failed, reset_arena,
 };
 use super::push_handle;
+use crate::builtins::perf::attachment;
 
 /// EBADF of `include/uapi/asm-generic/errno-base.h`: there is no attachment.
 const EBADF: i32 = 9;
@@ -36,15 +37,15 @@ impl Control {
 
 /// [`Routine::PerfControl`].
 pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
-    let (attachment, place, place_len) = (Var(0), Var(1), Var(2));
+    let (counter, place, place_len) = (Var(0), Var(1), Var(2));
     let function = format!("[method]attachment.{}", control.name());
     let call = cx.host("perf", &function);
     let err = cx.abi.result("perf", &function).err().offset;
     let warn = cx.routine(Routine::WarnError);
     let handle = code.local(ValType::I32);
-    push_handle(cx, code, attachment, handle);
+    push_handle(cx, code, counter, handle);
     code.i32(0).op(I::I32LeS).if_();
-    warn_invalid(cx, code, control.name(), place, place_len);
+    warn_invalid(cx, code, control.name(), handle, [place, place_len]);
     code.i32(EBADF).op(I::Return).end();
     reset_arena(code);
     code.get(handle).u32(cx.returned).call(call);
@@ -56,13 +57,20 @@ pub fn code(cx: &mut Cx<'_>, code: &mut Code, control: Control) {
     code.u32(cx.returned + err).call(errno);
 }
 
-/// One line: a builtin was given an attachment that never was one.
-pub fn warn_invalid(cx: &mut Cx<'_>, code: &mut Code, builtin: &str, place: Var, place_len: Var) {
+/// One line: a builtin was given an attachment that never was one. None if its `attach` failed, which reported why.
+pub fn warn_invalid(
+    cx: &mut Cx<'_>,
+    code: &mut Code,
+    builtin: &str,
+    handle: Var,
+    [place, place_len]: [Var; 2],
+) {
     let warn = cx.host("console", "warn");
+    code.get(handle).i32(attachment::INVALID).op(I::I32Ne).if_();
     reset_arena(code);
     let start = begin_message(code);
     append_vars(cx, code, place, place_len);
-    append_text(cx, code, &format!("{builtin}: invalid attachment (`attach` failed, or never ran)"));
+    append_text(cx, code, &format!("{builtin}: invalid attachment: `attach` never ran"));
     end_message(code, start);
-    code.call(warn);
+    code.call(warn).end();
 }

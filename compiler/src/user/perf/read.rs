@@ -67,7 +67,7 @@ fn call(cx: &mut Cx<'_>, code: &mut Code, function: &str, builtin: &str, cpu: Op
     let handle = code.local(ValType::I32);
     push_handle(cx, code, ATTACHMENT, handle);
     code.i32(0).op(I::I32LeS).if_();
-    control::warn_invalid(cx, code, builtin, PLACE, PLACE_LEN);
+    control::warn_invalid(cx, code, builtin, handle, [PLACE, PLACE_LEN]);
     fail(cx, code);
     code.end();
     reset_arena(code);
