@@ -373,3 +373,54 @@ fn completions_and_the_manual_know_every_verb() {
         assert!(text(&["completions", shell]).contains("precompile"), "{shell}");
     }
 }
+
+/// Errors have their cause in their own words, and are its chain besides: no part of a message is there twice.
+#[test]
+fn no_cause_is_printed_twice() {
+    let folder = ks_tests::Folder::new();
+    let script = folder.write("fine.ks", "fn main() -> i32 { return 0 }\n");
+    let broken = folder.write("broken", "[allow\nnonsense");
+    let (script, broken) = (script.to_str().expect("text"), broken.to_str().expect("text"));
+    let folder_path = folder.path("").to_string_lossy().into_owned();
+    let plugin = TempFile::new("twice", &component("(func (export \"run\") (result i32) (i32.const 0))"));
+    let plugin = plugin.0.to_str().expect("text").to_owned();
+    let cases: &[(&str, &[&str])] = &[
+        ("ks-host", &["--policy", broken, &plugin]),
+        ("ks-host", &["--policy", &folder_path, &plugin]),
+        ("ks-host", &["--event-table", broken, &plugin]),
+        ("ks-host", &["--audit", "/nowhere/audit", &plugin]),
+        ("ks-host", &["--record", "/nowhere/record", &plugin]),
+        ("ks-host", &["--output", "/nowhere/output", &plugin]),
+        ("ks-host", &["--allow", "xpd=lo", &plugin]),
+        ("ks-host", &["--limit", "map=1", &plugin]),
+        ("ks-host", &["--signer", "a=/nowhere", &plugin]),
+        ("ks-host", &["replay", &plugin, broken]),
+        ("ks-host", &["replay", &plugin, &folder_path]),
+        ("ks-host", &["verify", "--signer", "a=/nowhere", &plugin]),
+        ("ks-host", &["inspect", broken]),
+        ("ks-host", &["check", broken]),
+        ("ks-host", &["/nowhere/x.wasm"]),
+        ("ks-host", &["/nowhere/x.ks"]),
+        ("ks-host", &[broken]),
+        ("ks-host", &[&plugin, "--exec", "/nowhere/command"]),
+        ("ks-host", &["test", broken]),
+        ("ks", &["build", "/nowhere/x.ks"]),
+        ("ks", &["check", "/nowhere/x.ks"]),
+        ("ks", &["build", script, "--btf", broken]),
+        ("ks", &["build", script, "--btf", "/nowhere"]),
+        ("ks", &["build", script, "-o", "/nowhere/x.wasm"]),
+        ("ks", &["fmt", "/nowhere/x.ks"]),
+        ("ks", &["test", "/nowhere/x.ks"]),
+        ("ks", &["share", broken]),
+    ];
+    for (name, words) in cases {
+        let output = command(name).args(*words).output().expect("it starts");
+        let text = stderr(&output);
+        assert!(!text.is_empty(), "{name} {words:?} says nothing");
+        let parts = text.split(['\n', ';']).flat_map(|line| line.split(": ")).map(str::trim);
+        let mut parts: Vec<&str> = parts.filter(|part| part.len() > 12 && !words.contains(part)).collect();
+        parts.sort_unstable();
+        let twice: Vec<_> = parts.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+        assert!(twice.is_empty(), "{name} {words:?}: {twice:?} in\n{text}");
+    }
+}

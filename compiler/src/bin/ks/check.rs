@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(found) => is_sound &= found,
             // The others are looked at all the same.
             Err(error) if args.files.len() > 1 => {
-                output::say(format_args!("ks: {error:#}"));
+                output::say(format_args!("ks: {}", output::with_causes(&error)));
                 is_sound = false;
             }
             Err(error) => return Err(error),

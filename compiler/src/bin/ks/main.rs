@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Command::Lsp(args) => lsp::run(&args),
     };
     result.unwrap_or_else(|error| {
-        output::say(format_args!("ks: {error:#}"));
+        output::say(format_args!("ks: {}", output::with_causes(&error)));
         ExitCode::FAILURE
     })
 }

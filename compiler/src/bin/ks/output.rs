@@ -10,6 +10,20 @@ pub fn say(message: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{message}\n").as_bytes());
 }
 
+/// An error with its causes, each once: the words of some errors end with those of their cause.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 /// Writes what the command shows. A reader that has seen enough (`| head`) is no failure.
 ///
 /// # Errors

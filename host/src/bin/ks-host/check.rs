@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let asks = match apart::asks(&args.plugin, bytes) {
         Ok(asks) => asks,
         Err(error) => {
-            say(format_args!("ks-host: {error:#}"));
+            say(format_args!("ks-host: {}", output::with_causes(&error)));
             return Ok(crate::NOT_A_PLUGIN);
         }
     };

@@ -176,7 +176,7 @@ impl Fleet {
                 None => Calls::Answered,
                 Some(Ok(recording)) => Calls::Recorded(recording),
                 Some(Err(error)) => {
-                    say(format_args!("ks-host: {}: {error:#}", member.name));
+                    output::tell(&format!("ks-host: {}", member.name), &output::with_causes(&error));
                     self.lock().slots[place].ended = true;
                     return crate::HOST_FAILURE;
                 }
@@ -221,7 +221,7 @@ impl Fleet {
             let exec_code = told_exec(&member, &exec_status);
             let unshown = match shown {
                 Some(Err(error)) => {
-                    output::tell(&format!("ks-host: {}", member.name), &format!("{error:#}"));
+                    output::tell(&format!("ks-host: {}", member.name), &output::with_causes(&error));
                     true
                 }
                 _ => false,

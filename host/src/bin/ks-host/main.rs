@@ -189,7 +189,7 @@ fn answer() -> u8 {
         (None, None) => Ok(HOST_FAILURE),
     };
     code.unwrap_or_else(|error| {
-        say(format_args!("ks-host: {}", text::lines(&format!("{error:#}"))));
+        say(format_args!("ks-host: {}", text::lines(&output::with_causes(&error))));
         HOST_FAILURE
     })
 }
@@ -257,7 +257,7 @@ fn read_bytes(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
 #[cfg(feature = "script")]
 fn read_script(path: &Path, entry: Entry) -> Result<Vec<u8>, u8> {
     script::compile(path, entry).map_err(|error| {
-        say(format_args!("ks-host: {error:#}"));
+        say(format_args!("ks-host: {}", output::with_causes(&error)));
         NOT_A_PLUGIN
     })
 }

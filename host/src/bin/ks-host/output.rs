@@ -44,6 +44,20 @@ fn tell_lines(name: &str, message: &str, following: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
+/// An error with its causes, each once: the words of some errors end with those of their cause.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 /// Writes what a command shows. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn show(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
@@ -81,6 +95,16 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_are_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read it: {0}")]
+        struct Unreadable(#[from] io::Error);
+        let error = anyhow::Error::from(Unreadable(io::Error::other("it is torn"))).context("cannot use x");
+        assert_eq!(format!("{error:#}"), "cannot use x: cannot read it: it is torn: it is torn");
+        assert_eq!(with_causes(&error), "cannot use x: cannot read it: it is torn");
+    }
 
     #[test]
     fn columns_are_aligned_and_control_characters_shown() {
