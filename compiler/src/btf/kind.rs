@@ -1,11 +1,15 @@
-//! Constants of the format. Source: include/uapi/linux/btf.h (v6.12).
+//! Constants of the format. Source: include/uapi/linux/btf.h (v6.12; the layouts of kinds: v7.1).
 
 /// First two bytes of every BTF blob.
 pub(super) const MAGIC: u16 = 0xeb9f;
 /// The only version.
 pub(super) const VERSION: u8 = 1;
-/// Bytes of `struct btf_header`.
+/// Bytes of `struct btf_header`, as older kernels have it and as the builder writes it.
 pub(super) const HEADER_BYTES: u32 = 24;
+/// Bytes of one that names the section of layouts.
+pub(super) const LAYOUT_HEADER_BYTES: u32 = 32;
+/// Bytes of `struct btf_layout`.
+pub(super) const LAYOUT_BYTES: usize = 4;
 /// Bytes of `struct btf_type`.
 pub(super) const TYPE_BYTES: usize = 12;
 /// Strings and names start below this offset; the kernel refuses more.

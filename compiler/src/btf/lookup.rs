@@ -270,6 +270,14 @@ impl Btf {
             _ => None,
         })
     }
+
+    /// The members of the type of an anonymous member. A type of a kind that is not known has none that are.
+    fn inner_members(&self, ty: TypeId) -> Result<Option<Members<'_>>, LookupError> {
+        match self.resolve(ty).and_then(|inner| self.members(inner)) {
+            Err(LookupError::Read(BtfReadError::UnknownKind { .. })) => Ok(None),
+            found => found,
+        }
+    }
 }
 
 struct Search<'a> {
@@ -301,13 +309,11 @@ impl Search<'_> {
                     path,
                 }));
             }
-            if member.name.is_empty() {
-                let inner = self.btf.resolve(member.ty)?;
-                if let Some(members) = self.btf.members(inner)?
-                    && let Some(field) = self.members(members, bit_offset)?
-                {
-                    return Ok(Some(field));
-                }
+            if member.name.is_empty()
+                && let Some(members) = self.btf.inner_members(member.ty)?
+                && let Some(field) = self.members(members, bit_offset)?
+            {
+                return Ok(Some(field));
             }
             self.path.pop();
         }

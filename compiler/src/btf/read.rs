@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::kind::{FuncLinkage, HEADER_BYTES, KIND_FLAG, Kind, MAGIC, TYPE_BYTES, VERSION, VarLinkage};
+use super::kind::{
+    FuncLinkage, HEADER_BYTES, KIND_FLAG, Kind, LAYOUT_BYTES, LAYOUT_HEADER_BYTES, MAGIC, TYPE_BYTES,
+    VERSION, VarLinkage,
+};
 use super::lookup::NameIndex;
 use super::{DatasecEntry, Enumerator, FwdKind, IntEncoding, Member, Signedness, TypeId};
 
@@ -17,13 +20,39 @@ pub enum BtfReadError {
     /// The header is not that of little-endian BTF, version 1, or its parts lie outside the bytes.
     #[error("not BTF: {0}")]
     Header(&'static str),
-    /// A type record of an unknown kind, so that those after it cannot be found.
-    #[error("type {} is of unknown kind {kind}", id.0)]
+    /// A type of a kind that is younger than this reader. The types after it can be read.
+    #[error("type {} is of kind {kind}, which is not known here", id.0)]
     UnknownKind {
         /// The type.
         id: TypeId,
         /// Its kind's number.
         kind: u32,
+    },
+    /// A type record of a kind that is neither known nor described, so that those after it cannot be found.
+    #[error(
+        "type {} is of kind {kind}, which is not known here, and no layout in the header tells how long it is", id.0
+    )]
+    NoLayout {
+        /// The type.
+        id: TypeId,
+        /// Its kind's number.
+        kind: u32,
+    },
+    /// Records of a known kind have another length than here.
+    #[error(
+        "the layout of kind {kind} has {found} bytes and {found_each} for each element; known are {bytes} and {each}"
+    )]
+    OtherLayout {
+        /// The kind's number.
+        kind: u32,
+        /// Bytes after `struct btf_type`, as the layout has it.
+        found: u8,
+        /// Bytes for each element, as the layout has it.
+        found_each: u8,
+        /// Bytes after `struct btf_type`, as they are read here.
+        bytes: u8,
+        /// Bytes for each element, as they are read here.
+        each: u8,
     },
     /// The records end in the middle of one.
     #[error("type {} is cut off", _0.0)]
@@ -179,6 +208,7 @@ pub struct Btf {
     bytes: Vec<u8>,
     types: Range<usize>,
     strings: Range<usize>,
+    layouts: Layouts,
     /// Where each type's record starts in `types`; that of type 1 is first.
     records: Vec<u32>,
     pub(super) names: OnceLock<NameIndex>,
@@ -191,9 +221,10 @@ impl Btf {
     /// Not little-endian BTF of version 1, or records that cannot be told apart.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfReadError> {
         let bytes = bytes.into();
-        let (types, strings) = sections(&bytes)?;
-        let records = find_records(bytes.get(types.clone()).unwrap_or_default())?;
-        Ok(Btf { bytes, types, strings, records, names: OnceLock::new() })
+        let Sections { types, strings, layouts } = sections(&bytes)?;
+        let layouts = Layouts::read(bytes.get(layouts).unwrap_or_default())?;
+        let records = find_records(bytes.get(types.clone()).unwrap_or_default(), &layouts)?;
+        Ok(Btf { bytes, types, strings, layouts, records, names: OnceLock::new() })
     }
 
     /// How many types there are, `void` not counted; ids go from 1 to this number.
@@ -244,7 +275,7 @@ impl Btf {
     }
 
     pub(super) fn record(&self, id: TypeId) -> Option<Record<'_>> {
-        Record::read(self.record_bytes(id)?)
+        Record::read(self.record_bytes(id)?, &self.layouts)
     }
 
     /// The offset of a type's name and its kind, without looking at the rest of its record.
@@ -312,11 +343,16 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn read(bytes: &'a [u8]) -> Option<Self> {
+    fn read(bytes: &'a [u8], layouts: &Layouts) -> Option<Self> {
         let (head, behind) = bytes.split_first_chunk::<TYPE_BYTES>()?;
         let (name, info, size_or_type) = (word(head, 0)?, word(head, 1)?, word(head, 2)?);
         let mut record = Record { name, info, size_or_type, tail: &[] };
-        record.tail = behind.get(..record.kind()?.tail_bytes(record.vlen() as usize))?;
+        let len = record.vlen() as usize;
+        let tail = match record.kind() {
+            Some(kind) => kind.tail_bytes(len),
+            None => layouts.tail_bytes(record.kind_number(), len)?,
+        };
+        record.tail = behind.get(..tail)?;
         Some(record)
     }
 
@@ -329,7 +365,8 @@ impl<'a> Record<'a> {
     }
 
     fn vlen(&self) -> u32 {
-        self.info & 0xffff
+        // Before Linux 7.1 the upper 8 of these bits are 0.
+        self.info & 0x00ff_ffff
     }
 
     fn flag(&self) -> bool {
@@ -427,8 +464,15 @@ impl Iterator for DatasecEntries<'_> {
     }
 }
 
-/// Where the types and the strings lie.
-fn sections(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>), BtfReadError> {
+/// Where the parts of BTF lie.
+struct Sections {
+    types: Range<usize>,
+    strings: Range<usize>,
+    /// Empty before Linux 7.1.
+    layouts: Range<usize>,
+}
+
+fn sections(bytes: &[u8]) -> Result<Sections, BtfReadError> {
     let (Some(start), Some(header_bytes)) = (word(bytes, 0), word(bytes, 1)) else {
         return Err(BtfReadError::Header("too short"));
     };
@@ -451,16 +495,63 @@ fn sections(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>), BtfReadError> 
     if content.first() != Some(&0) || content.last() != Some(&0) {
         return Err(BtfReadError::Header("the strings do not begin and end with NUL"));
     }
-    Ok((types, strings))
+    let layouts = match header_bytes >= LAYOUT_HEADER_BYTES {
+        true => section(6).ok_or(BtfReadError::Header("the layouts lie outside"))?.0,
+        false => 0..0,
+    };
+    Ok(Sections { types, strings, layouts })
 }
 
-fn find_records(types: &[u8]) -> Result<Vec<u32>, BtfReadError> {
+/// How long records of each kind are, as the BTF itself describes it: what is left to read of kinds that are younger than
+/// this reader.
+#[derive(Debug)]
+struct Layouts(Vec<Layout>);
+
+/// `struct btf_layout`
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// Bytes after `struct btf_type`.
+    bytes: u8,
+    /// Bytes of each element after them.
+    each: u8,
+}
+
+impl Layouts {
+    fn read(section: &[u8]) -> Result<Layouts, BtfReadError> {
+        let (layouts, rest) = section.as_chunks::<LAYOUT_BYTES>();
+        if !rest.is_empty() {
+            return Err(BtfReadError::Header("the last layout is cut off"));
+        }
+        // The last two bytes are flags without a meaning so far.
+        let layouts = Layouts(layouts.iter().map(|&[bytes, each, ..]| Layout { bytes, each }).collect());
+        for (number, found) in (0u32..).zip(&layouts.0) {
+            let Some(kind) = Kind::from_number(number) else { continue };
+            let (bytes, all) = (kind.tail_bytes(0), kind.tail_bytes(1));
+            let (Ok(bytes), Ok(each)) = (u8::try_from(bytes), u8::try_from(all - bytes)) else { continue };
+            if (found.bytes, found.each) != (bytes, each) {
+                let (found, found_each) = (found.bytes, found.each);
+                return Err(BtfReadError::OtherLayout { kind: number, found, found_each, bytes, each });
+            }
+        }
+        Ok(layouts)
+    }
+
+    /// Bytes after `struct btf_type` of a record of an unknown kind. Zero is no kind.
+    fn tail_bytes(&self, kind: u32, len: usize) -> Option<usize> {
+        let layout = self.0.get(usize::try_from(kind).ok()?).filter(|_| kind != 0)?;
+        usize::from(layout.each).checked_mul(len)?.checked_add(layout.bytes.into())
+    }
+}
+
+fn find_records(types: &[u8], layouts: &Layouts) -> Result<Vec<u32>, BtfReadError> {
     // A kernel's types take about 25 bytes each.
     let mut records = Vec::with_capacity(types.len() / 25);
     // The header gives the section's length in 32 bits, and a record that was read lies in it.
     let mut start = 0u32;
     while let Some(rest) = types.get(start as usize..).filter(|rest| !rest.is_empty()) {
-        let Some(record) = Record::read(rest) else { return Err(unreadable(records.len(), rest)) };
+        let Some(record) = Record::read(rest, layouts) else {
+            return Err(unreadable(records.len(), rest, layouts));
+        };
         records.push(start);
         start += (TYPE_BYTES + record.tail.len()) as u32;
     }
@@ -468,17 +559,20 @@ fn find_records(types: &[u8]) -> Result<Vec<u32>, BtfReadError> {
 }
 
 /// Why bytes are no record, which would be the one after so many.
-fn unreadable(records: usize, bytes: &[u8]) -> BtfReadError {
+fn unreadable(records: usize, bytes: &[u8], layouts: &Layouts) -> BtfReadError {
     let id = TypeId(u32::try_from(records + 1).unwrap_or(u32::MAX));
     match word(bytes, 1).map(kind_number) {
-        Some(kind) if Kind::from_number(kind).is_none() => BtfReadError::UnknownKind { id, kind },
+        Some(kind) if Kind::from_number(kind).is_none() && layouts.tail_bytes(kind, 0).is_none() => {
+            BtfReadError::NoLayout { id, kind }
+        }
         _ => BtfReadError::Truncated(id),
     }
 }
 
 /// The number of the kind in a record's second word.
 fn kind_number(info: u32) -> u32 {
-    info >> 24 & 0x1f
+    // Before Linux 7.1 the upper two of these bits are 0.
+    info >> 24 & 0x7f
 }
 
 /// The 32-bit word at an index.

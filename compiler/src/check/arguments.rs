@@ -285,7 +285,8 @@ impl Checker<'_> {
                     .fold(error, |error, name| error.suggest(span, format!("\"{name}\""), "the kernel has"))
             }
             Unfound::CannotTell => {
-                Diagnostic::warning(806, span, format!("{what} could not be checked: no BTF"))
+                let why = self.kernel().no_btf();
+                Diagnostic::warning(806, span, format!("{what} could not be checked: {why}"))
                     .help("give the kernel's types with `--btf FILE`")
             }
             Unfound::Unreadable => {

@@ -107,7 +107,7 @@ impl Checker<'_> {
         let kernel = self.kernel();
         let table = kernel.struct_ops(ops);
         if table.is_none() {
-            let why = if kernel.has_btf() { "this kernel has none" } else { "no BTF" };
+            let why = if kernel.has_btf() { "this kernel has none".to_owned() } else { kernel.no_btf() };
             let warning =
                 Diagnostic::warning(806, span, format!("struct `{ops}` could not be checked: {why}"))
                     .note("the load will fail where the kernel has no such struct");
@@ -448,7 +448,7 @@ impl Checker<'_> {
     fn compare_struct(&mut self, ops: &str, span: Span, name: &ast::Ident, fields: &[FieldDecl]) {
         let kernel = self.kernel();
         if !kernel.has_btf() {
-            let text = format!("struct `{ops}` could not be checked: no BTF");
+            let text = format!("struct `{ops}` could not be checked: {}", kernel.no_btf());
             self.report(Diagnostic::warning(806, span, text));
             return;
         }

@@ -221,7 +221,7 @@ impl Checker<'_> {
             }
             None if kernel.has_btf() => error.note(format!("the kernel describes no struct `{structure}`")),
             None => error
-                .note("its members are not known: no BTF")
+                .note(format!("its members are not known: {}", kernel.no_btf()))
                 .help("give the kernel's types with `--btf FILE`"),
         };
         self.report(error);

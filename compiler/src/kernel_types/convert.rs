@@ -188,10 +188,12 @@ impl Walk<'_> {
             let member = member.ok()?;
             let first_bit = base.checked_add(member.bit_offset)?;
             if member.name.is_empty() {
-                match behind(self.btf, member.ty)?.ty {
-                    Type::Struct { members, .. } => self.members(members, first_bit, in_union, depth + 1)?,
-                    Type::Union { members, .. } => self.members(members, first_bit, true, depth + 1)?,
-                    // Padding: a bit-field without a name.
+                match behind(self.btf, member.ty).map(|inner| inner.ty) {
+                    Some(Type::Struct { members, .. }) => {
+                        self.members(members, first_bit, in_union, depth + 1)?;
+                    }
+                    Some(Type::Union { members, .. }) => self.members(members, first_bit, true, depth + 1)?,
+                    // Padding: a bit-field without a name; or of a kind that is younger than this reader.
                     _ => {}
                 }
                 continue;

@@ -27,7 +27,7 @@ pub use tracepoint::{Record, Tracepoint};
 pub use types::{BitField, KernelType, Member, Param, Pointee, Proto, Spelling, Struct};
 
 use std::collections::HashSet;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::btf::{Btf, BtfReadError, TypeId};
 
@@ -35,6 +35,8 @@ use crate::btf::{Btf, BtfReadError, TypeId};
 #[derive(Debug)]
 pub struct KernelTypes {
     btf: Lazy<Btf>,
+    /// Why the BTF at hand is none, once it was asked for.
+    refused: Arc<OnceLock<BtfReadError>>,
     /// Lines `category:event`.
     events: Lazy<String>,
     /// The functions with the tag `bpf_kfunc`.
@@ -61,17 +63,31 @@ impl KernelTypes {
     }
 
     /// What the BTF of the kernel at hand says, which `fetch` gets at the first question about it: many scripts ask none.
-    /// Bytes that are not BTF count as none.
+    /// Bytes that cannot be read count as none; [`KernelTypes::no_btf`] tells why.
     #[must_use]
     pub fn fetched(fetch: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> KernelTypes {
-        let btf = lazy(|| Btf::parse(fetch()?).ok());
-        KernelTypes { btf, ..KernelTypes::bundled() }
+        let refused = Arc::new(OnceLock::new());
+        let reason = refused.clone();
+        let btf = lazy(move || match Btf::parse(fetch()?) {
+            Ok(btf) => Some(btf),
+            Err(error) => {
+                reason.get_or_init(|| error);
+                None
+            }
+        });
+        KernelTypes { btf, refused, ..KernelTypes::bundled() }
     }
 
     /// What is the same for every kernel: used when there is no BTF.
     #[must_use]
     pub fn bundled() -> KernelTypes {
-        KernelTypes { btf: lazy(|| None), events: lazy(|| None), kfuncs: OnceLock::new(), chosen: false }
+        KernelTypes {
+            btf: lazy(|| None),
+            refused: Arc::default(),
+            events: lazy(|| None),
+            kfuncs: OnceLock::new(),
+            chosen: false,
+        }
     }
 
     /// Adds the kernel's list of events, the text of tracefs' `available_events`, got at the first question about an event:
@@ -91,6 +107,15 @@ impl KernelTypes {
     #[must_use]
     pub fn has_btf(&self) -> bool {
         self.btf().is_some()
+    }
+
+    /// That there is no BTF, and why if it is there and cannot be read.
+    #[must_use]
+    pub fn no_btf(&self) -> String {
+        match self.refused.get() {
+            Some(error) => format!("no BTF ({error})"),
+            None => "no BTF".to_owned(),
+        }
     }
 
     /// Whether the author chose this kernel, so that what it lacks will be lacking where the script is loaded.

@@ -25,6 +25,8 @@ pub(super) use strings::Strings;
 
 /// Bytes of `struct btf_header`, before Linux 7.1 the only size.
 const HEADER_BYTES: u32 = 24;
+/// Bytes of one that names a section of layouts.
+const LAYOUT_HEADER_BYTES: u32 = 32;
 /// `BTF_MAGIC`
 const MAGIC: u16 = 0xeb9f;
 
@@ -158,7 +160,12 @@ fn header(bytes: &[u8], sizes: std::ops::RangeInclusive<u32>) -> Result<(&[u8], 
     let field = |at: usize| u32_at(bytes, at).ok_or(short.clone());
     let header_bytes = field(4)?;
     if !sizes.contains(&header_bytes) {
-        return Err(Reason::TypeHeader("the header has another size"));
+        return Err(Reason::TypeHeader(match header_bytes {
+            LAYOUT_HEADER_BYTES => {
+                "the header has 32 bytes, with a section of layouts as since Linux 7.1: build the object without one"
+            }
+            _ => "the header has another size",
+        }));
     }
     let (type_start, type_bytes, string_start, string_bytes) =
         (field(8)?, field(12)?, field(16)?, field(20)?);
