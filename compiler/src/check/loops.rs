@@ -1,12 +1,13 @@
 //! Loops (language reference, 8.1 and 11.7).
 
 use super::expr::Typed;
+use super::fold::constant_scalar;
 use super::function::Body;
 use super::names::Symbol;
 use super::prescan::strip;
 use crate::ast;
 use crate::diag::Diagnostic;
-use crate::hir::{Block, ExprKind, Half, MapKind, Place, PlaceKind, StmtKind, Walk};
+use crate::hir::{Block, Expr, ExprKind, Half, MapKind, Place, PlaceKind, StmtKind, Walk};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
 
@@ -15,18 +16,29 @@ const MAX_TURNS: i128 = 1 << 23;
 
 impl Body<'_, '_> {
     pub(super) fn while_loop(&mut self, cond: &ast::Expr, body: &ast::Block) -> Option<StmtKind> {
-        if matches!(strip(cond).kind, ast::ExprKind::Bool(true)) {
-            if self.half() == Half::Kernel {
-                self.report(
-                    Diagnostic::error(703, cond.span, "loop never ends")
-                        .note("the kernel accepts a program only if each loop in it ends"),
-                );
-            } else {
-                self.checker.strict(cond.span, "`while (true)`");
-            }
+        if self.half() == Half::User && matches!(strip(cond).kind, ast::ExprKind::Bool(true)) {
+            self.checker.strict(cond.span, "`while (true)`");
         }
-        let (cond, body) = self.not_last(|this| (this.condition(cond), this.loop_body(body)));
+        let (cond, body) = self.not_last(|this| (this.loop_condition(cond), this.loop_body(body)));
         Some(StmtKind::While { cond, body })
+    }
+
+    /// The condition of a `while`: `true` itself if it is a constant that is true, whatever its form. In the kernel half
+    /// that is refused, but for integers: `while (1)` is a loop up to the limit (8.1).
+    fn loop_condition(&mut self, cond: &ast::Expr) -> Expr {
+        let found = self.condition(cond);
+        let types = &self.checker.types;
+        let is_integer = matches!(&found.kind, ExprKind::Truth(value) if types.int(value.ty).is_some());
+        if is_integer || constant_scalar(types, &found).is_none_or(|bits| bits == 0) {
+            return found;
+        }
+        if self.half() == Half::Kernel {
+            self.report(
+                Diagnostic::error(703, cond.span, "loop never ends")
+                    .note("the kernel accepts a program only if each loop in it ends"),
+            );
+        }
+        Expr { kind: ExprKind::Const(1), ..found }
     }
 
     fn loop_body(&mut self, body: &ast::Block) -> Block {

@@ -46,8 +46,20 @@ fn lf_116_break_and_endless_loops() {
         refuses_both("", wrong, "KS0704");
     }
     accepts_both("", "while (1) { break }");
-    refuses(in_program("", "while (true) { break }"), "KS0703");
-    accepts(in_main("", "while (true) { break }"));
+    for endless in
+        ["true", "(true)", "1 == 1", "!false", "true || 1 > 2", "2 - 1 > 0", "\"a\" == \"a\"", "N > 6"]
+    {
+        let body = format!("const N: u32 = 7\nwhile ({endless}) {{ break }}");
+        refuses(in_program("", &body), "KS0703");
+        accepts(in_main("", &body));
+        // What follows is never reached, so that nothing need be returned there.
+        let helper = format!("fn f() -> u32 {{\nconst N: u32 = 7\nwhile ({endless}) {{ sleep(1) }}\n}}");
+        accepts(in_main(&helper, "f()"));
+    }
+    // Neither an integer nor a condition that may change is one of these.
+    for ends in ["1", "2 - 1", "n == n", "false", "1 > 2", "!true"] {
+        accepts_both("", &format!("var n: u32 = 1\nwhile ({ends}) {{ n = 2\nbreak }}"));
+    }
     refuses_strict(in_main("", "while (true) { break }"), "KS0211|KS0703");
 }
 
