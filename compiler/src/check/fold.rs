@@ -186,7 +186,10 @@ fn exact_value(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
         BinaryOp::Or => Some(a | b),
         BinaryOp::Xor => Some(a ^ b),
         BinaryOp::Shl if a == 0 => Some(0),
-        BinaryOp::Shl => a.checked_mul(1i128.checked_shl(u32::try_from(b).ok()?).filter(|one| *one > 0)?),
+        BinaryOp::Shl => {
+            let by = u32::try_from(b).ok()?;
+            a.checked_shl(by).filter(|shifted| shifted >> by == a)
+        }
         BinaryOp::Shr => Some(a >> b.min(127)),
         _ => None,
     }
@@ -298,6 +301,8 @@ mod tests {
         assert_eq!(exact_value(BinaryOp::Shl, -1, 40), Some(-1 << 40));
         assert_eq!(exact_value(BinaryOp::Shl, 1, 126), Some(1 << 126));
         assert_eq!(exact_value(BinaryOp::Shl, 1, 127), None);
+        assert_eq!(exact_value(BinaryOp::Shl, -1, 127), Some(i128::MIN));
+        assert_eq!(exact_value(BinaryOp::Shl, -3, 127), None);
         assert_eq!(exact_value(BinaryOp::Shl, 1, 1 << 40), None);
         assert_eq!(exact_value(BinaryOp::Shl, 0, 1 << 40), Some(0));
         assert_eq!(exact_value(BinaryOp::Shr, -5, 1 << 40), Some(-1));
