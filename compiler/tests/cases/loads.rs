@@ -45,7 +45,8 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Cases whose loops hand a pointer or a binding on, which needs an iterator.
-const POINTERS_CHANGE: &[&str] = &["bindings", "mixture", "record_of_an_arm", "rings"];
+const POINTERS_CHANGE: &[&str] =
+    &["bindings", "mixture", "record_of_an_arm", "records_of_iterations", "rings"];
 
 /// Cases that the verifier of a kernel without iterators follows for longer than it may: calls of loops leave no room in the
 /// frames for bodies of their own.

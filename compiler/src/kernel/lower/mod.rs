@@ -306,12 +306,13 @@ impl<'a> Lowerer<'a> {
             context: None,
         };
         lowerer.parameters(id)?;
-        lowerer.start_records(&known.early);
         lowerer.bring_into_one_piece(id)?;
         let claim = (is_program && program.uses_scratch(id)).then(|| lowerer.claim_scratch());
         if let Some(claim) = claim {
             lowerer.scratch = Some(claim.base);
         }
+        // What leaves the program where no scratch slot is free holds nothing yet.
+        lowerer.start_records(&known.early);
         lowerer.whole_body()?;
         let mut function = lowerer.builder.finish();
         if let Some(claim) = claim {

@@ -31,8 +31,9 @@ pub(super) type Site = usize;
 /// For each site, the scope that its record belongs to: how many blocks are around.
 pub(super) type Scopes = Vec<usize>;
 
-/// The sites whose pointers are used in front of them, as `if (p == null) { p = r.reserve() }` does, and whether they make
-/// objects. Their variables are there from the start of the function, and hold nothing.
+/// The sites whose pointers are used in front of them, as `if (p == null) { p = r.reserve() }` does, or that are in a loop
+/// which their records outlive, and whether they make objects. Their variables are there from the start of the function, and
+/// hold nothing: in the loop, what leaves it in front of the site gives back the record of the iteration before.
 pub(super) type Early = BTreeMap<Site, bool>;
 
 /// The records of a MIR function.
@@ -92,7 +93,9 @@ impl Records {
 
     /// A scope has ended, with those in it.
     pub(super) fn end(&mut self, scope: usize) {
-        let ended: Vec<_> = self.open.iter().copied().filter(|site| self.scope(*site) >= scope).collect();
+        // Those in front are of other scopes, which are to come.
+        let is_ended = |site: &Site| *site < self.met && self.scope(*site) >= scope;
+        let ended: Vec<_> = self.open.iter().copied().filter(is_ended).collect();
         self.open.retain(|site| !ended.contains(site));
     }
 }
@@ -106,6 +109,7 @@ impl Lowerer<'_> {
         if self.loops.last().is_some_and(|frame| self.records.scope(site) <= frame.scope()) {
             // The variable still has the record of the turn before.
             self.discard(site);
+            self.records.asked.insert(site);
         }
         let lost = Lost::Record(ring);
         let (record, join) = self.reserve_bytes(MapSymbol::Ring(ring), bytes, lost, |this| this.forget(site));
@@ -151,6 +155,7 @@ impl Lowerer<'_> {
         for (site, is_object) in early {
             self.make_record(*site, *is_object);
             self.forget(*site);
+            self.records.open.push(*site);
         }
     }
 
@@ -178,7 +183,9 @@ impl Lowerer<'_> {
         if self.records.found.len() == site {
             self.records.found.push(self.records.depth);
         }
-        self.records.open.push(site);
+        if !self.records.open.contains(&site) {
+            self.records.open.push(site);
+        }
         site
     }
 
