@@ -9,7 +9,7 @@ use ks_tests::emulated::{Kernel, Machine};
 use ks_tests::watched::Running;
 use ks_tests::{Folder, Outcome, at_switches, try_compile};
 
-const ALL: &[&str] = &["root_copies", "root_declared", "root_double_pointers"];
+const ALL: &[&str] = &["root_copies", "root_declared", "root_double_pointers", "root_pointers"];
 
 #[test]
 fn kernel_6_1() {
@@ -42,6 +42,12 @@ fn root_declared_structs_lie_where_the_kernel_has_them() {
     let ran = run("declared", include_str!("scripts/kernel_structs_declared.ks"));
     let root = fs::metadata("/").expect("there is a root").ino();
     assert_eq!((ran.code, ran.stdout), (0, format!("{root} 0 0\n")), "{}", ran.stderr);
+}
+
+#[test]
+fn root_pointers_that_loops_change_are_computed_with_as_numbers() {
+    let ran = run("in_loops", include_str!("scripts/kernel_structs_pointers_in_loops.ks"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "0 1 1\n"), "{ran:#?}");
 }
 
 #[test]

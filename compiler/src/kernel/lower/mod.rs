@@ -57,7 +57,7 @@ use super::scratch::{Base as ScratchBase, Plan, move_slots, release};
 use crate::bpf::{changes_packet, needs_stack};
 use crate::builtins::context_members::ContextStruct;
 use crate::diag::Diagnostic;
-use crate::hir::{ExternId, FuncId, Function, Hir, LocalId, ProgramKind, Target};
+use crate::hir::{ExternId, FuncId, Function, FunctionKind, Hir, LocalId, ProgramKind, Target};
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::split::Split;
@@ -127,6 +127,8 @@ pub fn lower(
         packet_changers,
         changes_packets,
         need_stack: externs(hir, |helper| helper.is_none_or(needs_stack)),
+        given_pointers: returning_pointers(hir),
+        context_has_pointers: hir.functions.iter().any(has_pointers_in_context),
     };
     if let Some(plan) = plan {
         lowered.scratch_bytes = move_slots(&mut lowered, &bases, plan);
@@ -137,6 +139,30 @@ pub fn lower(
 /// The functions of the kernel that the script names, helpers by their numbers and others, of which something is true.
 fn externs(hir: &Hir, is: impl Fn(Option<u32>) -> bool) -> BTreeSet<ExternId> {
     hir.externs.iter_enumerated().filter(|(_, one)| is(one.helper)).map(|(id, _)| id).collect()
+}
+
+/// The functions of the kernel that the script names and that return a pointer.
+fn returning_pointers(hir: &Hir) -> BTreeSet<ExternId> {
+    let is_pointer = |ret| matches!(hir.types.kind(ret), TypeKind::Ptr(_));
+    hir.externs.iter_enumerated().filter(|(_, one)| is_pointer(one.ret)).map(|(id, _)| id).collect()
+}
+
+/// Whether the kernel passes pointers to its structs in the context of a function: its own parameters, or a socket.
+fn has_pointers_in_context(function: &Function) -> bool {
+    match function.kind {
+        FunctionKind::Method(_) => true,
+        FunctionKind::Program(kind) => matches!(
+            kind,
+            ProgramKind::Probe
+                | ProgramKind::Retprobe
+                | ProgramKind::RawTracepoint
+                | ProgramKind::Lsm
+                | ProgramKind::Tc
+                | ProgramKind::Cgroup
+                | ProgramKind::SocketFilter
+        ),
+        _ => false,
+    }
 }
 
 /// What programs are given whose global functions may be given the same.

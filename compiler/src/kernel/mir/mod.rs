@@ -395,6 +395,10 @@ pub struct Program {
     pub changes_packets: bool,
     /// Functions of the kernel of which some want memory of the stack: kfuncs, of which only the kernel knows, and helpers.
     pub need_stack: BTreeSet<ExternId>,
+    /// Functions of the kernel that return a pointer, which the verifier follows.
+    pub given_pointers: BTreeSet<ExternId>,
+    /// Some context has pointers that the verifier follows.
+    pub context_has_pointers: bool,
 }
 
 impl Program {

@@ -243,7 +243,8 @@ pub enum Op {
     PtrDiff(Value, Value),
     /// What the loader says of a part of a struct of the kernel: 64 bits, below 2^31.
     Core(Arc<CoreField>, CoreQuestion),
-    /// The number that a pointer is, 64 bits: the verifier does not follow it any more.
+    /// The number that a pointer is, 64 bits: the verifier does not follow it any more. Of a number, which may be a pointer of
+    /// the kernel to the verifier, the number itself.
     Address(Value),
     /// Reads a member of the context or of an object of the kernel where the kernel that runs has it, extended by
     /// zeros.

@@ -249,7 +249,8 @@ impl Checker<'_> {
                 )
             }
             Op::Address(pointer) => {
-                require(matches!(self.ty(*pointer), Type::Ptr(_)) && result == Some(Type::I64), mismatch)
+                let is_pointer = matches!(self.ty(*pointer), Type::Ptr(_) | Type::I64);
+                require(is_pointer && result == Some(Type::I64), mismatch)
             }
             Op::Load { .. } | Op::Store { .. } | Op::AtomicAdd { .. } => self.access(&inst.op, result),
             Op::Call { callee, args } => self.call(*callee, args.len(), result),

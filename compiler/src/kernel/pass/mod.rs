@@ -15,6 +15,7 @@ mod decide;
 mod flow;
 mod fold;
 mod inline;
+mod kernel_pointers;
 mod links;
 mod loads;
 mod made;
@@ -123,6 +124,9 @@ const CALLBACKS: &str = "callbacks";
 /// The pass that hands over what has no register: once, on all functions together, before the last.
 const PACK: &str = "pack";
 
+/// The pass that makes numbers of pointers of the kernel: on all functions together, before the last and behind them.
+const KERNEL_POINTERS: &str = "kernel_pointers";
+
 /// Looks at a program after lowering and after each pass that changed it.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Program);
 
@@ -191,7 +195,7 @@ const MIXES_LOOPS: &[&str] = &["twins"];
 /// The names of all passes, in the order in which they first run.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let each = PASSES.iter().map(|pass| pass.name).chain(LAST.iter().map(|(name, _)| *name));
-    std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS, PACK])
+    std::iter::once(LOWERING).chain(each).chain([INLINE, UNROLL, OUTLINE, CALLBACKS, PACK, KERNEL_POINTERS])
 }
 
 /// Runs all passes on all functions until nothing changes, with full effort where nothing else is said.
@@ -241,6 +245,7 @@ pub fn run(
         program.functions.iter().try_for_each(|function| check(function, PACK, checks))?;
     }
     program.functions.iter().try_for_each(|function| told(PACK, verify_packed(function)))?;
+    make_numbers(program, checks, watch)?;
     for (name, pass) in LAST {
         for at in 0..program.functions.len() {
             if pass(&mut program.functions[at]) {
@@ -249,8 +254,17 @@ pub fn run(
             check(&program.functions[at], name, checks)?;
         }
     }
+    make_numbers(program, checks, watch)?;
     if checks == Checks::LastStage {
         program.functions.iter().try_for_each(|function| verified(function, "all passes"))?;
+    }
+    Ok(())
+}
+
+fn make_numbers(program: &mut Program, checks: Checks, watch: Watch<'_>) -> Result<(), VerifyError> {
+    if kernel_pointers::run(program) {
+        watch(KERNEL_POINTERS, program);
+        program.functions.iter().try_for_each(|function| check(function, KERNEL_POINTERS, checks))?;
     }
     Ok(())
 }

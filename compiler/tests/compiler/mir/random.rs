@@ -426,6 +426,8 @@ fn program(seed: u64) -> Program {
         packet_changers: BTreeSet::new(),
         changes_packets: false,
         need_stack: BTreeSet::new(),
+        given_pointers: BTreeSet::new(),
+        context_has_pointers: false,
         script_functions: FUNCTIONS,
         bodies: 0,
         loops: Loops::default(),

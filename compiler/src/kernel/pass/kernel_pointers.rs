@@ -1,0 +1,211 @@
+//! Makes numbers of kernel pointers where something is computed with them.
+//!
+//! A pointer to a struct of the kernel is a number here, 64 bits, and so it is to the verifier where it was read from
+//! memory. What a helper or the context gave is a pointer to the verifier until something is done with it: it adds
+//! constants to such a pointer, and refuses the program at anything else ("math between trusted_ptr_ pointer and register
+//! with unbounded min value", "pointer arithmetic with *= operator prohibited"). Adding a zero that it does not know, which
+//! hides a number in loops, is such a case. Functions of the kernel take the pointer only as it was given, so it stays one
+//! where it is passed on.
+//!
+//! In: all functions of a program. A value may be such a pointer if it comes from one, through jumps, calls and the stack.
+//! Source: kernel/bpf/verifier.c, `adjust_ptr_min_max_vals`, v6.18.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::made::Made;
+use crate::hir::FuncId;
+use crate::index::IndexVec;
+use crate::kernel::mir::{BinaryOp, Callee, Function, Op, Origin, Program, Size, Terminator, Type, Value};
+
+/// Runs the pass on all functions; returns whether anything changed. It is run before the last passes, and behind them for
+/// what they hide.
+pub fn run(program: &mut Program) -> bool {
+    let is_given =
+        |function: &Function| function.insts().any(|inst| gives_pointer(program, function, &inst.op));
+    if !program.functions.iter().any(is_given) {
+        return false;
+    }
+    let mut pointers = Pointers::new(program);
+    while pointers.follow(program) {}
+    let mut changed = false;
+    for (function, pointers) in program.functions.iter_mut().zip(&pointers.values) {
+        changed |= make_numbers(function, pointers);
+    }
+    changed
+}
+
+/// Whether the verifier takes the number that an instruction makes for a pointer, whatever it is made of.
+fn gives_pointer(program: &Program, function: &Function, op: &Op) -> bool {
+    match op {
+        Op::Call { callee: Callee::External(id), .. } => program.given_pointers.contains(id),
+        Op::Load { size: Size::DW, base, .. } => {
+            program.context_has_pointers && function.values[*base] == Type::Ptr(Origin::Context)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the verifier knows a number that is added, or that the loader puts a constant there.
+fn is_constant(definitions: &IndexVec<Value, Option<&Op>>, value: Value) -> bool {
+    matches!(definitions[value], Some(Op::Const(_) | Op::Core(..)))
+}
+
+/// The values that may be pointers to the verifier.
+struct Pointers {
+    /// For each function, for each of its values.
+    values: Vec<IndexVec<Value, bool>>,
+    /// The parameters of functions of the object.
+    params: BTreeSet<(FuncId, usize)>,
+    /// Functions that return one.
+    returned: BTreeSet<FuncId>,
+    /// Some are on the stack.
+    stored: bool,
+    changed: bool,
+}
+
+impl Pointers {
+    fn new(program: &Program) -> Pointers {
+        let none = |function: &Function| IndexVec::filled(function.values.len(), false);
+        Pointers {
+            values: program.functions.iter().map(none).collect(),
+            params: BTreeSet::new(),
+            returned: BTreeSet::new(),
+            stored: false,
+            changed: false,
+        }
+    }
+
+    /// Looks at every function once; whether one more value is a pointer.
+    fn follow(&mut self, program: &Program) -> bool {
+        self.changed = false;
+        for (at, function) in program.functions.iter().enumerate() {
+            self.function(program, at, function);
+        }
+        self.changed
+    }
+
+    fn function(&mut self, program: &Program, at: usize, function: &Function) {
+        let definitions = function.definitions();
+        for (index, param) in function.blocks[function.entry()].params.iter().enumerate() {
+            if self.params.contains(&(function.id, index)) {
+                self.mark(function, at, *param);
+            }
+        }
+        for block in function.blocks.iter() {
+            for inst in &block.insts {
+                self.pass_on((at, function), &inst.op);
+                if let Some(result) = inst.result
+                    && self.is_pointer(program, (at, function), &inst.op, &definitions)
+                {
+                    self.mark(function, at, result);
+                }
+            }
+            if let Terminator::Return(value) = block.term
+                && self.values[at][value]
+            {
+                self.changed |= self.returned.insert(function.id);
+            }
+            for target in block.term.targets() {
+                for (arg, param) in target.args.iter().zip(&function.blocks[target.block].params) {
+                    if self.values[at][*arg] {
+                        self.mark(function, at, *param);
+                    }
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, function: &Function, at: usize, value: Value) {
+        if function.values[value] == Type::I64 {
+            self.changed |= !std::mem::replace(&mut self.values[at][value], true);
+        }
+    }
+
+    /// Follows what an instruction passes on.
+    fn pass_on(&mut self, (at, function): (usize, &Function), op: &Op) {
+        match op {
+            Op::Call { callee: Callee::Function(id), args } => {
+                for (index, arg) in args.iter().enumerate() {
+                    if self.values[at][*arg] {
+                        self.changed |= self.params.insert((*id, index));
+                    }
+                }
+            }
+            Op::Store { size: Size::DW, base, value, .. }
+                if self.values[at][*value] && may_be_stack(function.values[*base]) =>
+            {
+                self.changed |= !std::mem::replace(&mut self.stored, true);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the number that an instruction makes may be a pointer.
+    fn is_pointer(
+        &self,
+        program: &Program,
+        (at, function): (usize, &Function),
+        op: &Op,
+        definitions: &IndexVec<Value, Option<&Op>>,
+    ) -> bool {
+        let values = &self.values[at];
+        match op {
+            Op::Call { callee: Callee::Function(id), .. } => self.returned.contains(id),
+            Op::Load { size: Size::DW, base, .. } if may_be_stack(function.values[*base]) => self.stored,
+            op => gives_pointer(program, function, op) || is_moved(op, values, definitions),
+        }
+    }
+}
+
+/// Whether an instruction moves a pointer by a constant: what it makes is one.
+fn is_moved(op: &Op, values: &IndexVec<Value, bool>, definitions: &IndexVec<Value, Option<&Op>>) -> bool {
+    match op {
+        Op::Binary(BinaryOp::Add, a, b) => {
+            values[*a] && is_constant(definitions, *b) || values[*b] && is_constant(definitions, *a)
+        }
+        Op::Binary(BinaryOp::Sub, a, b) => values[*a] && is_constant(definitions, *b),
+        _ => false,
+    }
+}
+
+fn may_be_stack(ty: Type) -> bool {
+    matches!(ty, Type::Ptr(Origin::Stack | Origin::Memory | Origin::MemoryOrNull))
+}
+
+/// Makes numbers of those operands that the verifier does not take as pointers.
+fn make_numbers(function: &mut Function, pointers: &IndexVec<Value, bool>) -> bool {
+    let definitions = function.definitions();
+    let mut wanted: BTreeMap<(usize, usize), Vec<Value>> = BTreeMap::new();
+    for (block, data) in function.blocks.iter().enumerate() {
+        for (at, inst) in data.insts.iter().enumerate() {
+            let computed: &[Value] = match &inst.op {
+                op if is_moved(op, pointers, &definitions) => &[],
+                Op::Binary(_, a, b) => &[*a, *b],
+                Op::PtrAdd(_, value) | Op::Opaque { value, .. } | Op::Below { value, .. } => &[*value],
+                _ => &[],
+            };
+            let found: Vec<Value> = computed.iter().copied().filter(|value| pointers[*value]).collect();
+            if !found.is_empty() {
+                wanted.insert((block, at), found);
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return false;
+    }
+    let Function { blocks, values, .. } = function;
+    for (block, data) in blocks.iter_mut().enumerate() {
+        let insts = std::mem::take(&mut data.insts);
+        let mut made = Made { insts: Vec::with_capacity(insts.len()), span: data.span };
+        for (at, mut inst) in insts.into_iter().enumerate() {
+            for pointer in wanted.remove(&(block, at)).into_iter().flatten() {
+                made.span = inst.span;
+                let number = made.make(values, Type::I64, Op::Address(pointer));
+                inst.op.map_operands(&mut |value| if value == pointer { number } else { value });
+            }
+            made.insts.push(inst);
+        }
+        data.insts = made.insts;
+    }
+    true
+}
