@@ -13,9 +13,9 @@ RELEASE := target/release
 THREADS ?= 6
 # Inputs of `make halves` and `make oracles`.
 INPUTS ?= 100000
-# Scripts of `make random-scripts`, and of `make random-kernels` for each kernel.
+# Scripts of `make random-scripts`, and of `make random-kernels` and `make known-results` for each kernel.
 SCRIPTS ?= 500
-# Where those two, `oracles` and `generated` begin; without it `random-scripts` begins at the time, `generated` at the
+# Where those three, `oracles` and `generated` begin; without it `random-scripts` begins at the time, `generated` at the
 # number of the process, the others at 0.
 SEED ?=
 # Guests of `make generated`.
@@ -42,8 +42,9 @@ GUEST_TOOLS := scripts/guest-tools python && scripts/guest-tools javascript && s
 # One test by its name, with its output.
 ONE = $(CARGO) test --release --workspace --test $(1) -- --nocapture $(2)
 
-.PHONY: all run test quick check halves oracles random-scripts random-kernels refused-calls generated fuzzed fuzz mutants killed cycles \
-	policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs guest-tools clean
+.PHONY: all run test quick check halves oracles random-scripts random-kernels known-results refused-calls generated fuzzed \
+	fuzz mutants killed cycles policy-cost sdk-cost bench bench-docs bench-compare packages test-packages test-programs \
+	guest-tools clean
 
 all: packages
 	$(CARGO) build --release --workspace --bin ks
@@ -86,9 +87,14 @@ halves: test-packages
 random-scripts: test-packages
 	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_SCRIPTS=$(SCRIPTS) $(call ONE,compiler,random::)
 
-# The large run of tests/tests/emulated/random_kernels.rs: the same, compiled for the emulated kernels and loaded there.
+# The large run of tests/tests/emulated/random_kernels.rs: the same, built without flags and loaded on the emulated kernels.
 random-kernels: test-packages
 	$(if $(SEED),KS_RANDOM_SEED=$(SEED)) KS_RANDOM_SCRIPTS=$(SCRIPTS) $(call ONE,emulated,random_kernels::kernel)
+
+# The large run of tests/tests/emulated/known_results.rs: random scripts whose results userspace knows, run on the running
+# kernel and on the emulated ones. Needs root.
+known-results: test-packages
+	$(if $(SEED),KS_KNOWN_SEED=$(SEED)) KS_KNOWN_SCRIPTS=$(SCRIPTS) $(call ONE,emulated,known_results::)
 
 # The large run of tests/tests/kernel/oracles: generated functions and random scripts in the interpreters of the MIR and of
 # BPF and in the kernel, each on so many random inputs. Needs root.

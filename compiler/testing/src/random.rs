@@ -4,9 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 
 use ks_compiler::diag::{Diagnostic, Severity};
-use ks_compiler::kernel::{self, Machine};
+use ks_compiler::kernel::{self, Machine, Object};
 use ks_compiler::kernel_types::KernelTypes;
+use ks_compiler::pipeline::{Checked, KernelHalf, Target};
 use ks_compiler::{pipeline, refused, split};
+use ks_wit::section::Arch;
 
 /// What is no defect of the compiler.
 const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
@@ -28,7 +30,47 @@ pub enum Compiled {
 
 /// The kernel half of a script as an object.
 pub fn compile(script: &str, machine: Machine) -> Result<Compiled, Failure> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| object(script, machine))).unwrap_or_else(|panic| {
+    caught(|| object(script, machine))
+}
+
+/// The kernel half of a script as `ks build` makes it without flags, for this machine: the object for kernels that have
+/// all that the best code uses, and the one for older kernels where there is one.
+pub fn compile_by_default(script: &str) -> Result<Defaults, Failure> {
+    caught(|| {
+        let mut checked = check(script);
+        let half = checked.build_kernel(Target::from(Arch::X86_64).for_users());
+        let errors = errors(&checked);
+        match half {
+            Ok(KernelHalf { objects, older, .. }) => {
+                let elf = |objects: &[(Arch, Object)]| objects.first().map(|(_, one)| one.elf().to_vec());
+                let uses_iterators = objects.iter().any(|(_, one)| one.uses_iterators());
+                Ok(Defaults::Objects { newest: elf(&objects), older: elf(&older), uses_iterators })
+            }
+            Err(_) => match refusal(&errors) {
+                Some(code) => Ok(Defaults::Refused(code)),
+                None => Err(refused("build", &errors)),
+            },
+        }
+    })
+}
+
+/// What `ks build` makes of a script without flags.
+pub enum Defaults {
+    Objects {
+        /// None if the script has no programs.
+        newest: Option<Vec<u8>>,
+        /// For kernels without what the newest uses.
+        older: Option<Vec<u8>>,
+        /// Whether the newest has loops under iterators over numbers, which kernels have since 6.4.
+        uses_iterators: bool,
+    },
+    /// Refused with this code: no kernel runs it.
+    Refused(String),
+}
+
+/// A panic is a failure, too.
+fn caught<T>(compile: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    std::panic::catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let text = text.unwrap_or_default();
@@ -36,12 +78,31 @@ pub fn compile(script: &str, machine: Machine) -> Result<Compiled, Failure> {
     })
 }
 
-fn object(script: &str, machine: Machine) -> Result<Compiled, Failure> {
+/// The map of each config block of a script, with the defaults that the script gives.
+pub fn configs(script: &str) -> Vec<(String, Vec<u8>)> {
+    let hir = check(script).hir.expect("the script was compiled");
+    hir.configs.iter().map(|config| (format!("{}_config_map", config.name), config.init.clone())).collect()
+}
+
+fn check(script: &str) -> Checked {
     let options = pipeline::Options { kernel: types(), ..pipeline::Options::new("random") };
-    let checked =
-        pipeline::parse("random.ks", script.as_bytes(), options).expect("scripts are short").check();
-    let errors: Vec<_> =
-        checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect();
+    pipeline::parse("random.ks", script.as_bytes(), options).expect("scripts are short").check()
+}
+
+fn errors(checked: &Checked) -> Vec<Diagnostic> {
+    checked.diagnostics.iter().filter(|one| one.severity == Severity::Error).cloned().collect()
+}
+
+/// The code of errors that are no defect of the compiler.
+fn refusal(errors: &[Diagnostic]) -> Option<String> {
+    let codes: Vec<String> = errors.iter().map(|one| one.code.to_string()).collect();
+    let is_refusal = codes.iter().all(|code| REFUSALS.contains(&code.as_str()));
+    codes.first().filter(|_| is_refusal).cloned()
+}
+
+fn object(script: &str, machine: Machine) -> Result<Compiled, Failure> {
+    let checked = check(script);
+    let errors = errors(&checked);
     let Some(hir) = checked.hir else { return Err(refused("check", &errors)) };
     let split = split::split(&hir);
     let hidden = refused::hidden_pointers(&hir, &split);
@@ -50,13 +111,10 @@ fn object(script: &str, machine: Machine) -> Result<Compiled, Failure> {
     }
     match kernel::compile(&hir, &split, &checked.sources, machine) {
         Ok(object) => Ok(Compiled::Object(object.elf().to_vec())),
-        Err(errors) => {
-            let codes: Vec<String> = errors.iter().map(|one| one.code.to_string()).collect();
-            match codes.iter().all(|code| REFUSALS.contains(&code.as_str())) {
-                true => Ok(Compiled::Refused(codes[0].clone())),
-                false => Err(refused("compile", &errors)),
-            }
-        }
+        Err(errors) => match refusal(&errors) {
+            Some(code) => Ok(Compiled::Refused(code)),
+            None => Err(refused("compile", &errors)),
+        },
     }
 }
 
@@ -70,9 +128,11 @@ fn types() -> Arc<KernelTypes> {
 }
 
 fn refused(stage: &str, errors: &[Diagnostic]) -> Failure {
-    let texts: Vec<String> = errors.iter().map(|one| format!("{:?} {}", one.code, one.message)).collect();
-    let kind = texts.first().map_or(String::new(), |text| without_numbers(text));
-    Failure { kind: format!("{stage}: {kind}"), text: texts.join("\n") }
+    let kind = errors.first().map(|one| without_numbers(&format!("{:?} {}", one.code, one.message)));
+    // A rule of the compiler's own that was broken stands in a note.
+    let text = |one: &Diagnostic| format!("{:?} {}\n{}", one.code, one.message, one.notes.join("\n"));
+    let texts: Vec<String> = errors.iter().map(text).collect();
+    Failure { kind: format!("{stage}: {}", kind.unwrap_or_default()), text: texts.join("\n") }
 }
 
 /// The same text for the same defect.

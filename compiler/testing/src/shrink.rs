@@ -59,7 +59,8 @@ impl Node {
     /// A copy with other pieces in the place of one node.
     fn replaced(&self, number: usize, pieces: &[Piece]) -> Node {
         let mut left = number;
-        let mut copy = Node { kind: self.kind.clone(), pieces: Vec::new() };
+        let (kind, constructs) = (self.kind.clone(), self.constructs.clone());
+        let mut copy = Node { kind, pieces: Vec::new(), constructs };
         for piece in &self.pieces {
             let Piece::Node(node) = piece else {
                 copy.pieces.push(piece.clone());

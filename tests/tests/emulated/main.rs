@@ -10,6 +10,7 @@ mod held_pointers;
 mod hotplug;
 mod kernel_structs;
 mod killed;
+mod known_results;
 mod modules;
 mod pointers;
 mod policy_cost;

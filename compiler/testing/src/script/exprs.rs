@@ -1,78 +1,52 @@
 //! Productions of expressions. Adding one is adding a function to the table.
 
-use super::numbers::Numbers;
 use super::scope::Gen;
 use super::tree::Node;
-use super::types::{I64, Int, Ty, U32, U64, enumerator};
-use super::{calls, forms, state, texts};
+use super::types::{Int, Ty, U32, U64, enumerator};
+use super::{calls, constants, forms, kernel_memory, state, texts};
 
 /// Each gives an expression of exactly the type, or nothing if it has none of that type.
 type Production = fn(&mut Gen, &Ty) -> Option<Node>;
 
-const PRODUCTIONS: &[(usize, Production)] = &[
-    (12, place),
-    (6, literal),
-    (6, arithmetic),
-    (3, bits),
-    (2, shift),
-    (1, negation),
-    (1, complement),
-    (2, cast),
-    (4, comparison),
-    (3, logic),
-    (2, not),
-    (2, presence),
-    (2, letter),
-    (2, calls::call),
-    (1, selection),
-    (1, builtin),
-    (2, member),
-    (1, slot),
-    (1, struct_literal),
-    (3, forms::packet),
-    (1, forms::address),
-    (2, forms::pointers_compared),
-    (2, calls::kernel),
-    (2, state::taken),
-    (1, state::maybe_added),
-    (1, texts::length),
-    (1, texts::swapped),
+const PRODUCTIONS: &[(usize, &str, Production)] = &[
+    (12, "variable or element", place),
+    (6, "literal", literal),
+    (6, "arithmetic", arithmetic),
+    (3, "bitwise operator", bits),
+    (2, "shift", shift),
+    (1, "negation", negation),
+    (1, "complement", complement),
+    (2, "cast", cast),
+    (4, "comparison", comparison),
+    (3, "logic", logic),
+    (2, "not", not),
+    (2, "presence", presence),
+    (2, "letter of a string", letter),
+    (2, "call of a helper", calls::call),
+    (1, "match with a value", selection),
+    (1, "builtin", builtin),
+    (2, "member of the context", member),
+    (1, "slot of a histogram", slot),
+    (1, "struct literal", struct_literal),
+    (3, "byte of the packet", forms::packet),
+    (1, "pointer as a number", forms::address),
+    (2, "pointers compared", forms::pointers_compared),
+    (2, "call of the kernel's helper", calls::kernel),
+    (2, "pop or peek", state::taken),
+    (1, "has", state::maybe_added),
+    (1, "len", texts::length),
+    (1, "byte order", texts::swapped),
+    (2, "comparison with a constant", constants::compared),
+    (2, "kernel member by its pointer", kernel_memory::number),
 ];
+
+/// The constructs that expressions are instances of.
+pub fn constructs() -> impl Iterator<Item = &'static str> {
+    PRODUCTIONS.iter().map(|(_, construct, _)| *construct)
+}
 
 /// Most expressions within each other.
 pub const MAX_DEPTH: u32 = 5;
-
-const LITERALS: &[u64] = &[
-    0,
-    1,
-    2,
-    3,
-    5,
-    7,
-    8,
-    10,
-    31,
-    32,
-    33,
-    63,
-    64,
-    100,
-    127,
-    128,
-    255,
-    256,
-    1000,
-    32767,
-    32768,
-    65535,
-    65536,
-    0x7fff_ffff,
-    0x8000_0000,
-    0xffff_ffff,
-    0x1_0000_0000,
-    0x7fff_ffff_ffff_ffff,
-    0xffff_ffff_ffff_ffff,
-];
 
 impl Gen {
     pub fn int_type(&mut self) -> Int {
@@ -98,14 +72,8 @@ impl Gen {
     }
 
     fn production(&mut self, ty: &Ty) -> Option<Node> {
-        let total: usize = PRODUCTIONS.iter().map(|(weight, _)| weight).sum();
-        let mut left = self.numbers.below(total);
-        let chosen = PRODUCTIONS.iter().find(|(weight, _)| {
-            let found = left < *weight;
-            left = left.saturating_sub(*weight);
-            found
-        });
-        chosen.and_then(|(_, production)| production(self, ty))
+        let (construct, production) = self.numbers.weighted(PRODUCTIONS);
+        production(self, ty).map(|made| made.of(construct))
     }
 
     /// An expression without parts.
@@ -120,9 +88,11 @@ impl Gen {
     /// An expression that the compiler cannot work out.
     pub fn unknown(&mut self, ty: &Ty) -> Node {
         let made = self.expr(ty);
-        if !made.is_constant() {
-            return made;
-        }
+        if made.is_constant() { self.variable(ty) } else { made }
+    }
+
+    /// A variable or an element, or a number that nobody knows.
+    pub fn variable(&mut self, ty: &Ty) -> Node {
         place(self, ty).unwrap_or_else(|| match ty {
             Ty::Str(_) if self.program.has_task => Node::expr(&Ty::Str(16), "comm()", Vec::new()),
             Ty::Str(_) => Node::expr(&Ty::Str(3), "match (cpu()) { 0: \"ab\", default: \"cd\" }", Vec::new()),
@@ -133,6 +103,7 @@ impl Gen {
     /// An expression that may be assigned to a place of this type.
     pub fn fitting(&mut self, ty: &Ty) -> Node {
         match ty {
+            Ty::Int(int) if self.numbers.one_in(8) => constants::fitting(self, *int),
             Ty::Int(int) => {
                 let other = *self.numbers.pick(&Int::ALL);
                 let exact = if int.combine(other).is_some() { other } else { *int };
@@ -203,6 +174,11 @@ impl Gen {
     /// A pattern for values of a type, and the type's number of them.
     pub fn pattern(&mut self, ty: &Ty, arm: usize) -> Option<String> {
         Some(match ty {
+            // Small numbers are no limits, and differ from each other and from these.
+            Ty::Int(int) if arm < 2 && self.numbers.one_in(2) => {
+                let limit = [int.most(), int.least()][arm];
+                return (limit != 0).then(|| limit.to_string());
+            }
             Ty::Int(int) if int.signed && arm == 1 => "-3".into(),
             Ty::Int(_) => (arm * 7).to_string(),
             Ty::Bool => ["false", "true"].get(arm)?.to_string(),
@@ -227,37 +203,23 @@ fn place_again(generator: &mut Gen, ty: &Ty) -> Option<Node> {
 }
 
 fn literal(generator: &mut Gen, ty: &Ty) -> Option<Node> {
-    let numbers = &mut generator.numbers;
     let text = match ty {
-        Ty::Int(int) => {
-            let number = *numbers.pick(LITERALS);
-            match *int {
-                U32 => (number as u32).to_string(),
-                U64 if number > u64::from(u32::MAX) => number.to_string(),
-                U64 if numbers.one_in(4) => folded(numbers),
-                I64 if numbers.one_in(4) => format!("(-{})", folded(numbers)),
-                I64 if numbers.one_in(2) => format!("(-{})", number.min(1 << 63)),
-                _ => format!("({} as {})", number, ty.name()),
+        Ty::Int(int) => match constants::own(generator, *int) {
+            Some(own) if *int == U32 || generator.numbers.one_in(2) => return Some(own),
+            _ => {
+                // What does not fit is cut.
+                let from = if generator.numbers.one_in(4) { U64 } else { *int };
+                let number = constants::literal(&mut generator.numbers, from);
+                format!("({} as {})", number.text, ty.name())
             }
-        }
-        Ty::Bool => ["true", "false"][numbers.below(2)].into(),
-        Ty::Char => (*numbers.pick(&["'a'", "'\\0'", "'z'", "'\\xff'"])).into(),
-        Ty::Enum(number) => enumerator(*number, numbers.below(generator.enums[*number])),
+        },
+        Ty::Bool => ["true", "false"][generator.numbers.below(2)].into(),
+        Ty::Char => (*generator.numbers.pick(&["'a'", "'\\0'", "'z'", "'\\xff'"])).into(),
+        Ty::Enum(number) => enumerator(*number, generator.numbers.below(generator.enums[*number])),
         Ty::Str(len) => format!("\"{}\"", &"abcdefghijklmnopqrstuvwxyz"[..*len as usize - 1]),
         Ty::Array(..) | Ty::Struct(_) => return None,
     };
     Some(Node::constant(ty, text))
-}
-
-/// A number above 32 bits and below 63, of smaller ones.
-fn folded(numbers: &mut Numbers) -> String {
-    let small = 2 + numbers.below(1000);
-    match numbers.below(4) {
-        0 => format!("({small} * 1000000 * 4294967296 / 1000)"),
-        1 => format!("({small} << 33)"),
-        2 => format!("(4294967295 + {small})"),
-        _ => format!("(5000000000 - {small})"),
-    }
 }
 
 fn arithmetic(generator: &mut Gen, ty: &Ty) -> Option<Node> {
@@ -468,9 +430,16 @@ impl Gen {
         Node::constant(ty, format!("[{}]", texts.join(", ")))
     }
 
+    /// Literals of a type as an array.
+    pub fn int_list(&mut self, int: Int, count: usize) -> String {
+        let texts: Vec<String> =
+            (0..count).map(|_| constants::literal(&mut self.numbers, int).text).collect();
+        format!("[{}]", texts.join(", "))
+    }
+
     fn element_literal(&mut self, ty: &Ty) -> String {
         match ty {
-            Ty::Int(_) => self.numbers.below(120).to_string(),
+            Ty::Int(int) => constants::literal(&mut self.numbers, *int).text,
             _ => literal(self, ty).expect("a scalar has literals").text(),
         }
     }

@@ -1,5 +1,6 @@
 //! Productions of what is not compared between the halves: pointers, function values, packets, ring buffers, configs.
 
+use super::constants;
 use super::exprs::MAX_DEPTH;
 use super::kinds::Packet;
 use super::scope::{Gen, Helper, Ring, Var};
@@ -12,16 +13,16 @@ impl Gen {
         let name = self.name("c");
         let mut fields = Vec::new();
         for index in 0..1 + self.numbers.below(4) {
-            let ty = Ty::Int(self.int_type());
+            let int = self.int_type();
             let (ty, text) = match self.numbers.below(4) {
-                0 => (Ty::Array(Box::new(ty), 3), "[1, 2, 3]".to_owned()),
+                0 => (Ty::Array(Box::new(Ty::Int(int)), 3), self.int_list(int, 3)),
                 1 => (Ty::Bool, "true".to_owned()),
-                _ => (ty, self.numbers.below(100).to_string()),
+                _ => (Ty::Int(int), constants::literal(&mut self.numbers, int).text),
             };
             fields.push(format!("f{index}: {} = {text}", ty.name()));
             self.globals.push(Var::new(format!("{name}.f{index}"), ty, false));
         }
-        Node::stmt(&format!("config {name} {{ {} }}", fields.join(", ")), Vec::new())
+        Node::stmt(&format!("config {name} {{ {} }}", fields.join(", ")), Vec::new()).of("config")
     }
 
     /// A ring buffer.
@@ -33,7 +34,7 @@ impl Gen {
         let name = self.name("r");
         let text = format!("var {name}: ringbuf<S{record}>(4096)");
         self.rings.push(Ring { name, record });
-        Some(Node::stmt(&text, Vec::new()))
+        Some(Node::stmt(&text, Vec::new()).of("ringbuf"))
     }
 }
 
@@ -49,7 +50,7 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
     };
     let name = generator.name("q");
     let in_packet = generator.program.has_packet() && generator.function.has_context;
-    let mut writable = true;
+    let (mut writable, mut owns) = (true, false);
     let stmt = if in_packet && matches!(ty, Ty::Struct(_)) && generator.numbers.one_in(2) {
         writable = generator.program.packet == Packet::Write;
         let start = generator.expr(&Ty::Int(U32));
@@ -59,7 +60,8 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         let number = generator.unknown(&Ty::Int(U64));
         Node::stmt(&format!("var {name} = $ as {BYTES} as *{}", ty.name()), vec![number])
     } else if let Some(from) = generator.any_pointer().filter(|_| generator.numbers.one_in(3)) {
-        writable = from.writable;
+        // It leads to the same object, which one place may own.
+        (writable, owns) = (from.writable, from.owns);
         let by = generator.expr(&Ty::Int(U32));
         let text = format!("var {name} = (({} as *char) + $) as *{}", from.name, ty.name());
         Node::stmt(&text, vec![by])
@@ -67,7 +69,7 @@ pub fn pointer(generator: &mut Gen) -> Option<Node> {
         let place = generator.place(&ty, true)?;
         Node::stmt(&format!("var {name} = &$"), vec![place])
     };
-    generator.function.pointers.push(Var::new(name, ty, writable));
+    generator.function.pointers.push(Var { owns, ..Var::new(name, ty, writable) });
     Some(stmt)
 }
 
@@ -86,7 +88,8 @@ pub fn held(generator: &mut Gen) -> Option<Node> {
     let (name, pointee) = (generator.name("h"), from.ty.name());
     let holder = format!("H{pointee}");
     let literal = format!("{holder} {{ n: 1, p: {}, o: null }}", from.name);
-    let (text, held) = match generator.numbers.below(5) {
+    let form = generator.numbers.below(HELD.len());
+    let (text, held) = match form {
         0 => (format!("var {name} = {literal}"), vec![format!("{name}.p"), format!("{name}.o")]),
         1 => {
             let copy = generator.name("h");
@@ -108,8 +111,17 @@ pub fn held(generator: &mut Gen) -> Option<Node> {
     for name in held {
         generator.function.pointers.push(Var::new(name, from.ty.clone(), from.writable));
     }
-    Some(Node::stmt(&text, Vec::new()))
+    Some(Node::stmt(&text, Vec::new()).of(HELD[form]))
 }
+
+/// Where [`held`] puts pointers.
+pub const HELD: [&str; 5] = [
+    "pointer in a struct",
+    "pointer in a struct that is copied",
+    "pointer in a struct that a pointer leads to",
+    "pointer in an array",
+    "address of a pointer",
+];
 
 /// What pointers are cast to where the result depends on where memory lies, and nowhere else.
 pub const BYTES: &str = "*u8";

@@ -1,11 +1,13 @@
 //! Whole scripts: types, maps, variables, helpers and a program.
 
+use super::constants;
 use super::kinds::PROGRAMS;
 use super::scope::{Function, Gen, Helper, Key, Map, Param, Var};
 use super::tree::Node;
 use super::types::{Ty, enumerator};
 
-const MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash", "lru_percpu_hash"];
+pub const MAP_KINDS: &[&str] =
+    &["hash", "array", "percpu_hash", "percpu_array", "lru_hash", "lru_percpu_hash"];
 /// Kinds that the userspace half of a test has, too.
 const SHARED_MAP_KINDS: &[&str] = &["hash", "array", "percpu_hash", "percpu_array", "lru_hash"];
 
@@ -53,14 +55,22 @@ pub fn script(seed: u64, kernel_only: bool) -> Node {
         generator.next = Some("after".into());
     }
     items.push(generator.program("watch"));
-    for ty in std::mem::take(&mut generator.holders) {
-        items.push(Node::stmt(&format!("struct H{ty} {{ n: u32, p: *{ty}, o: *{ty} }}"), Vec::new()));
-        items.push(Node::stmt(&format!("type P{ty} = *{ty}"), Vec::new()));
-    }
+    items.extend(generator.items_around());
     Node::script(items)
 }
 
 impl Gen {
+    /// The items that the functions written so far need beside the others.
+    pub fn items_around(&mut self) -> Vec<Node> {
+        let mut items = Vec::new();
+        for ty in std::mem::take(&mut self.holders) {
+            items.push(Node::stmt(&format!("struct H{ty} {{ n: u32, p: *{ty}, o: *{ty} }}"), Vec::new()));
+            items.push(Node::stmt(&format!("type P{ty} = *{ty}"), Vec::new()));
+        }
+        items.extend(std::mem::take(&mut self.around).iter().map(|text| Node::stmt(text, Vec::new())));
+        items
+    }
+
     fn enumeration(&mut self) -> Node {
         let number = self.enums.len();
         let count = 1 + self.numbers.below(5);
@@ -109,7 +119,7 @@ impl Gen {
         let name = self.name("m");
         let text = format!("var {name}: {kind}<{}, {}>({size})", key.name(), value.name());
         self.maps.push(Map { name, kind, key: Key::Value(key), value, size });
-        Node::stmt(&text, Vec::new())
+        Node::stmt(&text, Vec::new()).of(kind)
     }
 
     fn global(&mut self) -> Node {
@@ -127,14 +137,18 @@ impl Gen {
         };
         let name = self.name("g");
         let start = match &ty {
-            Ty::Array(..) | Ty::Struct(_) => String::new(),
-            _ if self.numbers.one_in(3) => String::new(),
-            _ => format!(" = {}", ty.simplest().expect("a scalar or a string")),
+            Ty::Array(..) | Ty::Struct(_) => None,
+            _ if self.numbers.one_in(3) => None,
+            Ty::Int(int) => Some(constants::fitting(self, *int)),
+            _ => Some(Node::constant(&ty, ty.simplest().expect("a scalar or a string"))),
         };
         let local = if self.numbers.one_in(4) { "local " } else { "" };
-        let text = format!("{local}var {name}: {}{start}", ty.name());
+        let text = format!("{local}var {name}: {}", ty.name());
         self.globals.push(Var::new(name, ty, true));
-        Node::stmt(&text, Vec::new())
+        match start {
+            Some(start) => Node::stmt(&format!("{text} = $"), vec![start]),
+            None => Node::stmt(&text, Vec::new()),
+        }
     }
 
     fn helper(&mut self) -> Node {
@@ -209,7 +223,7 @@ impl Gen {
             ..Function::default()
         };
         let body = self.function_body(12);
-        Node::stmt(&program.header(name), vec![body])
+        Node::stmt(&program.header(name), vec![body]).of(program.attribute)
     }
 
     fn function_body(&mut self, most: usize) -> Node {

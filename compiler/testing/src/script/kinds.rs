@@ -12,7 +12,7 @@ pub enum Packet {
 
 /// A kind of program.
 pub struct Program {
-    attribute: &'static str,
+    pub attribute: &'static str,
     /// The parameters as a declaration has them, also of a helper that is given them.
     pub params: &'static str,
     /// The same as arguments.
@@ -27,6 +27,8 @@ pub struct Program {
     pub has_task: bool,
     /// Another program of the kind may take its place.
     pub has_tail_calls: bool,
+    /// Parameters that are pointers to tasks.
+    pub tasks: &'static [&'static str],
     /// Numbers that the parameters lead to.
     pub numbers: &'static [(Int, &'static str)],
     /// Calls that give numbers; a `$` is a number, a `&` a pointer.
@@ -45,6 +47,7 @@ const NONE: Program = Program {
     packet: Packet::None,
     has_task: false,
     has_tail_calls: true,
+    tasks: &[],
     numbers: &[],
     calls: &[],
     storage: None,
@@ -181,6 +184,7 @@ pub static PROGRAMS: &[Program] = &[
         args: "preempt, prev, next",
         has_task: true,
         has_tail_calls: false,
+        tasks: &["prev", "next"],
         numbers: &[
             (U32, "(prev->pid as u32)"),
             (U32, "(next->group_leader->pid as u32)"),
@@ -215,6 +219,14 @@ const XDP: Program = Program {
     ],
     ..NONE
 };
+
+/// Kinds of which the kernel runs a program on demand. `@perf_event` is loaded as one of a raw tracepoint.
+pub const RUNNABLE: &[&str] = &["@perf_event", "@xdp", "@tc(\"ingress\")", "@socket_filter"];
+
+/// The kind of an attribute.
+pub fn find(attribute: &str) -> Option<&'static Program> {
+    PROGRAMS.iter().find(|one| one.attribute == attribute)
+}
 
 impl Program {
     /// The header of a program, with `$` for its body.

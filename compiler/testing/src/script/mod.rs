@@ -4,12 +4,16 @@
 //! `exprs.rs` or `stmts.rs`. A new kind of program is an entry of `kinds.rs`.
 
 mod calls;
+pub mod compared;
+mod constants;
 mod exprs;
 pub mod forms;
 pub mod items;
+mod kernel_memory;
 mod kinds;
 pub mod numbers;
 mod places;
+pub mod reached;
 mod scope;
 mod state;
 mod stmts;

@@ -29,4 +29,17 @@ impl Numbers {
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
+
+    /// A row of a table of weights, names and what they are of.
+    pub fn weighted<T: Copy>(&mut self, table: &[(usize, &'static str, T)]) -> (&'static str, T) {
+        let total: usize = table.iter().map(|(weight, ..)| weight).sum();
+        let mut left = self.below(total);
+        for (weight, name, row) in table {
+            if left < *weight {
+                return (*name, *row);
+            }
+            left -= weight;
+        }
+        unreachable!("a number below the sum is within a row")
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::kernel_memory::KernelPointer;
 use super::kinds::{PROGRAMS, Program};
 use super::numbers::Numbers;
 use super::tree::Node;
@@ -142,6 +143,8 @@ pub struct Function {
     pub has_context: bool,
     /// Pointers, with the types of what they point to.
     pub pointers: Vec<Var>,
+    /// Variables that are pointers to structs of the kernel.
+    pub kernel: Vec<KernelPointer>,
     /// Variables that hold functions.
     pub values: Vec<Helper>,
     /// A throw is allowed here.
@@ -178,6 +181,10 @@ pub struct Gen {
     pub rings: Vec<Ring>,
     /// The types to which pointers lie in structs and arrays.
     pub holders: BTreeSet<String>,
+    /// Items that what was written so far needs.
+    pub around: BTreeSet<String>,
+    /// What expressions are instances of that are not in the tree yet.
+    pub marks: Vec<&'static str>,
     pub queues: Vec<Queue>,
     pub object_maps: Vec<ObjectMap>,
     /// A program that may take the place of the one that is written.
@@ -199,6 +206,8 @@ impl Gen {
             maps: Vec::new(),
             rings: Vec::new(),
             holders: BTreeSet::new(),
+            around: BTreeSet::new(),
+            marks: Vec::new(),
             queues: Vec::new(),
             object_maps: Vec::new(),
             next: None,
@@ -228,12 +237,14 @@ impl Gen {
     pub fn block(&mut self, content: impl FnOnce(&mut Gen) -> Vec<Node>) -> Node {
         let visible = self.function.locals.len();
         let (pointers, values) = (self.function.pointers.len(), self.function.values.len());
+        let kernel = self.function.kernel.len();
         self.function.nesting += 1;
         let stmts = content(self);
         self.function.nesting -= 1;
         self.function.locals.truncate(visible);
         self.function.pointers.truncate(pointers);
         self.function.values.truncate(values);
+        self.function.kernel.truncate(kernel);
         Node::block(stmts)
     }
 

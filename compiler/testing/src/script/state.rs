@@ -16,7 +16,7 @@ impl Gen {
         let name = self.name("q");
         let text = format!("var {name}: {kind}<{}>({})", value.name(), 1 + self.numbers.below(16));
         self.queues.push(Queue { name, kind, value });
-        Node::stmt(&text, Vec::new())
+        Node::stmt(&text, Vec::new()).of(kind)
     }
 
     /// Values of objects of the kernel.
@@ -26,7 +26,7 @@ impl Gen {
         let name = self.name("l");
         let text = format!("var {name}: {kind}<{}>", value.name());
         self.maps.push(Map { name, kind, key: Key::Object(object), value, size: 0 });
-        Some(Node::stmt(&text, Vec::new()))
+        Some(Node::stmt(&text, Vec::new()).of(kind))
     }
 
     /// A map of pointers.
@@ -36,7 +36,7 @@ impl Gen {
         let kind = *self.numbers.pick(&["hash", "lru_hash"]);
         let text = format!("var {name}: {kind}<{}, *{}>(16)", key.name(), value.name());
         self.object_maps.push(ObjectMap { name, key, value });
-        Node::stmt(&text, Vec::new())
+        Node::stmt(&text, Vec::new()).of("map that owns objects")
     }
 }
 

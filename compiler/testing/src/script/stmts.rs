@@ -3,65 +3,61 @@
 use super::scope::{Gen, Key};
 use super::tree::Node;
 use super::types::{I32, I64, Int, Ty, U32};
-use super::{calls, forms, state, texts};
+use super::{calls, constants, forms, kernel_memory, state, texts};
 
 /// Each gives a statement, or nothing where it is not allowed.
 type Production = fn(&mut Gen) -> Option<Node>;
 
-const PRODUCTIONS: &[(usize, Production)] = &[
-    (8, declaration),
-    (1, constant),
-    (3, binding),
-    (9, assignment),
-    (6, compound),
-    (6, store),
-    (6, branch),
-    (3, bound_branch),
-    (3, counted),
-    (1, walk),
-    (3, walk_map),
-    (2, repeated),
-    (2, leave_loop),
-    (2, selection),
-    (3, call),
-    (2, leave),
-    (2, throw),
-    (2, attempt),
-    (1, deferred),
-    (2, forms::pointer),
-    (1, forms::repointed),
-    (2, forms::held),
-    (1, forms::function_value),
-    (1, forms::record),
-    (1, calls::next_program),
-    (2, texts::printed),
-    (2, state::removed),
-    (2, state::added),
-    (2, state::object),
-    (2, state::owned),
-    (1, state::open_record),
-    (1, kernel_call),
+const PRODUCTIONS: &[(usize, &str, Production)] = &[
+    (8, "declaration", declaration),
+    (1, "const", constant),
+    (3, "binding of an element", binding),
+    (9, "assignment", assignment),
+    (6, "compound assignment", compound),
+    (6, "store into a map", store),
+    (6, "if", branch),
+    (3, "if with a binding", bound_branch),
+    (3, "for over a range", counted),
+    (1, "for over an array", walk),
+    (3, "for over a map", walk_map),
+    (2, "while", repeated),
+    (2, "break or continue", leave_loop),
+    (2, "match", selection),
+    (3, "call as a statement", call),
+    (2, "return", leave),
+    (2, "throw", throw),
+    (2, "try", attempt),
+    (1, "defer", deferred),
+    (2, "pointer", forms::pointer),
+    (1, "pointer set anew", forms::repointed),
+    (2, "pointer in memory", forms::held),
+    (1, "function in a variable", forms::function_value),
+    (1, "record of a ring", forms::record),
+    (1, "tail call", calls::next_program),
+    (2, "print", texts::printed),
+    (2, "delete of an element", state::removed),
+    (2, "push or add", state::added),
+    (2, "new", state::object),
+    (2, "object in a map", state::owned),
+    (1, "record of a ring in branches", state::open_record),
+    (1, "call of the kernel's helper as a statement", kernel_call),
+    (3, "member of a kernel struct", kernel_memory::read),
 ];
+
+/// The constructs that statements are instances of.
+pub fn constructs() -> impl Iterator<Item = &'static str> {
+    PRODUCTIONS.iter().map(|(_, construct, _)| *construct)
+}
 
 /// Most blocks within each other.
 const MAX_NESTING: u32 = 4;
 
 impl Gen {
     pub fn stmt(&mut self) -> Option<Node> {
-        let total: usize = PRODUCTIONS.iter().map(|(weight, _)| weight).sum();
-        for _ in 0..20 {
-            let mut left = self.numbers.below(total);
-            for (weight, production) in PRODUCTIONS {
-                if left < *weight {
-                    if let Some(made) = production(self) {
-                        return Some(made);
-                    }
-                    break;
-                }
-                left -= weight;
-            }
-        }
-        None
+        (0..20).find_map(|_| {
+            let (construct, production) = self.numbers.weighted(PRODUCTIONS);
+            production(self).map(|made| made.of(construct))
+        })
     }
 
     pub fn stmts(&mut self, most: usize) -> Vec<Node> {
@@ -116,9 +112,10 @@ fn declaration(generator: &mut Gen) -> Option<Node> {
 }
 
 fn constant(generator: &mut Gen) -> Option<Node> {
-    let ty = Ty::Int(generator.int_type());
+    let int = generator.int_type();
     let name = generator.name("c");
-    Some(Node::stmt(&format!("const {name}: {} = {}", ty.name(), generator.numbers.below(120)), Vec::new()))
+    let value = constants::fitting(generator, int);
+    Some(Node::stmt(&format!("const {name}: {} = $", Ty::Int(int).name()), vec![value]))
 }
 
 /// `var x = m[k]`, or another element for a variable.

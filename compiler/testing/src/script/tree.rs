@@ -1,5 +1,7 @@
 //! Scripts as trees of text, so that parts of them can be left out.
 
+use std::collections::BTreeSet;
+
 use super::types::Ty;
 
 #[derive(Debug, Clone)]
@@ -27,6 +29,8 @@ pub enum Piece {
 pub struct Node {
     pub kind: Kind,
     pub pieces: Vec<Piece>,
+    /// What this is an instance of, for the table of what scripts reached.
+    pub constructs: Vec<&'static str>,
 }
 
 impl Node {
@@ -41,7 +45,7 @@ impl Node {
             pieces.push(Piece::Text(text.into()));
         }
         assert!(children.next().is_none(), "{template} has too few `$`");
-        Node { kind, pieces }
+        Node { kind, pieces, constructs: Vec::new() }
     }
 
     pub fn expr(ty: &Ty, template: &str, children: Vec<Node>) -> Node {
@@ -49,7 +53,8 @@ impl Node {
     }
 
     pub fn constant(ty: &Ty, text: String) -> Node {
-        Node { kind: Kind::Expr { ty: ty.clone(), constant: true }, pieces: vec![Piece::Text(text)] }
+        let kind = Kind::Expr { ty: ty.clone(), constant: true };
+        Node { kind, pieces: vec![Piece::Text(text)], constructs: Vec::new() }
     }
 
     pub fn stmt(template: &str, children: Vec<Node>) -> Node {
@@ -57,11 +62,31 @@ impl Node {
     }
 
     pub fn block(stmts: Vec<Node>) -> Node {
-        Node { kind: Kind::Block, pieces: stmts.into_iter().map(Piece::Node).collect() }
+        Node {
+            kind: Kind::Block,
+            pieces: stmts.into_iter().map(Piece::Node).collect(),
+            constructs: Vec::new(),
+        }
     }
 
     pub fn script(items: Vec<Node>) -> Node {
-        Node { kind: Kind::Script, pieces: items.into_iter().map(Piece::Node).collect() }
+        Node {
+            kind: Kind::Script,
+            pieces: items.into_iter().map(Piece::Node).collect(),
+            constructs: Vec::new(),
+        }
+    }
+
+    /// The same, as an instance of a construct.
+    pub fn of(mut self, construct: &'static str) -> Node {
+        self.constructs.push(construct);
+        self
+    }
+
+    /// Adds the constructs of the whole tree.
+    pub fn add_constructs(&self, found: &mut BTreeSet<&'static str>) {
+        found.extend(&self.constructs);
+        self.children().for_each(|child| child.add_constructs(found));
     }
 
     pub fn is_constant(&self) -> bool {

@@ -4,6 +4,7 @@
 //! new ones, is `make random-scripts SCRIPTS=20000`. `SEED=7` starts at that seed, so that `SCRIPTS=1` with it repeats one
 //! script. A script that fails is made smaller as long as it fails in the same way, and written to `tests/cases/kernel/` as a
 //! case to keep. One at which the kernel itself fails ends the run as it is.
+//! At the end stands a table of which constructs scripts of which kind of program had, of those that loaded.
 //! `KS_RANDOM_PRINT=1` prints the scripts. `KS_RANDOM_TARGET=6.1` compiles for that kernel, and counts the scripts that are
 //! refused for it; `tests/tests/emulated/random_kernels.rs` loads such scripts there.
 //!
@@ -21,6 +22,7 @@ use ks_compiler::kernel::{Cpu, KernelVersion, Machine};
 use ks_compiler_testing::bits;
 use ks_compiler_testing::bpffs::BpfFs;
 use ks_compiler_testing::random::{self, Compiled, Failure};
+use ks_compiler_testing::script::reached::Reached;
 use ks_compiler_testing::script::tree::Node;
 use ks_compiler_testing::shrink;
 use ks_wit::section::Arch;
@@ -34,6 +36,7 @@ const MAX_FAILURES: usize = 10;
 fn root_random_scripts_load() {
     let seeds = seeds();
     let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::<String, usize>::new()));
+    let reached = Mutex::new(Reached::default());
     let failures = Mutex::new(Vec::new());
     let progress = Mutex::new(Instant::now());
     let fs = BpfFs::mount();
@@ -42,7 +45,7 @@ fn root_random_scripts_load() {
         for thread in 0..threads {
             let name = format!("random{thread}");
             let (fs, seeds, next, refused) = (&fs, &seeds, &next, &refused);
-            let (failures, progress) = (&failures, &progress);
+            let (failures, progress, reached) = (&failures, &progress, &reached);
             scope.spawn(move || {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let script = bits::script(*seed);
@@ -51,7 +54,7 @@ fn root_random_scripts_load() {
                         println!("{}", script.text());
                     }
                     match attempt(fs, &name, &script, machine) {
-                        Ok(None) => {}
+                        Ok(None) => reached.lock().expect("no thread panics").add(&script),
                         Ok(Some(code)) => {
                             *refused.lock().expect("no thread panics").entry(code).or_insert(0) += 1;
                         }
@@ -92,6 +95,7 @@ fn root_random_scripts_load() {
     });
     let refused = refused.into_inner().expect("no thread panics");
     println!("{} scripts, refused for the target: {refused:?}", seeds.len());
+    println!("{}", reached.into_inner().expect("no thread panics"));
     let failures = failures.into_inner().expect("no thread panics");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
