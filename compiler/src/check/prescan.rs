@@ -1,10 +1,11 @@
 //! What must be known of a variable before its first use: whether it is set from map elements only, and whether it is
-//! compared with `null`. One walk over a body before it is checked, with the language's scopes.
+//! compared with `null`; and which types a body names. One walk over a body before it is checked, with the language's scopes.
 
 use std::collections::HashMap;
 
 use crate::ast::{
-    ArmResult, BinaryOp, Block, CatchPattern, Cond, Else, Expr, ExprKind, If, Param, Stmt, StmtKind, UnaryOp,
+    ArmResult, BinaryOp, Block, CatchPattern, Cond, Else, Expr, ExprKind, If, Param, Stmt, StmtKind,
+    TypeExpr, TypeExprKind, UnaryOp,
 };
 use crate::source::Span;
 
@@ -26,15 +27,35 @@ pub(super) struct Uses {
 pub(super) struct Prescan {
     uses: HashMap<Span, Uses>,
     has_nulls: bool,
+    named: Vec<NamedType>,
+}
+
+/// A type that a declaration, a cast or a literal names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamedType {
+    pub(super) name: String,
+    /// The name stands behind `*`.
+    pub(super) is_pointee: bool,
 }
 
 impl Prescan {
     /// `is_map` tells whether a name at top level is a map.
     pub(super) fn of(params: &[Param], body: &Block, is_map: &dyn Fn(&str) -> bool) -> Prescan {
-        let mut walk = Walk { uses: HashMap::new(), has_nulls: false, scopes: vec![HashMap::new()], is_map };
+        let mut walk = Walk {
+            uses: HashMap::new(),
+            has_nulls: false,
+            named: Vec::new(),
+            scopes: vec![HashMap::new()],
+            is_map,
+        };
         params.iter().for_each(|param| walk.declare(&param.name.name, param.name.span));
         walk.stmts(body);
-        Prescan { uses: walk.uses, has_nulls: walk.has_nulls }
+        Prescan { uses: walk.uses, has_nulls: walk.has_nulls, named: walk.named }
+    }
+
+    /// The types that the body names.
+    pub(super) fn named(&self) -> &[NamedType] {
+        &self.named
     }
 
     /// Whether a variable is declared by `null` alone.
@@ -51,6 +72,7 @@ impl Prescan {
 struct Walk<'a> {
     uses: HashMap<Span, Uses>,
     has_nulls: bool,
+    named: Vec<NamedType>,
     scopes: Vec<HashMap<&'a str, Span>>,
     is_map: &'a dyn Fn(&str) -> bool,
 }
@@ -94,6 +116,7 @@ impl<'a> Walk<'a> {
         match &stmt.kind {
             StmtKind::Var { name, ty, init } => {
                 init.iter().for_each(|init| self.expr(init));
+                ty.iter().for_each(|ty| self.ty(ty, false));
                 self.has_nulls |= ty.is_none() && init.as_ref().is_some_and(is_null);
                 self.declare(&name.name, name.span);
                 init.iter().for_each(|init| self.set(&name.name, init));
@@ -202,7 +225,11 @@ impl<'a> Walk<'a> {
                 }
                 self.expr(inner);
             }
-            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) | ExprKind::Cast(inner, _) => self.expr(inner),
+            ExprKind::Cast(inner, ty) => {
+                self.expr(inner);
+                self.ty(ty, false);
+            }
+            ExprKind::Paren(inner) | ExprKind::Unary(_, inner) => self.expr(inner),
             ExprKind::New(_, flag) => flag.iter().for_each(|flag| self.expr(flag)),
             ExprKind::Field { base, .. } => self.expr(base),
             ExprKind::Call { callee, args } => {
@@ -210,7 +237,10 @@ impl<'a> Walk<'a> {
                 args.iter().for_each(|arg| self.expr(arg));
             }
             ExprKind::Array(elements) => elements.iter().for_each(|one| self.expr(one)),
-            ExprKind::Struct { fields, .. } => fields.iter().for_each(|(_, value)| self.expr(value)),
+            ExprKind::Struct { name, fields, .. } => {
+                self.named.push(NamedType { name: name.name.clone(), is_pointee: false });
+                fields.iter().for_each(|(_, value)| self.expr(value));
+            }
             ExprKind::Match { value, arms } => {
                 self.expr(value);
                 for arm in arms {
@@ -227,6 +257,15 @@ impl<'a> Walk<'a> {
             | ExprKind::Null
             | ExprKind::Name(_)
             | ExprKind::Type(_) => {}
+        }
+    }
+
+    fn ty(&mut self, ty: &TypeExpr, is_pointee: bool) {
+        match &ty.kind {
+            TypeExprKind::Name(name) => self.named.push(NamedType { name: name.clone(), is_pointee }),
+            TypeExprKind::Ptr(to) => self.ty(to, true),
+            TypeExprKind::Array(element, _) => self.ty(element, is_pointee),
+            _ => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Signatures: what each kind of function takes and gives (language reference, 4.2 to 4.12, 11.8).
 
 use super::names::Symbol;
+use super::prescan::Prescan;
 use super::types::Position;
 use super::{Checker, Signature};
 use crate::ast;
@@ -45,8 +46,26 @@ impl Checker<'_> {
         if kind.half() == Half::Kernel {
             self.pointed_to
                 .extend(params.iter().chain([&ret]).filter_map(|ty| self.types.pointee_struct(*ty)));
+            self.find_pointees(function);
         }
         Signature { name, params, ret, kind: Some(kind), target, span }
+    }
+
+    /// Notes the structs that pointers in a body of the kernel half lead to, as far as it names types.
+    fn find_pointees(&mut self, function: &ast::Function) {
+        let prescan = Prescan::of(&function.params, &function.body, &|_| false);
+        for named in prescan.named() {
+            let Some(Symbol::Type(ty)) = self.names.get(&named.name) else { continue };
+            let types = &self.types;
+            match *types.kind(ty) {
+                TypeKind::Struct(id) if named.is_pointee => _ = self.pointed_to.insert(id),
+                TypeKind::Struct(id) => {
+                    let fields = types.struct_def(id).fields.iter();
+                    self.pointed_to.extend(fields.filter_map(|field| types.pointee_struct(field.ty)));
+                }
+                _ => self.pointed_to.extend(types.pointee_struct(ty)),
+            }
+        }
     }
 
     /// The declared result. Without one, as in 0.1.1, a call has a value: 0 if none is returned.

@@ -67,6 +67,16 @@ fn root_double_pointers_lead_to_what_their_types_say() {
 }
 
 #[test]
+fn pointers_to_structs_that_a_body_names_are_the_kernels() {
+    let declared = "struct kuid_t { val: u32 }\nstruct Held { n: u32, p: *kgid_t }\nstruct kgid_t { val: u32 }\n\
+                    @helper fn uid_of(v: kuid_t) -> u32 { return v.val }\n\
+                    @helper fn gid_of(v: kgid_t) -> u32 { return v.val }";
+    let body = "var t = bpf_get_current_task_btf() as *task_struct\nvar p = &t->cred->uid\nvar q: *kuid_t = null\n\
+                q = p\na = uid_of(*q) as i64\nvar h = Held { n: 1, p: &t->cred->gid }\na = gid_of(*h.p) as i64";
+    try_compile("pointees", &at_switches(declared, body)).unwrap_or_else(|shown| panic!("{shown}"));
+}
+
+#[test]
 fn what_is_no_value_of_the_kernel_is_refused() {
     let refused = |declared: &str, body: &str| {
         try_compile("refused", &at_switches(declared, body)).expect_err("the script is refused")
