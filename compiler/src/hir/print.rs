@@ -463,6 +463,7 @@ impl Printer<'_> {
             UserBuiltin::Sleep(ms) => format!("sleep({})", of(ms)),
             UserBuiltin::TimeNs => "time_ns()".to_owned(),
             UserBuiltin::Stopping => "stopping()".to_owned(),
+            UserBuiltin::HasCommand => "has_command()".to_owned(),
             UserBuiltin::Exit(code) => format!("exit({})", of(code)),
             UserBuiltin::PidOf(name) => format!("pid_of({})", of(name)),
             UserBuiltin::CommOf(pid) => format!("comm_of({})", of(pid)),
