@@ -142,7 +142,7 @@ fn a_right_that_is_there_but_refused() {
         machine(),
         Kind::NotPermitted,
         "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EPERM\n  \
-         because: ks-host has CAP_PERFMON: a security module or a user namespace refuses\n  \
+         because: ks-host has CAP_PERFMON: a security module refuses\n  \
          do: look into the kernel log, or run outside of the container",
     );
     check(
@@ -154,6 +154,16 @@ fn a_right_that_is_there_but_refused() {
         "cannot open `page_faults` (pid 1, any cpu)\n  kernel: perf_event_open: EACCES\n  \
          because: the task 1 belongs to another user or is protected, and ks-host has no CAP_PERFMON\n  \
          do: give ks-host CAP_PERFMON, or run it as the task's user",
+    );
+    check(
+        Call::Open,
+        Errno::EACCES,
+        open("page_faults", SOFTWARE),
+        Facts { in_user_namespace: Some(true), ..machine() },
+        Kind::NotPermitted,
+        "cannot open `page_faults` (pid 0, any cpu)\n  kernel: perf_event_open: EACCES\n  \
+         because: kernel.perf_event_paranoid is 2, and ks-host runs in a user namespace, whose capabilities do not count \
+         for perf events\n  do: start ks-host outside of it, or count user space only (`exclude_kernel`)",
     );
 }
 
