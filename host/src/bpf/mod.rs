@@ -43,7 +43,7 @@ pub use link::Link;
 pub use losses::{Loss, LossCounter};
 pub use map::{Map, MapShape, Pages, UpdateMode, possible_cpus};
 pub use members::{MemberPath, MemberStep, MemberUse, has_function, member};
-pub use needs::{MapNeeds, Needs, ProgramNeeds};
+pub use needs::{InstructionGroup, MapNeeds, Needs, ProgramNeeds};
 pub use object::Object;
 pub use occupant::Occupant;
 pub use pid_namespace::number as pid_namespace_number;

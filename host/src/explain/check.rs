@@ -81,7 +81,7 @@ pub struct Registers<'a> {
 pub struct Oldest {
     /// Its version, `(5, 17)`.
     pub version: since::Version,
-    /// The helper, function, map or section that is as young; none where it is the oldest kernel that objects are made for.
+    /// The helper, function, map, section or instructions that are as young; none where it is the oldest kernel that objects are made for.
     pub because: Option<String>,
 }
 
@@ -115,6 +115,9 @@ pub fn oldest(needs: &Needs) -> Oldest {
         }
         for (name, _) in program.kfuncs.iter().filter(|(_, is_weak)| !**is_weak) {
             add(since::kfunc(name), name);
+        }
+        for (version, name) in program.instructions.iter().map(|group| since::instructions(*group)) {
+            add(Some(version), name);
         }
     }
     for map in &needs.maps {

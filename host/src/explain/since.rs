@@ -6,6 +6,8 @@
 
 pub use ks_wit::helper::Version;
 
+use crate::bpf::InstructionGroup;
+
 /// Helpers that some programs have not had as long as others: tasks' numbers, groups, users and names, cookies, stacks
 /// and signals, and the storage of tasks and sockets.
 ///
@@ -137,6 +139,18 @@ const KFUNCS: &[(&str, Version)] =
 /// The first kernel with a function for programs.
 pub(super) fn kfunc(name: &str) -> Option<Version> {
     KFUNCS.iter().find(|(known, _)| *known == name).map(|(_, since)| *since)
+}
+
+/// The first kernel that has the instructions of a group, and what they are called.
+///
+/// Source: the tags that contain `bpf: Add instructions for atomic_[cmp]xchg` (v5.12), `bpf: Support new sign-extension load
+/// insns` and those after it (v6.6), `bpf: Introduce may_goto instruction` (v6.9).
+pub(super) const fn instructions(group: InstructionGroup) -> (Version, &'static str) {
+    match group {
+        InstructionGroup::Atomics => ((5, 12), "atomic instructions"),
+        InstructionGroup::V4 => ((6, 6), "instructions of version 4"),
+        InstructionGroup::MayGoto => ((6, 9), "may_goto"),
+    }
 }
 
 #[cfg(test)]

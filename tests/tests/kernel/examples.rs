@@ -1,13 +1,18 @@
 //! Every example: it compiles to the same bytes twice, its object is one that bpftool, libbpf and the kernel take, and
 //! it prints what it promises. These tests need root.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
+use ks_compiler::kernel::Cpu;
+use ks_compiler::pipeline::Target;
 use ks_host::bpf::Needs;
 use ks_host::explain::check::oldest;
 use ks_host::policy::PluginObject;
-use ks_tests::{Folder, Outcome, command, compile, finish, repository};
+use ks_tests::{Folder, Outcome, command, compile, finish, repository, try_compile_for};
+use ks_wit::section::BpfRecord;
+use object::{Object as _, ObjectSection as _};
 
 fn examples() -> Vec<PathBuf> {
     let files = ["perf", "net", "trace"].into_iter().flat_map(|topic| {
@@ -43,11 +48,48 @@ fn two_builds_give_the_same_bytes() {
     }
 }
 
+/// The objects of a script as it is built without flags.
+fn built_by_default(script: &str) -> Vec<BpfRecord> {
+    compile("oldest", script).records()
+}
+
 /// The oldest kernel that one of the objects of a script may be loaded on, as `ks-host check` and `inspect` tell.
-fn oldest_kernel(script: &str) -> Option<String> {
-    let records = compile("oldest", script).records();
+fn oldest_kernel(records: &[BpfRecord]) -> Option<String> {
     let needs = records.iter().map(|record| Needs::of(&PluginObject::read(record).expect("a sound object")));
     needs.map(|needs| oldest(&needs)).min().map(|oldest| oldest.to_string())
+}
+
+/// The kinds of BTF records that are younger than 5.15, and what libbpf puts in their place on kernels without them.
+///
+/// Source: include/uapi/linux/btf.h of v5.15 to v6.12; `bpf_object__sanitize_btf` of libbpf v1.7.
+const YOUNGER_KINDS: [(u32, &str); 3] = [
+    (17, "DECL_TAG (5.16; an integer takes its place)"),
+    (18, "TYPE_TAG (5.17; `const` takes its place)"),
+    (19, "ENUM64 (6.0; a union takes its place)"),
+];
+
+/// The kinds of records in the types of an object.
+fn type_kinds(elf: &[u8]) -> BTreeSet<u32> {
+    let file = object::File::parse(elf).expect("an ELF file");
+    let types = file.section_by_name(".BTF").expect("objects have types").data().expect("inside the file");
+    let word = |at: usize| u32::from_le_bytes(types[at..at + 4].try_into().expect("a word"));
+    let (mut at, end) = (24, 24 + word(12) as usize);
+    let mut kinds = BTreeSet::new();
+    while at < end {
+        let (kind, len) = (word(at + 4) >> 24 & 0x1f, word(at + 4) as usize & 0xffff);
+        kinds.insert(kind);
+        // Source: Documentation/bpf/btf.rst, v6.12.
+        at += 12
+            + match kind {
+                1 | 14 | 17 => 4,
+                3 => 12,
+                4 | 5 | 15 | 19 => 12 * len,
+                6 | 13 => 8 * len,
+                _ => 0,
+            };
+    }
+    assert_eq!(at, end, "the records end where the types do");
+    kinds
 }
 
 #[test]
@@ -58,12 +100,32 @@ fn what_is_built_without_flags_asks_for_nothing_younger_than_5_15() {
             true => "Linux 6.4 for struct_ops/init",
             false => "Linux 5.15",
         };
-        if let Some(oldest) = oldest_kernel(&text) {
+        let records = built_by_default(&text);
+        if let Some(oldest) = oldest_kernel(&records) {
             assert_eq!(oldest, expected, "{}", path.display());
+        }
+        for record in &records {
+            let kinds = type_kinds(&record.elf);
+            let younger: Vec<_> = YOUNGER_KINDS.iter().filter(|(kind, _)| kinds.contains(kind)).collect();
+            assert!(younger.is_empty(), "{}: {younger:?}", path.display());
         }
     }
     let looping = include_str!("../emulated/scripts/called_loops_by_default.ks");
-    assert_eq!(oldest_kernel(looping).as_deref(), Some("Linux 5.17 for bpf_loop"));
+    assert_eq!(oldest_kernel(&built_by_default(looping)).as_deref(), Some("Linux 5.17 for bpf_loop"));
+}
+
+#[test]
+fn instructions_count_for_the_oldest_kernel() {
+    let script = "var out: i32\n@xdp fn watch(ctx: *xdp_md) -> xdp_action {\n\
+                  var queue: i32 = ctx->rx_queue_index as i32\nout = queue / 7\nreturn XDP_PASS\n}\n\
+                  fn main() -> i32 { return 0 }\n";
+    let oldest = |cpu| {
+        let target = Target { cpu, ..Target::default() };
+        let built = try_compile_for("instructions", script, target).unwrap_or_else(|shown| panic!("{shown}"));
+        oldest_kernel(&built.records())
+    };
+    assert_eq!(oldest(Cpu::V3).as_deref(), Some("Linux 5.15"));
+    assert_eq!(oldest(Cpu::V4).as_deref(), Some("Linux 6.6 for instructions of version 4"));
 }
 
 fn bpftool(words: &[&str]) -> Outcome {

@@ -14,7 +14,7 @@ pub struct TargetArgs {
     /// The BPF instruction set of the kernel half
     #[arg(long, value_enum, default_value = "v3")]
     cpu: CpuArg,
-    /// The oldest kernel that must take the kernel half: what it lacks is avoided or refused
+    /// The oldest kernel that must take the kernel half, such as 5.15 or 5.14-rhel9: what it lacks is avoided or refused
     #[arg(long, value_name = "VERSION", value_parser = target_kernel)]
     target_kernel: Option<KernelVersion>,
 }
@@ -42,10 +42,19 @@ enum CpuArg {
 /// The oldest kernel that objects are made for.
 const OLDEST: KernelVersion = KernelVersion::new(5, 15);
 
+/// Kernels that have more than their version tells, and the version that tells what the oldest of them has.
+///
+/// RHEL 9 keeps the version 5.14 and takes BPF from later kernels; no release of it has less than 5.15.
+const DISTRIBUTIONS: [(&str, KernelVersion); 1] = [("5.14-rhel9", KernelVersion::new(5, 15))];
+
 fn target_kernel(text: &str) -> Result<KernelVersion, String> {
+    if let Some((_, kernel)) = DISTRIBUTIONS.iter().find(|(name, _)| *name == text) {
+        return Ok(*kernel);
+    }
     let kernel: KernelVersion = text.parse().map_err(|error: NotAVersion| error.to_string())?;
     if kernel < OLDEST {
-        return Err(format!("objects are made for Linux {OLDEST} and newer"));
+        let others = DISTRIBUTIONS.map(|(name, _)| name).join(", ");
+        return Err(format!("objects are made for Linux {OLDEST} and newer, and for {others}"));
     }
     Ok(kernel)
 }
