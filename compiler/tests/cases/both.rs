@@ -29,6 +29,7 @@ const KERNEL_ONLY: &[(&str, &str)] = &[
     ("pointers", "takes the address of a map entry; the rest is in `both/pointers.ks`"),
     ("pointers_chosen", "takes the address of a map entry"),
     ("pointers_parts", "takes the address of a map entry"),
+    ("records_of_iterations", "reserves records"),
     ("rings", "reserves records"),
     ("upper_half", "an index out of range is a trap in the userspace half"),
 ];
