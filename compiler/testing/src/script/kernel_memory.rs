@@ -251,7 +251,7 @@ fn walk(numbers: &mut Numbers, from: &str, goal: Option<Int>, most: usize) -> Op
 fn further(numbers: &mut Numbers, members: &'static [Member]) -> &'static Member {
     let leads_on = |one: &&Member| !matches!(one.shape, Number(_) | Letters(_));
     let leading: Vec<&'static Member> = members.iter().filter(leads_on).collect();
-    if leading.is_empty() { numbers.pick(members) } else { *numbers.pick(&leading) }
+    if leading.is_empty() { numbers.pick(members) } else { leading[numbers.below(leading.len())] }
 }
 
 /// What an expression is that leads to memory of the kernel or to a copy of it.
