@@ -66,8 +66,10 @@ pub fn parse(name: &str, text: &[u8], options: Options) -> Result<Parsed, TooLon
 /// What the typed tree is called before any rewrite.
 pub const CHECKED: &str = "checked";
 
+type Rewrite = fn(&mut Hir);
+
 /// What the typed tree is rewritten by, in this order: what the back ends need not know is written in what they know.
-const REWRITES: &[(&str, fn(&mut Hir))] = &[
+const REWRITES: &[(&str, Rewrite)] = &[
     ("names", hir::names::rewrite),
     ("objects", hir::objects::rewrite),
     ("counters", hir::counters::rewrite),
