@@ -1,6 +1,7 @@
 //! The syntax tree: what was written, with places, before any name has a meaning.
 
 pub mod places;
+#[cfg(feature = "command")]
 pub mod print;
 
 use crate::source::Span;

@@ -5,9 +5,10 @@
 
 use super::{
     Arm, ArmResult, Attribute, Block, Catch, CatchPattern, Cond, Else, Expr, ExprKind, FieldDecl, File,
-    Function, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Size, Stmt, StmtKind,
-    StrLit, TypeExpr, TypeExprKind, UnaryOp,
+    Function, Global, Ident, If, IntLit, Item, ItemKind, MapFlags, Param, Returns, Stmt, StmtKind, StrLit,
+    TypeExpr, UnaryOp,
 };
+use crate::facts::Ty;
 
 /// Columns of a line; a list that is longer takes a line for each of its parts.
 const WIDTH: usize = 100;
@@ -286,31 +287,5 @@ fn unary(op: UnaryOp) -> &'static str {
 
 /// A type as a script writes it.
 fn type_text(ty: &TypeExpr) -> String {
-    match &ty.kind {
-        TypeExprKind::Name(name) => name.clone(),
-        TypeExprKind::Qualified { module, name } => format!("{}.{}", module.name, name.name),
-        TypeExprKind::Str(size) => format!("str({})", int(size)),
-        TypeExprKind::Array(element, len) => format!("{}[{}]", type_text(element), size(len)),
-        TypeExprKind::Ptr(to) => format!("*{}", type_text(to)),
-        TypeExprKind::Fn(params, ret) => {
-            let params: Vec<_> = params.iter().map(type_text).collect();
-            format!("fn({}) -> {}", params.join(", "), type_text(ret))
-        }
-        TypeExprKind::Map { kind, key, value, size: entries } => {
-            format!("{}<{}, {}>({})", kind.name, type_text(key), type_text(value), size(entries))
-        }
-        TypeExprKind::Keyless { kind, value, size: entries } => {
-            let value = value.iter().map(|value| format!("<{}>", type_text(value))).collect::<String>();
-            let entries = entries.iter().map(|entries| format!("({})", size(entries))).collect::<String>();
-            format!("{}{value}{entries}", kind.name)
-        }
-        TypeExprKind::Ring(record, bytes) => format!("ringbuf<{}>({})", type_text(record), size(bytes)),
-    }
-}
-
-fn size(size: &Size) -> String {
-    match size {
-        Size::Int(literal) => int(literal),
-        Size::Const(name) => name.name.clone(),
-    }
+    Ty::written(ty).to_string()
 }

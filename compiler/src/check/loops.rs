@@ -1,5 +1,7 @@
 //! Loops (language reference, 8.1 and 11.7).
 
+use ks_wit::object::MAX_ITERATIONS;
+
 use super::expr::Typed;
 use super::fold::constant_scalar;
 use super::function::Body;
@@ -10,9 +12,6 @@ use crate::diag::Diagnostic;
 use crate::hir::{Block, Expr, ExprKind, Half, MapKind, Place, PlaceKind, StmtKind, Walk};
 use crate::source::Span;
 use crate::types::{TypeId, TypeKind};
-
-/// Most turns of a loop of the kernel half. Source: include/uapi/linux/bpf.h, `BPF_MAX_LOOPS`, v6.12.
-const MAX_TURNS: i128 = 1 << 23;
 
 impl Body<'_, '_> {
     pub(super) fn while_loop(&mut self, cond: &ast::Expr, body: &ast::Block) -> Option<StmtKind> {
@@ -79,10 +78,10 @@ impl Body<'_, '_> {
         let (Some(a), Some(b)) = (first.number(types), last.number(types)) else { return };
         if a >= b && first.literal && last.literal {
             self.report(Diagnostic::error(701, span, "range is empty").label("the end is exclusive"));
-        } else if b.saturating_sub(a) > MAX_TURNS && self.half() == Half::Kernel {
+        } else if b.saturating_sub(a) > i128::from(MAX_ITERATIONS) && self.half() == Half::Kernel {
             self.report(
                 Diagnostic::error(705, span, "loop is longer than a kernel program may run")
-                    .label(format!("{} turns; at most {MAX_TURNS} are possible", b - a)),
+                    .label(format!("{} turns; at most {MAX_ITERATIONS} are possible", b - a)),
             );
         }
     }

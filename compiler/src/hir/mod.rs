@@ -15,6 +15,7 @@ pub mod literals;
 pub mod module;
 pub mod names;
 pub mod objects;
+#[cfg(feature = "command")]
 pub mod print;
 mod stmt;
 pub mod visit;

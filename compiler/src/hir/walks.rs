@@ -5,6 +5,8 @@
 //! for (k, v in m) { .. }  ->  for (i in 0..entries) { k = i as its type; v = m[k]; .. }
 //! ```
 
+use ks_wit::object::MAX_ITERATIONS;
+
 use super::visit_mut::{self, VisitorMut};
 use super::{
     Block, Expr, ExprKind, Half, Hir, Local, LocalId, Map, MapId, Place, PlaceKind, Stmt, StmtKind, Walk,
@@ -12,9 +14,6 @@ use super::{
 use crate::index::IndexVec;
 use crate::source::Span;
 use crate::types::TypeId;
-
-/// Most turns of a loop in the kernel half (language reference, 8.1).
-const MAX_TURNS: u32 = 1 << 23;
 
 /// Rewrites the functions of the kernel half.
 pub fn rewrite(hir: &mut Hir) {
@@ -39,7 +38,7 @@ impl VisitorMut for Rewriter<'_> {
         // The pointer to an object is no binding: it is a copy of where the entry is.
         self.locals[*value].binding = !self.maps[*map].objects;
         let entries = self.maps[*map].max_entries;
-        if !self.maps[*map].kind.is_array() || entries > MAX_TURNS {
+        if !self.maps[*map].kind.is_array() || u64::from(entries) > MAX_ITERATIONS {
             return;
         }
         let (key, value, map, body) = (*key, *value, *map, std::mem::take(body));

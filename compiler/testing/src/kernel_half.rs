@@ -1,6 +1,7 @@
 //! Scripts through the kernel back end.
 
 use ks_compiler::diag::Diagnostic;
+use ks_compiler::hir::Hir;
 use ks_compiler::kernel::{Cpu, Machine, Object, compile};
 use ks_compiler::pipeline;
 use ks_compiler::split::split;
@@ -37,13 +38,17 @@ pub fn object_for(script: &str, cpu: Cpu) -> Object {
     build(script, &[], machine).unwrap_or_else(|errors| panic!("{errors:#?}\n{script}"))
 }
 
-/// The map of each config block of a script, with the defaults that the script gives.
+/// The map of each config block, with its default values.
+pub fn configs_of(hir: &Hir) -> Vec<(String, Vec<u8>)> {
+    hir.configs.iter().map(|config| (format!("{}_config_map", config.name), config.init.clone())).collect()
+}
+
+/// The same of a script.
 pub fn configs(script: &str) -> Vec<(String, Vec<u8>)> {
     let checked = pipeline::parse("folder/case.ks", script.as_bytes(), pipeline::Options::new("case"))
         .expect("cases are short")
         .check();
-    let hir = checked.hir.expect("cases are correct");
-    hir.configs.iter().map(|config| (format!("{}_config_map", config.name), config.init.clone())).collect()
+    configs_of(&checked.hir.expect("cases are correct"))
 }
 
 pub fn object_with(script: &str, inits: &[(&str, Vec<u8>)]) -> Object {

@@ -10,6 +10,8 @@ use ks_compiler::pipeline::{Checked, KernelHalf, Target};
 use ks_compiler::{pipeline, refused, split};
 use ks_wit::section::Arch;
 
+use crate::kernel_half::configs_of;
+
 /// What is no defect of the compiler.
 const REFUSALS: [&str; 2] = ["KS0719", "KS1005"];
 
@@ -78,10 +80,9 @@ fn caught<T>(compile: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure>
     })
 }
 
-/// The map of each config block of a script, with the defaults that the script gives.
+/// The map of each config block of a script, with its default values.
 pub fn configs(script: &str) -> Vec<(String, Vec<u8>)> {
-    let hir = check(script).hir.expect("the script was compiled");
-    hir.configs.iter().map(|config| (format!("{}_config_map", config.name), config.init.clone())).collect()
+    configs_of(&check(script).hir.expect("the script was compiled"))
 }
 
 fn check(script: &str) -> Checked {

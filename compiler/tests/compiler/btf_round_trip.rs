@@ -213,7 +213,7 @@ fn types_behind_one_of_an_unknown_kind_are_read() {
         layouts.resize(kind as usize, (0, 0));
         layouts.push((4, 4));
         let bytes = with_layouts(&everything(), &records_of_the_future(kind, first), &layouts);
-        let btf = Btf::parse(bytes.clone()).expect("the layout gives its length");
+        let btf = Btf::parse(bytes.clone()).expect("the layout has its length");
         let unknown = BtfReadError::UnknownKind { id: TypeId(first), kind };
         assert_eq!(btf.get(TypeId(first)).err(), Some(unknown));
         assert!(matches!(btf.get(TypeId(first + 1)), Ok(Type::Typedef { name: "int", .. })));

@@ -1,4 +1,4 @@
-//! The types of the running kernel, read once for the process: 5 MB that sysfs gives out by the page.
+//! The types of the running kernel, read once for the process: 5 MB, which sysfs returns page by page.
 
 use std::fs;
 use std::sync::OnceLock;

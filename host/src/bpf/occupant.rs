@@ -19,6 +19,9 @@ use super::sys;
 /// Most processes that are named.
 const MOST_HOLDERS: usize = 4;
 
+/// Most questions that are answered in a run: each looks at the descriptors of every process, with all rights.
+const MAX_ANSWERS: usize = 8;
+
 /// The program that holds an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
@@ -46,14 +49,14 @@ struct Question {
 }
 
 impl OccupantFinder {
-    /// Starts the thread. It ends when this is dropped.
+    /// Starts the thread. It ends when this is dropped, or has answered as often as it does.
     ///
     /// # Errors
     /// If the system has no thread to spare.
     pub(super) fn start() -> Result<OccupantFinder, Errno> {
         let (questions, asked) = mpsc::channel();
         let answer = move || {
-            for Question { interface, answer } in asked {
+            for Question { interface, answer } in asked.into_iter().take(MAX_ANSWERS) {
                 // Nobody listens any more: nobody misses it.
                 let _ = answer.send(of_interface(interface));
             }
@@ -63,7 +66,7 @@ impl OccupantFinder {
         Ok(OccupantFinder { questions })
     }
 
-    /// The xdp program of an interface; none if it has none, or nobody may know.
+    /// The xdp program of an interface; none if it has none, nobody may know, or the run has asked too often.
     pub(super) fn find(&self, interface: i32) -> Option<Occupant> {
         let (answer, answered) = mpsc::channel();
         self.questions.send(Question { interface, answer }).ok()?;

@@ -72,15 +72,23 @@ pub fn explain(error: &BpfError) -> Explanation {
         BpfError::TooManyEntries { .. } | BpfError::HostBytes(_) => plain(Kind::Limit),
         BpfError::Constant { .. } | BpfError::OfDescriptors { .. } => plain(Kind::NotPermitted),
         BpfError::NotMapped { .. } | BpfError::NoEntries { .. } => plain(Kind::Unsupported),
-        BpfError::Occupied { interface, occupant, .. } => explain_occupant(interface, occupant),
+        BpfError::Occupied { occupant, .. } => Explanation {
+            kind: Kind::Busy,
+            because: Some(format!(
+                "the interface takes one xdp program and has one: program {}",
+                occupant.program
+            )),
+            remedy: None,
+        },
         BpfError::Kernel { errno, .. } => explain_errno(*errno, true),
     }
 }
 
-/// An interface takes one xdp program, and has one.
-fn explain_occupant(interface: &str, occupant: &Occupant) -> Explanation {
+/// Whose program an interface has and what to do about it, for the person who runs the host. The plugin is given the number
+/// alone: names of others' programs and processes are none of its business.
+pub fn describe_occupant(interface: &str, occupant: &Occupant) -> String {
     let Occupant { program, name, loaded, holders } = occupant;
-    let mut text = format!("the interface takes one xdp program and has one: program {program}");
+    let mut text = format!("the interface `{interface}` has program {program}");
     // Writing to a string cannot fail.
     if let Some(name) = name {
         let _ = write!(text, " `{}`", visible(name, MAX_NAME_BYTES));
@@ -90,24 +98,20 @@ fn explain_occupant(interface: &str, occupant: &Occupant) -> Explanation {
     }
     let holder = |(pid, name): &(u32, String)| format!("process {pid} `{}`", visible(name, MAX_NAME_BYTES));
     let held = holders.iter().map(holder).collect::<Vec<_>>().join(", ");
-    let remedy = match holders.as_slice() {
-        [] => {
-            text.push_str("; no process holds it");
-            format!(
-                "take it away: ip link set dev {interface} xdp off; if a pinned link holds it, remove the pin below \
-                 /sys/fs/bpf"
-            )
-        }
+    let _ = match holders.as_slice() {
+        [] => write!(
+            text,
+            "; no process holds it; do: take it away: ip link set dev {interface} xdp off; if a pinned link holds it, \
+             remove the pin below /sys/fs/bpf"
+        ),
         [(pid, _)] if *pid == std::process::id() => {
-            text.push_str("; held by this ks-host");
-            "detach it first".to_owned()
+            write!(text, "; held by this ks-host; do: detach it first")
         }
         [(pid, _), ..] => {
-            let _ = write!(text, "; held by {held}");
-            format!("detach it there, or end that process: kill {pid}")
+            write!(text, "; held by {held}; do: detach it there, or end that process: kill {pid}")
         }
     };
-    because(Kind::Busy, text, &remedy)
+    text
 }
 
 /// The whole message: what was tried, what the kernel said, why, what to do.
@@ -370,32 +374,36 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_taken_names_who_has_it_and_how_to_get_it() {
-        let error = |holders: Vec<(u32, String)>| BpfError::Occupied {
+    fn whose_xdp_program_an_interface_has_is_for_the_person_only() {
+        let occupant = |holders: Vec<(u32, String)>| Occupant {
+            program: 7,
+            name: Some("dr\u{1b}op".into()),
+            loaded: Some(std::time::SystemTime::UNIX_EPOCH),
+            holders,
+        };
+        let error = BpfError::Occupied {
             tried: "attach to the interface `eth0`: program `p`".into(),
             call: "bpf(BPF_LINK_CREATE)",
             errno: Errno::EBUSY,
             interface: "eth0".into(),
-            occupant: Box::new(Occupant {
-                program: 7,
-                name: Some("dr\u{1b}op".into()),
-                loaded: Some(std::time::SystemTime::UNIX_EPOCH),
-                holders,
-            }),
+            occupant: Box::new(occupant(vec![(12, "lb".into())])),
         };
         assert_eq!(
-            message(&error(vec![(12, "lb".into())])),
+            message(&error),
             "cannot attach to the interface `eth0`: program `p`\n  kernel: bpf(BPF_LINK_CREATE): EBUSY\n  \
-             because: the interface takes one xdp program and has one: program 7 `dr\\u{1b}op`, loaded \
-             1970-01-01T00:00:00Z; held by process 12 `lb`\n  \
+             because: the interface takes one xdp program and has one: program 7"
+        );
+        assert_eq!(
+            describe_occupant("eth0", &occupant(vec![(12, "lb".into())])),
+            "the interface `eth0` has program 7 `dr\\u{1b}op`, loaded 1970-01-01T00:00:00Z; held by process 12 `lb`; \
              do: detach it there, or end that process: kill 12"
         );
-        let nobody = message(&error(Vec::new()));
+        let nobody = describe_occupant("eth0", &occupant(Vec::new()));
         assert!(
-            nobody.contains("; no process holds it\n  do: take it away: ip link set dev eth0 xdp off"),
+            nobody.contains("; no process holds it; do: take it away: ip link set dev eth0 xdp off"),
             "{nobody}"
         );
-        assert_eq!(explain(&error(Vec::new())).kind, Kind::Busy);
+        assert_eq!(explain(&error).kind, Kind::Busy);
     }
 
     #[test]

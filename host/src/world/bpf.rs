@@ -16,6 +16,7 @@ use super::error::{HostError, check_length};
 use super::misses::Skipped;
 use super::state::State;
 use crate::bpf::{self, BpfError};
+use crate::explain;
 use crate::host_bytes::{Charge, Charged};
 use crate::perf::{self, AttachmentId, Event, LinkProgram, Options, ProbeError, ProbePlace, ProbePoint};
 use crate::policy::Class;
@@ -266,7 +267,13 @@ fn attach(state: &mut State, name: &str, target: &Target, flags: u32) -> Result<
             }
             Ok(Held::Event(opened))
         }
-        _ => Ok(Held::Link(program.attach(target, flags)?)),
+        _ => {
+            let linked = program.attach(target, flags);
+            if let Err(BpfError::Occupied { interface, occupant, .. }) = &linked {
+                state.tell(&explain::bpf::describe_occupant(interface, occupant));
+            }
+            Ok(Held::Link(linked?))
+        }
     }
 }
 

@@ -192,7 +192,7 @@ fn causes(faults: u64, loops: &[(u64, String)]) -> String {
     causes.join(", or ")
 }
 
-/// What a person is told about a map or ring buffer that was full.
+/// The line about a map or ring buffer that was full.
 fn lost_line(name: &str, ty: MapType, lost: u64) -> String {
     match ty {
         MapType::RingBuf if name == PRINTS => {

@@ -191,6 +191,9 @@ fn root_an_xdp_program_that_an_interface_has_already_is_named() {
         assert!(told.contains(words), "{words}: {told}");
     }
     assert_eq!(told.matches("EBUSY").count(), 1, "{told}");
+    // What the plugin is given has no names of others.
+    let given = told.lines().find(|line| line.contains("EBUSY")).unwrap_or_default();
+    assert!(given.contains("has one: program ") && !given.contains("kstnetfirst"), "{told}");
     assert_eq!(running.stop().code, 0);
     // By netlink nobody holds it. The first object with an xdp program that `ip` can load: one of ours.
     let object = folder.path("first.o");

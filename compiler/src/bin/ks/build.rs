@@ -29,9 +29,9 @@ pub struct Args {
     into: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; hir:REWRITE for the typed tree
-    /// after REWRITE, mir:PASS for MIR each time PASS changed it; to FILE, or to standard output. kmod=DIR: the source of a kernel module with the
-    /// `@kfunc` functions, which programs prefer to their own while it is loaded
+    /// Also write what a stage made: tokens, ast, hir, mir, bpf, elf, wat or component; hir:REWRITE for the typed
+    /// tree after REWRITE, mir:PASS for MIR each time PASS changed it; to FILE, or to standard output. kmod=DIR: the
+    /// source of a kernel module with the `@kfunc` functions, which programs prefer to their own while it is loaded
     #[arg(long, value_name = "STAGE[=FILE]")]
     emit: Vec<Emit>,
     #[command(flatten)]

@@ -39,9 +39,6 @@ use crate::source::Span;
 use crate::split::Split;
 use crate::types::{IntType, TypeId, TypeKind, Types};
 
-/// Most turns of a loop; the kernel's limit for an iterator.
-const MAX_TURNS: u64 = MAX_ITERATIONS;
-
 /// A loop around the current block.
 pub(super) struct Frame {
     break_to: Block,
@@ -203,7 +200,7 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn while_loop(&mut self, cond: &Expr, body: &[Stmt], span: Span) -> Lower<()> {
-        let turns = self.builder.constant(Type::I32, MAX_TURNS);
+        let turns = self.builder.constant(Type::I32, MAX_ITERATIONS);
         let iteration = self.enter_iterator(Over::Numbers(turns), body);
         let inside = self.builder.block();
         self.condition(cond, inside, iteration.leave)?;
@@ -358,7 +355,7 @@ impl Lowerer<'_> {
         }
         self.builder.switch_to_sealed(iteration.ended);
         if may_exceed {
-            let over = self.builder.compare_const(Condition::Gt, count, MAX_TURNS);
+            let over = self.builder.compare_const(Condition::Gt, count, MAX_ITERATIONS);
             let fault = self.builder.block();
             self.builder.branch(over, fault, iteration.leave);
             self.builder.switch_to_sealed(fault);
@@ -391,12 +388,12 @@ impl Lowerer<'_> {
     }
 
     fn at_most_max_turns(&mut self, count: Value) -> Value {
-        let over = self.builder.compare_const(Condition::Gt, count, MAX_TURNS);
+        let over = self.builder.compare_const(Condition::Gt, count, MAX_ITERATIONS);
         let (capped, within, join) = (self.builder.block(), self.builder.block(), self.builder.block());
         let turns = self.builder.param(join, Type::I64);
         self.builder.branch(over, capped, within);
         self.builder.switch_to_sealed(capped);
-        let limit = self.builder.constant(Type::I64, MAX_TURNS);
+        let limit = self.builder.constant(Type::I64, MAX_ITERATIONS);
         self.builder.jump_with(join, limit);
         self.builder.switch_to_sealed(within);
         self.builder.jump_with(join, count);
@@ -477,10 +474,10 @@ fn constant_range(types: &Types, ty: TypeId, start: &Expr, end: &Expr) -> Option
     }
 }
 
-/// Whether a loop over the type may have more than [`MAX_TURNS`].
+/// Whether a loop over the type may have more than [`MAX_ITERATIONS`].
 fn exceeds(int: IntType, constant: Option<u64>) -> bool {
     match constant {
-        Some(turns) => turns > MAX_TURNS,
+        Some(turns) => turns > MAX_ITERATIONS,
         None => int.bits > 16,
     }
 }
@@ -510,7 +507,7 @@ impl Visitor for Changes {
     }
 }
 
-/// Functions in which a loop may reach [`MAX_TURNS`], themselves or through a call.
+/// Functions in which a loop may reach [`MAX_ITERATIONS`], themselves or through a call.
 pub(super) fn faulting_functions(hir: &Hir, split: &Split) -> BTreeSet<FuncId> {
     let values = values::of(hir, split);
     let mut found = BTreeSet::new();

@@ -151,16 +151,24 @@ fn returning_pointers(hir: &Hir) -> BTreeSet<ExternId> {
 fn has_pointers_in_context(function: &Function) -> bool {
     match function.kind {
         FunctionKind::Method(_) => true,
-        FunctionKind::Program(kind) => matches!(
-            kind,
+        // Each by its name: whoever adds a kind has to say.
+        FunctionKind::Program(kind) => match kind {
             ProgramKind::Probe
-                | ProgramKind::Retprobe
-                | ProgramKind::RawTracepoint
-                | ProgramKind::Lsm
-                | ProgramKind::Tc
-                | ProgramKind::Cgroup
-                | ProgramKind::SocketFilter
-        ),
+            | ProgramKind::Retprobe
+            | ProgramKind::RawTracepoint
+            | ProgramKind::Lsm
+            | ProgramKind::Tc
+            | ProgramKind::Cgroup
+            | ProgramKind::SocketFilter => true,
+            ProgramKind::PerfEvent
+            | ProgramKind::Xdp
+            | ProgramKind::Tracepoint
+            | ProgramKind::SyscallEnter
+            | ProgramKind::SyscallExit
+            | ProgramKind::Uprobe
+            | ProgramKind::Uretprobe
+            | ProgramKind::Timer => false,
+        },
         _ => false,
     }
 }

@@ -33,7 +33,7 @@ pub(super) type Scopes = Vec<usize>;
 
 /// The sites whose pointers are used in front of them, as `if (p == null) { p = r.reserve() }` does, or that are in a loop
 /// which their records outlive, and whether they make objects. Their variables are there from the start of the function, and
-/// hold nothing: in the loop, what leaves it in front of the site gives back the record of the iteration before.
+/// hold nothing: in the loop, an exit in front of the site releases the record of the iteration before.
 pub(super) type Early = BTreeMap<Site, bool>;
 
 /// The records of a MIR function.

@@ -172,7 +172,7 @@ fn tree(numbers: &mut Numbers, depth: u32) -> Option<Constant> {
     (-MOST..=MOST).contains(&value).then_some(Constant { text, value })
 }
 
-/// What [`Constant::construct`] gives.
+/// The result of [`Constant::construct`].
 pub const CONSTRUCTS: [&str; 5] = [
     "literal",
     "literal beyond i64",

@@ -460,8 +460,8 @@ impl Gen {
                 let one = self.one();
                 let (head, construct) = match self.numbers.below(3) {
                     0 => (format!("if ({one} == 1)"), "kernel pointer set in a branch"),
-                    1 => ("for (turn in 0..3)".into(), "kernel pointer set in a loop"),
-                    _ => (format!("for (turn in 0..{one})"), "kernel pointer set in a loop of any length"),
+                    1 => ("for (step in 0..3)".into(), "kernel pointer set in a loop"),
+                    _ => (format!("for (step in 0..{one})"), "kernel pointer set in a loop of any length"),
                 };
                 let name = self.name("k");
                 let declared = Node::stmt(&format!("var {name}: *{to} = null"), Vec::new());
