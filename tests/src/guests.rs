@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::{binary, finish_within, repository};
+use crate::{binary, finish, finish_within, repository};
 
 /// Where cargo keeps what it makes of plugins: the next run is short.
 pub fn target_folder() -> PathBuf {
@@ -41,6 +41,17 @@ pub fn rust_for(triple: &str, folder: &Path, name: &str, variable: Option<(&str,
     assert_eq!(outcome.code, 0, "{}: {}{}", folder.display(), outcome.stdout, outcome.stderr);
     let file = target.join(triple).join("release").join(name);
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// Starts a Rust plugin in this folder by `ks init rust` and returns its folder, with the dependencies that the other plugins
+/// of the tests are locked to: with newer ones the compiler, which the macros contain, would be built once more.
+pub fn started(folder: &Path, name: &str) -> PathBuf {
+    let started = finish(crate::command("ks").current_dir(folder).args(["init", "rust", name]));
+    assert_eq!((started.code, started.stderr.as_str()), (0, ""), "{started:#?}");
+    let started = folder.join(name);
+    let locked = repository().join("tests/guests/kernel/Cargo.lock");
+    std::fs::copy(locked, started.join("Cargo.lock")).expect("readable, and writable");
+    started
 }
 
 /// Runs the unit tests of a Rust plugin, which need no kernel: `cargo test` in this folder. Panics with what it says.

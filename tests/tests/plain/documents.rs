@@ -107,12 +107,10 @@ fn rust_of_the_pages_compiles_and_its_tests_pass() {
         others.collect::<String>()
     );
     let folder = ks_tests::Folder::new();
-    let started =
-        ks_tests::command("ks").current_dir(folder.path("")).args(["init", "rust", "ks-page"]).output();
-    assert!(started.expect("`ks` was built").status.success());
-    std::fs::write(folder.path("ks-page/src/lib.rs"), source).expect("writable");
-    std::fs::write(folder.path("ks-page/src/probe.ks"), script).expect("writable");
-    ks_tests::guests::rust_tests(&folder.path("ks-page"));
+    let started = ks_tests::guests::started(&folder.path(""), "ks-page");
+    std::fs::write(started.join("src/lib.rs"), source).expect("writable");
+    std::fs::write(started.join("src/probe.ks"), script).expect("writable");
+    ks_tests::guests::rust_tests(&started);
 }
 
 #[test]

@@ -172,13 +172,12 @@ fn root_a_kernel_half_goes_with_the_plugin() {
 #[test]
 fn root_what_ks_init_starts_counts() {
     let folder = Folder::new();
-    let started = finish(command("ks").current_dir(folder.path("")).args(["init", "rust", "ks-hello"]));
-    assert_eq!((started.code, started.stderr.as_str()), (0, ""), "{started:#?}");
-    let readme = std::fs::read_to_string(folder.path("ks-hello/README.md")).expect("it is among the files");
+    let started = guests::started(&folder.path(""), "ks-hello");
+    let readme = std::fs::read_to_string(started.join("README.md")).expect("it is among the files");
     assert!(readme.contains("ks-host target/wasm32-unknown-unknown/release/ks_hello.wasm\n"), "{readme}");
 
-    guests::rust_tests(&folder.path("ks-hello"));
-    let file = folder.write("ks_hello.wasm", guests::rust(&folder.path("ks-hello"), "ks_hello.wasm", None));
+    guests::rust_tests(&started);
+    let file = folder.write("ks_hello.wasm", guests::rust(&started, "ks_hello.wasm", None));
     let outcome = finish(command("ks-host").args(["--timeout", "5"]).arg(file));
     assert_eq!(outcome.code, 124, "{outcome:#?}");
     let Some(line) = outcome.stdout.lines().next() else { panic!("a second has passed: {outcome:#?}") };
